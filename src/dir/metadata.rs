@@ -111,6 +111,13 @@ impl Metadata {
         self.len
     }
 
+    /// The number of the device that contains the file, which identifies its filesystem (`st_dev`,
+    /// stat(2)), or the serial number of the volume on Windows.
+    #[must_use]
+    pub fn device(&self) -> u64 {
+        self.identity.device
+    }
+
     /// The number of hard links to the file.
     #[must_use]
     pub fn hard_links(&self) -> u64 {

@@ -54,6 +54,8 @@ use crate::session::fetch::{Client, Lifetime};
 use crate::session::runtime::Instant;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
+#[cfg(feature = "rmcp")]
+use crate::workers::For;
 
 /// One client of a server. A session is cheap to clone. Dropping the last clone closes it.
 ///
@@ -343,6 +345,52 @@ impl Session {
             Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
             Err(error) => Err(self.log_refusal(error)),
         }
+    }
+
+    /// Runs work that may block on a thread of the guard, when it is the client's turn, and returns
+    /// its result. Use this for filesystem operations outside a request, for example to look at a
+    /// file that the client has subscribed to. A request has
+    /// [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
+    ///
+    /// The work waits for one of the slots that the client's requests use, so a client whose
+    /// filesystem hangs occupies no more threads than with its requests. If the future is dropped
+    /// before the work starts, the work never runs. Work that has started continues.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{CheckedPath, Metadata, Result, Session};
+    /// /// Looks at a file, unless its root has been withdrawn.
+    /// async fn look(session: &Session, checked: &CheckedPath) -> Result<Metadata> {
+    ///     let (client, checked) = (session.clone(), checked.clone());
+    ///     let work = move || {
+    ///         client.still_allows(&checked)?;
+    ///         checked.metadata()
+    ///     };
+    ///     session.run(work).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of the work; [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is
+    /// closed before the work starts; [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`);
+    /// [`Io`](crate::ErrorKind::Io) if the work panics.
+    #[cfg(feature = "rmcp")]
+    pub async fn run<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T> + Send + 'static,
+    {
+        let client = self.shared.0.clone();
+        client.epoch().map_err(|error| self.log_refusal(error))?;
+        let (guard, account) = (client.guard.clone(), client.account.clone());
+        let work = move || {
+            // While the work waited for a slot, the session may have been closed.
+            client.epoch()?;
+            work()
+        };
+        let done = guard.workers().run(For::Work, account, work).await;
+        done.map_err(|error| self.log_refusal(error))?
+            .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
     }
 
     /// Returns the directories that are always in force, for a request whose list could not be

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Guard, RootsState};
+use mcp_roots_guard::{ClientCapabilities, ErrorKind, Guard, Location, RootsState};
 use serde_json::{Value, json};
 
 use crate::raw_client::{Raw, call, cancelled, initialize, list, list_changed, tool_text};
@@ -390,4 +390,28 @@ fn rmcp_and_the_guard_agree_on_declared_roots() {
     let mut without = initialize(json!({}));
     without["params"].as_object_mut().unwrap().remove("capabilities");
     assert!(as_rmcp_reads(without).is_none());
+}
+
+#[tokio::test]
+async fn work_outside_a_request_runs_in_a_slot_while_the_session_is_open() {
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(1).build().unwrap();
+    let session = || guard.session(ClientCapabilities::without_roots()).unwrap();
+    let (one, other) = (session(), session());
+    let here = std::thread::current().id();
+    assert_ne!(one.run(|| Ok(std::thread::current().id())).await.unwrap(), here);
+    let kind = |done: mcp_roots_guard::Result<()>| done.unwrap_err().kind();
+    assert_eq!(kind(one.run(|| Location::parse("").map(drop)).await), ErrorKind::InvalidPath);
+    assert_eq!(kind(one.run(|| panic!("on purpose")).await), ErrorKind::Io);
+    // The only slot is occupied until the sender is dropped.
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let occupied = tokio::spawn(async move { other.run(move || Ok(waits.recv().is_err())).await });
+    let client = one.clone();
+    let waiting = tokio::spawn(async move { client.run(|| unreachable!()).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    one.close();
+    drop(go);
+    assert!(occupied.await.unwrap().unwrap());
+    assert_eq!(kind(waiting.await.unwrap()), ErrorKind::SessionClosed);
+    assert_eq!(kind(one.run(|| unreachable!()).await), ErrorKind::SessionClosed);
 }
