@@ -22,8 +22,8 @@ use rmcp::service::SubscriptionContext;
 use tokio::sync::Notify;
 
 use super::list::remedied;
+use super::lock;
 use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
-use super::watch::lock;
 use crate::server::Server;
 
 /// The maximum number of concurrent requests for all clients, each with up to [`SUBSCRIPTIONS`].
@@ -54,9 +54,10 @@ pub(crate) async fn listen(
     let (ctx, wake) = (listening.request_context(), Arc::new(Notify::new()));
     let _place = Place::take(&server.resources.listens, ClientKey::of(&ctx.extensions).cloned())?;
     let (mut subscriptions, mut refused) = (Vec::new(), None);
+    server.resources.watcher.start();
     for uri in listening.accepted().resource_subscriptions.iter().flatten() {
-        let (watcher, wake, named) = (server.resources.watcher.clone(), wake.clone(), uri.clone());
-        let work = move |roots: RequestRoots| Subscription::new(&roots, &named, &watcher, &wake);
+        let (resources, wake, named) = (server.resources.clone(), wake.clone(), uri.clone());
+        let work = move |roots: RequestRoots| Subscription::new(&roots, &named, &resources, &wake);
         match server.guard.request(ctx, Some(uri), work).await {
             Ok(subscription) => subscriptions.push(Arc::new(subscription)),
             Err(error) => refused = refused.or(Some(error)),
@@ -77,14 +78,14 @@ pub(crate) async fn listen(
                 };
                 // If the roots are unknown at this time, nothing is inspected or withdrawn.
                 let looked = server.guard.request(ctx, None, work).await.unwrap_or_default();
-                let Looked { updated, withdrawn } = looked;
+                let Looked { updated, withdrawn, postponed } = looked;
                 subscriptions.retain(|kept| !withdrawn.iter().any(|gone| Arc::ptr_eq(kept, gone)));
                 for subscription in updated {
                     if listening.sink().notify_resource_updated(subscription.uri()).await.is_err() {
                         return Ok(());
                     }
                 }
-                due = Due::new();
+                due = if postponed { Due::again(woken) } else { Due::new() };
             }
         }
     }

@@ -11,7 +11,7 @@
 //! | templates, completion of `path` | `complete` | 100 values, set by the protocol |
 //! | subscriptions in a session | `sessions`, `subscription` | [`subscription::SUBSCRIPTIONS`] |
 //! | stateless subscriptions | `listen`, `subscription` | [`listen::LISTENS`] |
-//! | file watching | `watch` | [`watch::PLACES`] |
+//! | file watching, on Linux only | `watch` | [`watch::PLACES`] |
 
 pub(crate) mod complete;
 mod cursor;
@@ -21,6 +21,14 @@ pub(crate) mod listen;
 pub(crate) mod read;
 pub(crate) mod sessions;
 mod subscription;
+#[cfg_attr(not(target_os = "linux"), path = "unwatched.rs")]
 mod watch;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub(crate) use sessions::Resources;
+
+/// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

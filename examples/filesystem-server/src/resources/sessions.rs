@@ -18,8 +18,9 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio::sync::Notify;
 
 use super::listen::Listens;
-use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
-use super::watch::{Watcher, lock};
+use super::lock;
+use super::subscription::{Due, Filesystems, Looked, SUBSCRIPTIONS, Subscription, look};
+use super::watch::Watcher;
 use crate::http::SessionPermit;
 use crate::server::Server;
 
@@ -27,7 +28,8 @@ use crate::server::Server;
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     sessions: Mutex<HashMap<SessionId, Arc<Subscriber>>>,
-    pub(super) watcher: Arc<Watcher>,
+    pub(super) watcher: Watcher,
+    pub(super) filesystems: Filesystems,
     pub(super) listens: Arc<Listens>,
 }
 
@@ -89,10 +91,11 @@ pub(crate) async fn subscribe(
     ctx: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
     let (resources, peer, uri) = (server.resources.clone(), ctx.peer.clone(), params.uri.clone());
+    resources.watcher.start();
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
         let subscriber = resources.subscriber(session, &peer, None);
-        let subscription = Subscription::new(&roots, &uri, &resources.watcher, &subscriber.wake)?;
+        let subscription = Subscription::new(&roots, &uri, &resources, &subscriber.wake)?;
         roots.ensure_active()?;
         subscription.still_allowed(session)?;
         let mut subscriptions = lock(&subscriber.subscriptions);
@@ -156,23 +159,29 @@ impl Following {
                 }
                 () = self.subscriber.wake.notified() => due.wake(),
                 woken = due.wait() => {
-                    self.look(woken).await;
-                    due = Due::new();
+                    due = self.look(woken).await;
                 }
             }
         }
     }
 
-    async fn look(&self, woken: bool) {
+    /// Inspects the subscriptions in a slot of the client, and reports changes. Returns the time of
+    /// the next inspection.
+    async fn look(&self, woken: bool) -> Due {
         let all: Vec<_> = lock(&self.subscriber.subscriptions).values().cloned().collect();
         if all.is_empty() {
-            return;
+            return Due::new();
         }
         let session = self.session.clone();
-        let looking = tokio::task::spawn_blocking(move || {
-            look(&all, woken, |checked| session.still_allows(checked))
-        });
-        let Ok(Looked { updated, withdrawn }) = looking.await else { return };
+        let looking = self
+            .session
+            .run(move || Ok(look(&all, woken, |checked| session.still_allows(checked))));
+        let looked = tokio::select! {
+            looked = looking => looked,
+            // The inspection may never end.
+            () = closed(self.changes.clone()) => return Due::new(),
+        };
+        let Ok(Looked { updated, withdrawn, postponed }) = looked else { return Due::again(woken) };
         for subscription in withdrawn {
             self.drop_if_same(&subscription);
         }
@@ -187,6 +196,7 @@ impl Following {
                     .await;
             }
         }
+        if postponed { Due::again(woken) } else { Due::new() }
     }
 
     fn drop_if_same(&self, subscription: &Arc<Subscription>) {
@@ -207,6 +217,11 @@ impl Drop for Following {
         let gone = std::mem::take(&mut *lock(&self.subscriber.subscriptions));
         drop(gone);
     }
+}
+
+/// Waits until the session is closed.
+async fn closed(mut changes: Changes) {
+    while changes.changed().await.is_ok() {}
 }
 
 fn is_known(state: RootsState) -> bool {

@@ -7,7 +7,11 @@
 //! A file has changed if its type, size or times differ, or if it was removed or recreated. A
 //! directory has changed if an entry was added or removed. A symlink is followed only when the
 //! client subscribes: if its target is changed later, the subscription still covers the old target.
+//!
+//! A filesystem may never answer. Only [`WAITING`] threads wait for one filesystem at a time, so
+//! that those that wait for ever leave the others their slots.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -15,11 +19,11 @@ use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{
     CheckedPath, ErrorKind, FileType, Intent, Location, Metadata, Result, Session,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use super::entry;
-use super::watch::{Watch, Watcher, lock};
+use super::watch::{POLL, Watch};
+use super::{Resources, entry, lock};
 
 /// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
 /// files than a person has open. An event on any of them causes all of them to be inspected.
@@ -29,9 +33,12 @@ pub(super) const SUBSCRIPTIONS: usize = 64;
 /// one notification, and limits the rate of notifications for a URI.
 const COALESCE: Duration = Duration::from_millis(300);
 
-/// The polling interval. Polling is necessary because a watch is lost when its directory is
-/// removed, and because watching does not work on every filesystem.
-const POLL: Duration = Duration::from_secs(10);
+/// How many threads inspect or begin to watch files of one filesystem at a time: a sixteenth of the
+/// guard's slots. While a filesystem answers, each of them is done in less than a millisecond.
+const WAITING: usize = 16;
+
+/// The delay before an inspection is tried again for which no thread was available.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The resolution of file times: one kernel tick (10 ms at 100 Hz), with a margin.
 const TICK: Duration = Duration::from_millis(20);
@@ -41,9 +48,22 @@ const TICK: Duration = Duration::from_millis(20);
 pub(super) struct Subscription {
     uri: String,
     checked: CheckedPath,
+    filesystem: Arc<Semaphore>,
     seen: Mutex<Look>,
     /// `None` if changes are found only by polling.
     _watch: Option<Watch>,
+}
+
+/// The permits to wait for each filesystem, by device number. There are as many entries as mounted
+/// filesystems that clients have subscribed to.
+#[derive(Debug, Default)]
+pub(super) struct Filesystems(Mutex<HashMap<u64, Arc<Semaphore>>>);
+
+impl Filesystems {
+    fn of(&self, metadata: &Metadata) -> Arc<Semaphore> {
+        let new = || Arc::new(Semaphore::new(WAITING));
+        lock(&self.0).entry(metadata.device()).or_insert_with(new).clone()
+    }
 }
 
 #[derive(Debug)]
@@ -71,7 +91,7 @@ impl Subscription {
     pub(super) fn new(
         roots: &RequestRoots,
         uri: &str,
-        watcher: &Arc<Watcher>,
+        resources: &Resources,
         wake: &Arc<Notify>,
     ) -> std::result::Result<Self, HandlerError> {
         let checked = roots.check(&Location::from_uri(uri)?, Intent::Existing)?;
@@ -80,10 +100,14 @@ impl Subscription {
             // Fails with the guard's refusal of special files.
             checked.open()?;
         }
-        let watch = watcher.watch(&checked, metadata.is_dir(), wake);
+        let filesystem = resources.filesystems.of(&metadata);
+        let watch = filesystem
+            .try_acquire()
+            .ok()
+            .and_then(|_permit| resources.watcher.watch(&checked, metadata.is_dir(), wake));
         // Inspected only after the watch exists, so that no change is missed in between.
         let seen = Mutex::new(Look::take(&checked));
-        Ok(Self { uri: uri.to_owned(), checked, seen, _watch: watch })
+        Ok(Self { uri: uri.to_owned(), checked, filesystem, seen, _watch: watch })
     }
 
     pub(super) fn uri(&self) -> &str {
@@ -144,6 +168,8 @@ pub(super) struct Looked {
     pub(super) updated: Vec<Arc<Subscription>>,
     /// Subscriptions that the roots in force no longer allow.
     pub(super) withdrawn: Vec<Arc<Subscription>>,
+    /// Whether a subscription was not inspected, because too many threads wait for its filesystem.
+    pub(super) postponed: bool,
 }
 
 /// Inspects the subscriptions that the known roots allow, or none if no roots are known. Blocks on
@@ -155,6 +181,10 @@ pub(super) fn look(
 ) -> Looked {
     let mut looked = Looked::default();
     for subscription in subscriptions {
+        let Ok(_permit) = subscription.filesystem.try_acquire() else {
+            looked.postponed = true;
+            continue;
+        };
         match allows(&subscription.checked).map_err(|error| error.kind()) {
             // Read-only access is enough to watch.
             Ok(()) | Err(ErrorKind::ReadOnly) => {
@@ -180,6 +210,11 @@ impl Due {
     /// Schedules the next inspection after one polling interval.
     pub(super) fn new() -> Self {
         Self { at: Instant::now() + POLL, woken: false }
+    }
+
+    /// Schedules an inspection again that could not take place.
+    pub(super) fn again(woken: bool) -> Self {
+        Self { at: Instant::now() + RETRY, woken }
     }
 
     /// Brings the inspection forward after an event. Further events do not postpone it.

@@ -1,4 +1,5 @@
-//! Watches files, so that changes are detected earlier than by polling.
+//! Watches files, so that changes are detected earlier than by polling. Uses inotify(7), which
+//! exists only on Linux.
 //!
 //! A watch on a checked path produces an event when something may have changed. The server then
 //! inspects the file through the guard. It uses no other information from the event.
@@ -7,184 +8,268 @@
 //! bypass the guard: the watcher reads no content, the names in its events do not leave this
 //! module, and the subsequent inspection goes through the guard.
 //!
-//! The guard opens the directory beneath its root, so a symlink cannot redirect this open. On
-//! Linux, the watcher receives a path to the open descriptor. On Windows, it receives the path of
-//! the directory, which cannot be renamed or replaced while it is open. On both, the watch is
-//! therefore on the opened directory. A directory that is later moved out of its root stays
-//! watched on Linux.
-//!
-//! On other systems, the watcher resolves the path by name after the guard has opened it. An
-//! attacker who can place a symlink in a root at that moment can redirect the watch to another
-//! directory. The client could then learn when something happens in that directory, because a
-//! change that polling would find later is reported at that time.
+//! The guard opens the directory beneath its root, so a symlink cannot redirect this open, and the
+//! watch is on the opened directory. A directory that is later moved out of its root stays watched.
 //!
 //! For a file, its parent directory is watched, because programs replace files by renaming. For a
 //! root that is a file, only the file is watched, because its parent is outside the root. Watches
 //! are not recursive. A path that cannot be watched is still polled.
+//!
+//! Adding a watch may wait for the filesystem, so the thread that subscribes adds it, without a
+//! lock. Nobody waits for a watch to end: [`Watch`] sends a message to the task that reads events,
+//! which removes the watch. That looks up no path.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{OsStr, OsString};
-#[cfg(unix)]
-use std::os::fd::OwnedFd;
-#[cfg(windows)]
-use std::os::windows::io::OwnedHandle as OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use mcp_roots_guard::CheckedPath;
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use rustix::fs::inotify::{CreateFlags, Event, ReadFlags, Reader, WatchFlags};
+use rustix::fs::inotify::{add_watch, init, remove_watch};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::lock;
+
+/// The polling interval. Polling is necessary because a watch is lost when its directory is
+/// removed, and because watching does not work on every filesystem.
+pub(super) const POLL: Duration = Duration::from_secs(10);
 
 /// The maximum number of watched files and directories for all clients: half of 8,192, the smallest
 /// default limit of inotify watches per user (inotify(7), `max_user_watches`). Further
 /// subscriptions rely on polling.
 pub(super) const PLACES: usize = 4_096;
 
+/// How often adding a watch is repeated if the watch ends at that moment, and the time in between.
+const TRIES: usize = 100;
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+
+/// A few dozen events with short names. The longest name needs 272 bytes (inotify(7)).
+const BUFFER: usize = 4_096;
+
+/// What may change a file or directory. A read is not a change, and the server's own reads would
+/// cause further inspections.
+const CHANGES: WatchFlags = WatchFlags::ATTRIB
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::MOVE_SELF);
+
 /// The watcher that all clients share.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
-    /// Created on first use. Its methods wait for its thread, which calls [`Places::notify`], so
-    /// they must not be called while `places` is locked.
-    inner: Mutex<Option<RecommendedWatcher>>,
+    /// `None` if the system refuses.
+    started: OnceLock<Option<Started>>,
     places: Arc<Places>,
-}
-
-#[derive(Debug, Default)]
-struct Places(Mutex<Table>);
-
-/// The waiters for each watched place.
-#[derive(Debug, Default)]
-struct Table {
-    /// The waiters, by the path under which the watcher knows the place.
-    waiters: HashMap<PathBuf, HashMap<u64, Waiter>>,
-    /// The path under which the watcher knows each place, by canonical path.
-    called: HashMap<PathBuf, PathBuf>,
     /// The number of the newest waiter.
-    number: u64,
+    number: AtomicU64,
 }
 
 #[derive(Debug)]
+struct Started {
+    inotify: Arc<OwnedFd>,
+    /// The task ends when all senders are dropped.
+    ended: UnboundedSender<Waiting>,
+}
+
+/// The waiters for each watched place, by watch descriptor. If a place has no waiters, its watch is
+/// about to end, and nobody may join. The lock is held only to read or change the map.
+#[derive(Debug, Default)]
+struct Places(Mutex<HashMap<i32, HashMap<u64, Waiter>>>);
+
+#[derive(Clone, Debug)]
 struct Waiter {
     /// The name to wait for in a watched directory, or `None` for any name.
     name: Option<OsString>,
     wake: Arc<Notify>,
 }
 
-/// Keeps a place watched until it is dropped.
-#[derive(Debug)]
-pub(super) struct Watch {
-    watcher: Arc<Watcher>,
-    place: PathBuf,
-    called: PathBuf,
+/// The place and the number of a waiter.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    place: i32,
     number: u64,
 }
 
+/// Keeps a place watched until it is dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    waiting: Waiting,
+    ended: UnboundedSender<Waiting>,
+}
+
 impl Watcher {
+    /// Starts the task that reads events, unless it has been started. Call this in the runtime.
+    #[allow(deprecated, reason = "`AsyncFd::register_with_interest` needs unsafe code")]
+    pub(super) fn start(&self) {
+        self.started.get_or_init(|| {
+            let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+            let inotify = Arc::new(inotify.inspect_err(warn).ok()?);
+            let events = AsyncFd::with_interest(inotify.clone(), Interest::READABLE);
+            let events = events.inspect_err(warn).ok()?;
+            let (ended, ends) = unbounded_channel();
+            tokio::spawn(self.places.clone().serve(events, ends));
+            Some(Started { inotify, ended })
+        });
+    }
+
     /// Watches a checked file or directory, and notifies `wake` when the file or directory may have
     /// changed. Returns `None` if the limit of [`PLACES`] is reached, the system refuses, or the
-    /// path has been replaced.
+    /// path has been replaced. May wait for the filesystem.
     pub(super) fn watch(
-        self: &Arc<Self>,
+        &self,
         checked: &CheckedPath,
         is_dir: bool,
         wake: &Arc<Notify>,
     ) -> Option<Watch> {
-        let path = checked.to_unguarded_path();
-        let in_directory = path.parent().filter(|_| !is_dir && !checked.root().is_file());
-        let (place, name) = match in_directory {
-            Some(directory) => (directory.to_owned(), path.file_name().map(OsStr::to_owned)),
-            None => (path, None),
+        let Started { inotify, ended } = self.started.get()?.as_ref()?;
+        let in_directory = !is_dir && !checked.root().is_file();
+        let path = in_directory.then(|| checked.to_unguarded_path());
+        let name = path.and_then(|path| path.file_name().map(OsStr::to_owned));
+        let held = hold(checked, in_directory)?;
+        let add = || {
+            let place = format!("/proc/self/fd/{}", held.as_raw_fd());
+            add_watch(inotify, place, CHANGES).inspect_err(warn).ok()
         };
-        let held = hold(checked, name.is_some())?;
-        let mut inner = lock(&self.inner);
-        let (watch, is_new) = {
-            let mut table = lock(&self.places.0);
-            let known = table.called.get(&place).cloned();
-            let is_new = known.is_none();
-            if is_new && table.called.len() >= PLACES {
-                return None;
+        let waiter = Waiter { name, wake: wake.clone() };
+        for _ in 0..TRIES {
+            let number = self.number.fetch_add(1, Relaxed);
+            let waiting = Waiting { place: add()?, number };
+            // From here on, dropping the `Watch` removes the waiter.
+            let watch = Watch { waiting, ended: ended.clone() };
+            match self.places.join(waiting, waiter.clone()) {
+                // The last waiter may have left before this one joined. If the watch is the same
+                // now, it lasts, because it has a waiter.
+                Joined::Yes if add()? == waiting.place => return Some(watch),
+                Joined::Yes => {}
+                Joined::Ending => std::thread::sleep(TRY_AGAIN),
+                Joined::Full => return None,
             }
-            table.number += 1;
-            let number = table.number;
-            let called = known.unwrap_or_else(|| call(&held, &place, number));
-            table.called.entry(place.clone()).or_insert_with(|| called.clone());
-            let waiter = Waiter { name, wake: wake.clone() };
-            table.waiters.entry(called.clone()).or_default().insert(number, waiter);
-            // From here on, dropping the `Watch` removes the entries.
-            (Watch { watcher: self.clone(), place, called, number }, is_new)
-        };
-        if is_new && let Err(error) = self.begin(&mut inner, &watch.called) {
-            drop(inner);
-            tracing::warn!(%error, "cannot watch a path");
-            return None;
         }
-        Some(watch)
-    }
-
-    fn begin(&self, inner: &mut Option<RecommendedWatcher>, called: &Path) -> notify::Result<()> {
-        let watcher = match inner {
-            Some(watcher) => watcher,
-            none => {
-                let places = self.places.clone();
-                none.insert(notify::recommended_watcher(move |event| places.notify(event))?)
-            }
-        };
-        watcher.watch(called, RecursiveMode::NonRecursive)
+        None
     }
 
     /// The number of watched files and directories.
     pub(super) fn places(&self) -> usize {
-        lock(&self.places.0).called.len()
+        lock(&self.places.0).len()
     }
 }
 
+fn warn(error: &impl std::fmt::Display) {
+    tracing::warn!(%error, "cannot watch a path");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Joined {
+    Yes,
+    /// The watch is about to end.
+    Ending,
+    Full,
+}
+
 impl Places {
-    fn notify(&self, event: notify::Result<Event>) {
-        let table = lock(&self.0);
-        let waiters = |path: &Path| table.waiters.get(path).into_iter().flat_map(HashMap::values);
-        match event {
-            // A read is not a change, and the server's own reads would cause further inspections.
-            Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
-            Ok(event) if !event.need_rescan() => {
-                for path in &event.paths {
-                    let within = path.parent().into_iter().flat_map(waiters);
-                    let named = within.filter(|waiter| {
-                        waiter.name.is_none() || waiter.name.as_deref() == path.file_name()
-                    });
-                    waiters(path).chain(named).for_each(|waiter| waiter.wake.notify_one());
+    fn join(&self, Waiting { place, number }: Waiting, waiter: Waiter) -> Joined {
+        let mut places = lock(&self.0);
+        let is_full = places.len() >= PLACES;
+        match places.entry(place) {
+            Entry::Vacant(place) if is_full => {
+                // The watch ends when the task hears of it.
+                place.insert(HashMap::new());
+                return Joined::Full;
+            }
+            Entry::Occupied(place) if place.get().is_empty() => return Joined::Ending,
+            place => place.or_default().insert(number, waiter),
+        };
+        Joined::Yes
+    }
+
+    async fn serve(
+        self: Arc<Self>,
+        events: AsyncFd<Arc<OwnedFd>>,
+        mut ends: UnboundedReceiver<Waiting>,
+    ) {
+        loop {
+            tokio::select! {
+                ready = events.readable() => {
+                    let Ok(mut ready) = ready else { return };
+                    if self.read(events.get_ref()).is_err() {
+                        ready.clear_ready();
+                    }
+                }
+                waiting = ends.recv() => match waiting {
+                    Some(waiting) => self.leave(waiting, events.get_ref()),
+                    None => return,
                 }
             }
-            // Events were lost, so wake all waiters.
-            _ => table
-                .waiters
-                .values()
-                .flat_map(HashMap::values)
-                .for_each(|waiter| waiter.wake.notify_one()),
         }
+    }
+
+    /// Reads events once, because more may arrive for ever. Returns an error if there are none.
+    fn read(&self, inotify: &OwnedFd) -> rustix::io::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); BUFFER];
+        let mut events = Reader::new(inotify, &mut buffer);
+        loop {
+            self.wake(&events.next()?);
+            if events.is_buffer_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wake(&self, event: &Event<'_>) {
+        let places = lock(&self.0);
+        if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+            // Events were lost.
+            places.values().flat_map(HashMap::values).for_each(|waiter| waiter.wake.notify_one());
+        }
+        // An event of the watched file or directory itself has no name.
+        let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+        for waiter in places.get(&event.wd()).into_iter().flat_map(HashMap::values) {
+            if waiter.name.is_none() || name.is_none() || waiter.name.as_deref() == name {
+                waiter.wake.notify_one();
+            }
+        }
+    }
+
+    fn leave(&self, Waiting { place, number }: Waiting, inotify: &OwnedFd) {
+        {
+            let mut places = lock(&self.0);
+            let Some(waiters) = places.get_mut(&place) else { return };
+            waiters.remove(&number);
+            if !waiters.is_empty() {
+                return;
+            }
+        }
+        // This fails if the file or directory was removed, because its watch ended then.
+        let _ = remove_watch(inotify, place);
+        lock(&self.0).remove(&place);
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut inner = lock(&self.watcher.inner);
-        {
-            let mut table = lock(&self.watcher.places.0);
-            let Some(waiters) = table.waiters.get_mut(&self.called) else { return };
-            waiters.remove(&self.number);
-            if !waiters.is_empty() {
-                return;
-            }
-            table.waiters.remove(&self.called);
-            table.called.remove(&self.place);
-        }
-        // This fails if the place no longer exists. Then there is no watch to remove.
-        let _ = inner.as_mut().map(|watcher| watcher.unwatch(&self.called));
+        // This fails if the runtime has ended, and with it the task.
+        let _ = self.ended.send(self.waiting);
     }
 }
 
 /// Opens the place to watch: a directory, the directory that contains a file, or the file of a file
 /// root. Returns `None` if it cannot be opened, or if part of the checked path was replaced by a
 /// symlink.
+///
+/// It is closed once the watch exists, because the kernel does not report the removal of a
+/// directory that is open.
 fn hold(checked: &CheckedPath, in_directory: bool) -> Option<OwnedFd> {
     if checked.root().is_file() {
         return Some(checked.open().ok()?.into_std().into());
@@ -193,31 +278,9 @@ fn hold(checked: &CheckedPath, in_directory: bool) -> Option<OwnedFd> {
     directory.open_unguarded_dir().ok()
 }
 
-/// A path to the descriptor that is unique to this watch, because the watcher distinguishes places
-/// by path. The descriptor is closed once the watch exists, and its number can be reused. Keeping
-/// it open would prevent the kernel from reporting that a directory was removed.
-#[cfg(target_os = "linux")]
-fn call(held: &OwnedFd, _: &Path, number: u64) -> PathBuf {
-    use std::os::fd::AsRawFd as _;
-    let digits = format!("{number:b}").replace('0', "fd/../").replace('1', "fdinfo/../");
-    PathBuf::from(format!("/proc/self/{digits}fd/{}", held.as_raw_fd()))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn call(_: &OwnedFd, place: &Path, _: u64) -> PathBuf {
-    place.to_owned()
-}
-
-/// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
     use mcp_roots_guard::{Intent, Roots};
 
     use super::*;
@@ -225,7 +288,7 @@ mod tests {
     struct Fixture {
         top: tempfile::TempDir,
         roots: Roots,
-        watcher: Arc<Watcher>,
+        watcher: Watcher,
         wake: Arc<Notify>,
     }
 
@@ -237,7 +300,9 @@ mod tests {
                 std::fs::write(top.path().join(directory).join("a"), "").unwrap();
             }
             let roots = Roots::from_dirs([top.path().join("site")]).unwrap();
-            Self { top, roots, watcher: Arc::default(), wake: Arc::default() }
+            let watcher = Watcher::default();
+            watcher.start();
+            Self { top, roots, watcher, wake: Arc::default() }
         }
 
         fn check(&self, path: &str) -> CheckedPath {
@@ -250,6 +315,17 @@ mod tests {
 
         async fn wakes(&self) -> bool {
             tokio::time::timeout(Duration::from_millis(500), self.wake.notified()).await.is_ok()
+        }
+
+        /// Waits until this number of places is watched.
+        async fn watches(&self, places: usize) -> bool {
+            for _ in 0..500 {
+                if self.watcher.places() == places {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            false
         }
     }
 
@@ -271,12 +347,11 @@ mod tests {
     /// Another process exchanges the directory with a symlink to an outside directory while clients
     /// subscribe. The outside directory is never opened. Opening the directory by name is the
     /// control, which opens the outside directory.
-    #[test]
-    fn outside_directory_is_never_opened_in_a_race() {
-        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn outside_directory_is_never_opened_in_a_race() {
+        use std::sync::atomic::AtomicBool;
         use std::time::Instant;
 
-        use notify::event::AccessKind;
         use rustix::fs::{CWD, RenameFlags, renameat_with};
 
         /// The least number of subscriptions that find the directory, and that find the symlink.
@@ -286,38 +361,31 @@ mod tests {
             (fixture.top.path().join("site/d"), fixture.top.path().join("outside"));
         let symlink = fixture.top.path().join("site/symlink");
         std::os::unix::fs::symlink(&outside, &symlink).unwrap();
-        let (opens, marks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (count, mark, of) = (opens.clone(), marks.clone(), outside.clone());
-        let mut observer = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let event = event.unwrap();
-            match event.kind {
-                EventKind::Access(AccessKind::Open(_)) if event.paths.contains(&of) => {
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-                EventKind::Remove(_) => {
-                    mark.fetch_add(1, Ordering::Release);
-                }
-                _ => {}
-            }
-        })
-        .unwrap();
-        observer.watch(&outside, RecursiveMode::NonRecursive).unwrap();
-        // Events arrive in order, so all opens before the mark have been counted after it.
-        let opened = |round: usize| {
+        let observer = init(CreateFlags::CLOEXEC).unwrap();
+        add_watch(&observer, &outside, WatchFlags::OPEN | WatchFlags::DELETE).unwrap();
+        // Whether the outside directory was opened since the last call. Events arrive in order, so
+        // each time that it was opened is known once the removal of the mark is.
+        let was_opened = || {
             std::fs::write(outside.join("mark"), "").unwrap();
             std::fs::remove_file(outside.join("mark")).unwrap();
-            let start = Instant::now();
-            while marks.load(Ordering::Acquire) < round {
-                assert!(start.elapsed() < Duration::from_secs(60), "an event was lost");
-                std::thread::sleep(Duration::from_millis(1));
+            let mut buffer = [MaybeUninit::uninit(); BUFFER];
+            let mut events = Reader::new(&observer, &mut buffer);
+            let mut was_opened = false;
+            loop {
+                let event = events.next().unwrap();
+                if event.events().contains(ReadFlags::DELETE) {
+                    return was_opened;
+                }
+                // If events were lost, the removal of the mark may be one of them.
+                assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW));
+                was_opened |= event.file_name().is_none();
             }
-            opens.load(Ordering::Relaxed)
         };
         let (file, whole) = (fixture.check("d/a"), fixture.check("d"));
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                while !done.load(Relaxed) {
                     renameat_with(CWD, &directory, CWD, &symlink, RenameFlags::EXCHANGE).unwrap();
                 }
             });
@@ -328,19 +396,19 @@ mod tests {
                     watched[usize::from(watch.is_some())] += 1;
                 }
             }
-            let by_guard = opened(1);
-            let (start, mut round, mut by_name) = (Instant::now(), 1, 0);
-            while by_name == 0 && start.elapsed() < Duration::from_secs(60) {
+            let by_guard = was_opened();
+            let (start, mut by_name) = (Instant::now(), false);
+            while !by_name && start.elapsed() < Duration::from_secs(60) {
                 for _ in 0..TRIES {
                     let _ = std::fs::File::open(directory.join("."));
                 }
-                round += 1;
-                by_name = opened(round) - by_guard;
+                by_name = was_opened();
             }
-            done.store(true, Ordering::Relaxed);
-            assert_eq!(by_guard, 0);
-            assert_ne!(by_name, 0, "the control must open the outside directory");
+            done.store(true, Relaxed);
+            assert!(!by_guard);
+            assert!(by_name, "the control must open the outside directory");
         });
+        assert!(fixture.watches(0).await);
     }
 
     #[tokio::test]
@@ -365,23 +433,41 @@ mod tests {
             }
         }
         drop(watches);
-        assert_eq!(fixture.watcher.places(), 0);
+        assert!(fixture.watches(0).await);
+    }
+
+    /// A waiter that joins while the last one leaves is still woken.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn place_stays_watched_while_others_leave() {
+        let fixture = Fixture::new();
+        let checked = fixture.check("d");
+        for round in 0..2_000 {
+            let leaving = fixture.watcher.watch(&checked, true, &Arc::default());
+            drop(leaving);
+            let watch = fixture.watcher.watch(&checked, true, &fixture.wake).unwrap();
+            if round % 10 == 0 {
+                fixture.write("site/d/a");
+                assert!(fixture.wakes().await, "{round}");
+            }
+            drop(watch);
+        }
+        assert!(fixture.watches(0).await);
     }
 
     #[tokio::test]
     async fn new_places_are_not_watched_beyond_the_limit() {
         let fixture = Fixture::new();
         let kept = fixture.watcher.watch(&fixture.check("d/a"), false, &fixture.wake);
-        for number in 1..PLACES {
-            lock(&fixture.watcher.places.0)
-                .called
-                .insert(number.to_string().into(), PathBuf::new());
+        for place in 1..PLACES {
+            let waiter = Waiter { name: None, wake: Arc::default() };
+            let place = -i32::try_from(place).unwrap();
+            lock(&fixture.watcher.places.0).insert(place, HashMap::from([(0, waiter)]));
         }
         assert!(fixture.watcher.watch(&fixture.check("e"), true, &fixture.wake).is_none());
         assert!(
             fixture.watcher.watch(&fixture.check("d"), true, &fixture.wake).is_some()
                 && kept.is_some()
         );
-        assert_eq!(fixture.watcher.places(), PLACES);
+        assert!(fixture.watches(PLACES).await);
     }
 }

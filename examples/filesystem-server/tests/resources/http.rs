@@ -19,44 +19,59 @@ fn initialize() -> Value {
 }
 
 /// A session and its stream of notifications.
-struct Session {
-    address: String,
-    id: String,
+pub(crate) struct Session {
+    pub(crate) calls: Calls,
     told: Lines<BufReader<TcpStream>>,
 }
 
-impl Session {
-    async fn new(address: &str) -> Self {
+/// A session without a stream of notifications.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    address: String,
+    header: String,
+}
+
+impl Calls {
+    pub(crate) async fn new(address: &str) -> Self {
         let answer = send(address, "POST", "", &initialize()).await;
-        let id = answer
-            .lines()
-            .find_map(|line| line.strip_prefix("mcp-session-id: "))
-            .unwrap()
-            .trim()
-            .to_owned();
-        let header = format!("mcp-session-id: {id}\r\n");
-        send(
-            address,
-            "POST",
-            &header,
-            &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-        )
-        .await;
-        let stream = request(address, "GET", &header, "").await;
-        Self { address: address.to_owned(), id, told: BufReader::new(stream).lines() }
+        let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+        let header = format!("mcp-session-id: {}\r\n", id.trim());
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(address, "POST", &header, &initialized).await;
+        Self { address: address.to_owned(), header }
     }
 
-    async fn subscribe(&self, path: &Path) {
-        let params = json!({ "uri": uri(path) });
-        let call =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
-        let answer =
-            send(&self.address, "POST", &format!("mcp-session-id: {}\r\n", self.id), &call).await;
+    /// Calls a method of `resources/` with a path, and returns the response.
+    pub(crate) async fn call(&self, method: &str, path: &Path) -> String {
+        let (method, params) = (format!("resources/{method}"), json!({ "uri": uri(path) }));
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        send(&self.address, "POST", &self.header, &call).await
+    }
+
+    pub(crate) async fn subscribe(&self, path: &Path) {
+        let answer = self.call("subscribe", path).await;
         assert!(answer.contains(r#""result":{}"#), "{answer}");
     }
 
+    pub(crate) async fn delete(&self) {
+        let gone = send(&self.address, "DELETE", &self.header, &Value::Null).await;
+        assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
+    }
+}
+
+impl Session {
+    pub(crate) async fn new(address: &str) -> Self {
+        let calls = Calls::new(address).await;
+        let stream = request(address, "GET", &calls.header, "").await;
+        Self { calls, told: BufReader::new(stream).lines() }
+    }
+
+    pub(crate) async fn subscribe(&self, path: &Path) {
+        self.calls.subscribe(path).await;
+    }
+
     /// The URI of the next update, or `None` if none arrives in time.
-    async fn updated(&mut self) -> Option<String> {
+    pub(crate) async fn updated(&mut self) -> Option<String> {
         let next = async {
             loop {
                 let line = self.told.next_line().await.unwrap()?;
@@ -108,18 +123,16 @@ async fn http_sessions_receive_only_their_own_notifications() {
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
-    assert_eq!(fixture.server.tracked(), (2, 2));
+    assert!(fixture.tracks(2, 2));
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(me.updated().await, Some(uri(&mine)));
     assert_eq!(you.updated().await, None);
     std::fs::write(&yours, "1").unwrap();
     assert_eq!(you.updated().await, Some(uri(&yours)));
     assert_eq!(me.updated().await, None);
-    let gone =
-        send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
-    assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
+    me.calls.delete().await;
     for _ in 0..250 {
-        if fixture.server.tracked() == (1, 1) {
+        if fixture.tracks(1, 1) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -7,6 +7,12 @@ mod client;
 mod complete;
 mod fixture;
 mod http;
+#[cfg(target_os = "linux")]
+#[path = "../../../../tests/support/hung_filesystem.rs"]
+#[allow(dead_code)] // The guard's own tests use the other functions.
+mod hung_filesystem;
+#[cfg(target_os = "linux")]
+mod hung_mount;
 mod limits;
 mod list;
 mod listen;

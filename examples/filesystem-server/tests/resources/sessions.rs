@@ -48,7 +48,7 @@ async fn ended_sessions_leave_no_state() {
             Client::new(&fixture.server, Era::Session, Declares::Changes, &[&fixture.site()]).await;
         client.subscribe(&file).await.unwrap();
         let (sessions, places) = fixture.server.tracked();
-        assert!((1..200).contains(&sessions) && places == 1, "{number}: {sessions}, {places}");
+        assert!((1..200).contains(&sessions) && places <= 1, "{number}: {sessions}, {places}");
         if number % 2 == 0 {
             client.peer.cancel().await.unwrap();
         }

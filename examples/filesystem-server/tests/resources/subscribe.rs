@@ -34,7 +34,7 @@ async fn client_receives_file_updates_until_it_unsubscribes() {
     client.unsubscribe(&file).await;
     std::fs::write(&path, "55555").unwrap();
     client.quiet().await;
-    assert_eq!(fixture.server.tracked(), (1, 0));
+    assert!(fixture.tracks(1, 0));
     // Unsubscribing without a subscription succeeds.
     client.unsubscribe(&elsewhere("etc/passwd")).await;
 }
@@ -53,7 +53,7 @@ async fn frequent_changes_are_combined() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut told = 0;
-    while tokio::time::timeout(Duration::from_secs(1), client.told()).await.is_ok() {
+    while tokio::time::timeout(Duration::from_secs(3), client.told()).await.is_ok() {
         told += 1;
     }
     assert!((1..=7).contains(&told), "{told}");
@@ -74,8 +74,7 @@ async fn client_receives_updates_when_directory_entries_change() {
     client.quiet().await;
 }
 
-// On Windows, a watched directory cannot be removed.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn change_without_an_event_is_found_by_polling() {
     let fixture = Fixture::new();
@@ -120,7 +119,7 @@ async fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_roo
     assert_eq!(client.told().await, updated(&uri(&kept)));
     std::fs::write(&old, "22").unwrap();
     client.quiet().await;
-    assert_eq!(fixture.server.tracked(), (1, 1));
+    assert!(fixture.tracks(1, 1));
     std::fs::write(&kept, "22").unwrap();
     assert_eq!(client.told().await, updated(&uri(&kept)));
     // When the client lists the root again, its subscription is not restored.
@@ -169,7 +168,7 @@ async fn subscription_to_an_unreadable_resource_is_refused() {
     // This client does not announce changes, so its roots would be unknown later.
     let client = fixture.client(Era::Session, Declares::Roots).await;
     assert_eq!(client.subscribe(&site).await, Err(-32603));
-    assert_eq!(fixture.server.tracked(), (2, 0));
+    assert!(fixture.tracks(2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
