@@ -843,7 +843,8 @@
 //! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
 //! [`changes`](crate::Session::changes) for changes to the roots. With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
-//! `examples/filesystem-server` has a complete implementation.
+//! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
+//! one of the client's slots. `examples/filesystem-server` has a complete implementation.
 //!
 //! ```
 //! use mcp_roots_guard::{CheckedPath, ErrorKind, Session};

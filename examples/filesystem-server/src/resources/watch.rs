@@ -436,21 +436,35 @@ mod tests {
         assert!(fixture.watches(0).await);
     }
 
-    /// A waiter that joins while the last one leaves is still woken.
+    /// Clients begin and end to watch the same directory at the same time. Each that watches it is
+    /// woken.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn place_stays_watched_while_others_leave() {
+    async fn place_is_watched_even_if_the_last_waiter_leaves_at_that_moment() {
+        use std::sync::atomic::AtomicBool;
+
         let fixture = Fixture::new();
         let checked = fixture.check("d");
-        for round in 0..2_000 {
-            let leaving = fixture.watcher.watch(&checked, true, &Arc::default());
-            drop(leaving);
-            let watch = fixture.watcher.watch(&checked, true, &fixture.wake).unwrap();
-            if round % 10 == 0 {
-                fixture.write("site/d/a");
-                assert!(fixture.wakes().await, "{round}");
-            }
-            drop(watch);
-        }
+        let done = AtomicBool::new(false);
+        let watch = |wake: &Arc<Notify>| fixture.watcher.watch(&checked, true, wake).unwrap();
+        let runtime = tokio::runtime::Handle::current();
+        let is_woken = || {
+            let wake = Arc::new(Notify::new());
+            let _watch = watch(&wake);
+            fixture.write("site/d/a");
+            let wait =
+                async { tokio::time::timeout(Duration::from_secs(5), wake.notified()).await };
+            runtime.block_on(wait).is_ok()
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    drop(watch(&Arc::default()));
+                }
+            });
+            let woken = scope.spawn(|| (0..10_000).all(|_| is_woken())).join().unwrap();
+            done.store(true, Relaxed);
+            assert!(woken);
+        });
         assert!(fixture.watches(0).await);
     }
 
