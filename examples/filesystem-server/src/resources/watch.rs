@@ -160,9 +160,9 @@ impl Watcher {
         None
     }
 
-    /// The number of watched files and directories.
+    /// The number of watched files and directories, without those whose watch is about to end.
     pub(super) fn places(&self) -> usize {
-        lock(&self.places.0).len()
+        lock(&self.places.0).values().filter(|waiters| !waiters.is_empty()).count()
     }
 }
 

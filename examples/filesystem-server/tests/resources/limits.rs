@@ -189,7 +189,7 @@ async fn client_that_reads_slowly_is_disconnected() {
     let body = read("large").to_string();
     let head = head(&address, "POST", &session, body.len());
     slow.write_all(format!("{head}\r\n{body}").as_bytes()).await.unwrap();
-    let (total, mut bytes) = (Arc::new(AtomicUsize::new(0)), [0; 64 << 10]);
+    let (total, mut bytes) = (Arc::new(AtomicUsize::new(0)), vec![0; 64 << 10]);
     let read = total.clone();
     let reading = tokio::spawn(async move {
         while let Ok(count @ 1..) = slow.read(&mut bytes).await {
