@@ -465,30 +465,3 @@ fn tasks_with_the_guard_and_with_std_have_the_same_result() {
         assert_eq!(with_guard, with_std, "{}", task.name);
     }
 }
-
-/// The lines of a function, without empty lines.
-fn lines(function: &str) -> usize {
-    let source = include_str!("tasks.rs");
-    let (_, rest) = source.split_once(&format!("\nfn {function}(")).unwrap();
-    let (body, _) = rest.split_once("\n}\n").unwrap();
-    // The closing brace is the last line.
-    body.lines().filter(|line| !line.trim().is_empty()).count() + 1
-}
-
-#[test]
-fn the_table_of_tasks_states_how_many_lines_each_version_has() {
-    let rows = include_str!("../docs/tasks.md").lines().filter(|line| line.starts_with("| `"));
-    let mut names = HashSet::new();
-    for row in rows {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        let [_, name, _, with_guard, with_std, lacks, _] = cells[..] else { panic!("{row}") };
-        let name = name.trim_matches('`');
-        assert_eq!(with_guard, lines(&format!("{name}_with_guard")).to_string(), "{row}");
-        assert_eq!(with_std, lines(&format!("{name}_with_std")).to_string(), "{row}");
-        assert!(!lacks.is_empty(), "{row}");
-        names.insert(name);
-    }
-    for task in TASKS {
-        assert!(names.contains(task.name), "{}", task.name);
-    }
-}
