@@ -270,7 +270,12 @@ impl Http {
             return Err(unavailable(FULL));
         }
         match timeout(self.limits.body_time, Limited::new(body, most).collect()).await {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Ok(body)) => {
+                let body = body.to_bytes();
+                // The length may not have been declared.
+                account.give_back((length - body.len()) * COPIES);
+                Ok(body)
+            }
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
             Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "the body is incomplete")),
             Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),

@@ -13,7 +13,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
@@ -41,52 +42,50 @@ pub(crate) struct Memory(Mutex<HashMap<Client, usize>>);
 pub(crate) struct Account {
     memory: Arc<Memory>,
     client: Client,
-    held: Mutex<usize>,
+    held: AtomicUsize,
 }
 
 impl Memory {
     pub(crate) fn account(self: &Arc<Self>, client: Client) -> Arc<Account> {
-        Arc::new(Account { memory: self.clone(), client, held: Mutex::default() })
+        Arc::new(Account { memory: self.clone(), client, held: AtomicUsize::new(0) })
     }
 
-    fn take(&self, client: &Client, bytes: usize) -> bool {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = held.get(client).copied().unwrap_or_default();
-        let others = held.values().sum::<usize>() - own;
-        let share = ALWAYS.max(SHARED.saturating_sub(others) / 2);
-        let has_room = own.saturating_add(bytes) <= share;
-        if has_room && bytes > 0 {
-            held.insert(client.clone(), own + bytes);
-        }
-        has_room
-    }
-
-    fn release(&self, client: &Client, bytes: usize) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = held.get_mut(client) {
-            *own -= bytes;
-            if *own == 0 {
-                held.remove(client);
-            }
-        }
+    fn lock(&self) -> MutexGuard<'_, HashMap<Client, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Account {
     /// Counts further bytes, unless there is no room for them.
     pub(crate) fn take(&self, bytes: usize) -> bool {
-        let has_room = self.memory.take(&self.client, bytes);
+        let mut clients = self.memory.lock();
+        let own = clients.get(&self.client).copied().unwrap_or_default();
+        let others = clients.values().sum::<usize>() - own;
+        let share = ALWAYS.max(SHARED.saturating_sub(others) / 2);
+        let has_room = own.saturating_add(bytes) <= share;
         if has_room {
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
+            clients.insert(self.client.clone(), own + bytes);
+            self.held.fetch_add(bytes, Ordering::Relaxed);
         }
         has_room
+    }
+
+    /// Gives back bytes that were counted and are not needed.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        let mut clients = self.memory.lock();
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(own) = clients.get_mut(&self.client) {
+            *own -= bytes;
+            if *own == 0 {
+                clients.remove(&self.client);
+            }
+        }
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.memory.release(&self.client, *held);
+        self.give_back(self.held.load(Ordering::Relaxed));
     }
 }
 
@@ -188,18 +187,22 @@ mod tests {
             while account.take(64 << 10) {}
             account
         };
+        let held = |account: &Account| account.held.load(Ordering::Relaxed);
         // The second account of a client shares the room of the first.
         let first = (take_all(&connection(1)), take_all(&connection(1)));
-        assert_eq!(*first.0.held.lock().unwrap() + *first.1.held.lock().unwrap(), SHARED / 2);
+        assert_eq!(held(&first.0) + held(&first.1), SHARED / 2);
         let second = take_all(&Client::Session(HeaderValue::from_static("a")));
-        assert_eq!(*second.held.lock().unwrap(), SHARED / 4);
+        assert_eq!(held(&second), SHARED / 4);
         let others: Vec<_> = (2..100).map(|port| take_all(&connection(port))).collect();
         for other in &others {
-            assert!(*other.held.lock().unwrap() >= ALWAYS);
+            assert!(held(other) >= ALWAYS);
         }
         drop((first, second, others));
         assert!(memory.0.lock().unwrap().is_empty());
         assert!(!memory.account(connection(1)).take(usize::MAX));
-        assert!(memory.account(connection(1)).take(SHARED / 2));
+        let account = memory.account(connection(1));
+        assert!(account.take(SHARED / 2) && !account.take(1));
+        account.give_back(1);
+        assert!(account.take(1));
     }
 }
