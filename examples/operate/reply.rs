@@ -73,6 +73,7 @@ pub(crate) fn of_metadata(metadata: &Metadata) -> Value {
         "type": metadata.file_type().as_str(),
         "size": metadata.size(),
         "hard_links": metadata.hard_links(),
+        "device": metadata.device(),
         "modified": metadata.modified().map(milliseconds),
         "accessed": metadata.accessed().map(milliseconds),
         "created": metadata.created().map(milliseconds),
