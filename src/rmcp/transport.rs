@@ -107,8 +107,9 @@ impl<T> GuardedTransport<T> {
     /// When the client makes calls in a row, a thread of the guard polls for the next one for up to
     /// 100 µs before it sleeps. The calls then take less time, and somewhat more processor time.
     #[must_use]
-    pub fn one_client(self) -> Self {
-        Self { key: Some(ClientKey::connection()), ..self }
+    pub fn one_client(mut self) -> Self {
+        self.key = Some(ClientKey::connection());
+        self
     }
 
     /// Adds the extensions to a request, and handles `initialize` and `list_changed`.
@@ -208,6 +209,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
     }
 }
 
+/// rmcp does not close a transport if the connection ends during `initialize`.
+impl<T> Drop for GuardedTransport<T> {
+    fn drop(&mut self) {
+        self.close_session();
+    }
+}
+
 impl<T> fmt::Debug for GuardedTransport<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GuardedTransport")
@@ -228,5 +236,17 @@ mod tests {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let transport = GuardedTransport::new(Private, guard).one_client();
         assert_eq!(format!("{transport:?}"), "GuardedTransport { connection: None, .. }");
+    }
+
+    #[test]
+    fn dropped_transport_closes_its_session_although_clones_remain() {
+        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let session = guard.session(ClientCapabilities::without_roots()).unwrap();
+        let kept = session.clone();
+        let mut transport = GuardedTransport::new((), guard.clone());
+        transport.connection = Some(Arc::new(Connection { session: Ok(session), key: None }));
+        assert_eq!(guard.sessions(), 1);
+        drop(transport);
+        assert_eq!((guard.sessions(), kept.state()), (0, crate::session::RootsState::Closed));
     }
 }
