@@ -174,13 +174,13 @@ impl State {
     }
 }
 
-/// Whether a thread is adding a watch, or belongs to a library that watches files.
+/// Whether a thread is adding a watch.
 fn is_watching(thread: u32) -> bool {
-    let read = |file| std::fs::read_to_string(format!("/proc/{thread}/{file}")).unwrap_or_default();
+    let read = || std::fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
     // The thread may not have begun to wait yet.
-    let call = std::iter::repeat_with(|| read("syscall")).find(|call| call != "running\n");
+    let call = std::iter::repeat_with(read).find(|call| call != "running\n");
     let number = call.and_then(|call| call.split_whitespace().next()?.parse().ok());
-    number == Some(nix::libc::SYS_inotify_add_watch) || read("comm").starts_with("notify")
+    number == Some(nix::libc::SYS_inotify_add_watch)
 }
 
 struct Files(Arc<State>);

@@ -6,7 +6,10 @@
 //! client beyond a limit receives an error, and established connections continue.
 //!
 //! Of memory, each client has a share ([`memory`](crate::memory)). With the default limits, the
-//! bodies, the values in them and the responses of all requests together take at most one gigabyte.
+//! bodies, the values in them and the responses of all requests together take at most one gigabyte:
+//! 512 MiB, and one for each session and connection.
+//!
+//! A stream cannot be resumed, because a response on a resumed stream belongs to no request.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -26,6 +29,9 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_roots_guard::rmcp::GuardedSessions;
+use rmcp::model::RequestId;
+use rmcp::transport::streamable_http_server::SessionId;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
@@ -35,7 +41,6 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 use tokio::task::block_in_place;
 use tokio::time::{Sleep, sleep, timeout};
-use url::Url;
 
 use crate::memory::{Account, Client, Memory};
 use crate::server::Server;
@@ -90,18 +95,21 @@ pub async fn serve_http(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let config = StreamableHttpServerConfig::default()
-        .with_allowed_origins(ORIGINS)
+        .with_sse_retry(None)
         .with_max_request_body_bytes(BODY);
     let streams = config.cancellation_token.clone();
+    let guard = server.guard().clone();
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(limits.idle_time);
-    let sessions = Arc::new(server.guard().wrap_sessions(manager));
-    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
+    manager.session_config.sse_retry = None;
+    let sessions = Arc::new(guard.wrap_sessions(manager));
+    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config);
     let http = Arc::new(Http {
         service,
         limits,
+        sessions,
         memory: Arc::default(),
-        sessions: Arc::new(Semaphore::new(limits.sessions)),
+        places: Arc::new(Semaphore::new(limits.sessions)),
         parsing: Semaphore::new(1),
     });
     let (connections, refusals) =
@@ -147,9 +155,10 @@ pub async fn serve_http(
 struct Http {
     service: StreamableHttpService<Server, GuardedSessions<LocalSessionManager>>,
     limits: Limits,
+    sessions: Arc<GuardedSessions<LocalSessionManager>>,
     memory: Arc<Memory>,
     /// One permit for each session that may exist.
-    sessions: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     /// The right to parse a large body.
     parsing: Semaphore,
 }
@@ -194,35 +203,44 @@ impl Http {
             return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp"));
         }
         let (mut head, body) = request.into_parts();
-        // rmcp ignores what follows an invalid port.
-        if head.headers.get(ORIGIN).is_some_and(|origin| !is_origin(origin)) {
-            return Err(refusal(StatusCode::FORBIDDEN, "the Origin header is malformed"));
+        if !head.headers.get_all(ORIGIN).iter().all(is_allowed) {
+            return Err(refusal(StatusCode::FORBIDDEN, "the Origin header is not allowed"));
         }
         if head.method != Method::POST {
+            head.headers.remove(LAST_EVENT_ID);
             return Ok(self.service.handle(Request::from_parts(head, body)).await);
         }
         let session = head.headers.get(SESSION).cloned();
-        let client = session.map_or(Client::Connection(peer), Client::Session);
+        let client = session.clone().map_or(Client::Connection(peer), Client::Session);
+        let session = session.and_then(|id| id.to_str().ok().map(SessionId::from));
         let account = self.memory.account(client);
-        let body = self.receive(body, most(&head.headers), &account).await?;
+        let most = self.most(session.as_ref(), &head.headers).await;
+        let body = self.receive(body, most, &account).await?;
         let parsing = if body.len() > SMALL { self.parsing.acquire().await.ok() } else { None };
         let message = off_the_runtime(parsing.is_some(), || Message::read(&body))
             .map_err(|why| refusal(StatusCode::PAYLOAD_TOO_LARGE, &why))?;
         if message.opens_session && body.len() > SMALL {
             return Err(too_large(SMALL));
         }
-        if !account.take(message.values * VALUE) {
+        if !account.take((COPIES - 1) * body.len() + message.values * VALUE) {
             return Err(unavailable(FULL));
         }
         if message.opens_session {
-            let permit = self.sessions.clone().try_acquire_owned();
+            let permit = self.places.clone().try_acquire_owned();
             let permit = permit.map_err(|_| self.too_many_sessions())?;
             head.extensions.insert(SessionPermit::new(permit));
+        }
+        if message.id.is_some_and(|id| !account.begin(id)) {
+            let why = "the id is that of a request in progress: use another one";
+            return Err(refusal(StatusCode::BAD_REQUEST, why));
         }
         head.extensions.insert(account.clone());
         let request = Request::from_parts(head, Full::new(body));
         let answer = self.handle(request, parsing).await;
-        // The client has received the response when its body is dropped.
+        if let Some(session) = session.filter(|_| message.is_response) {
+            self.hold_while_queued(session, account.clone());
+        }
+        // The response has been handed to the system when its body is dropped.
         Ok(answer.map(|body| {
             let keep = move |frame| {
                 let _ = &account;
@@ -230,6 +248,28 @@ impl Http {
             };
             body.map_frame(keep).boxed()
         }))
+    }
+
+    /// The maximum size of a body: small if it belongs neither to a session nor to a revision
+    /// without sessions.
+    async fn most(&self, session: Option<&SessionId>, headers: &HeaderMap) -> usize {
+        let is_known = match session {
+            Some(session) => self.sessions.has_session(session).await.unwrap_or(false),
+            None => headers.get(REVISION).is_some_and(|it| it.as_bytes() >= STATELESS),
+        };
+        if is_known { BODY } else { SMALL }
+    }
+
+    /// Holds the account of a client's response until rmcp has taken the response from the session's
+    /// queue. It keeps nothing else of the HTTP request there. The queue is in order, so a
+    /// later event has been answered by then.
+    fn hold_while_queued(&self, session: SessionId, account: Arc<Account>) {
+        let sessions = self.sessions.clone();
+        tokio::spawn(async move {
+            // No stream has this id, so nothing is resumed.
+            let _ = sessions.resume(&session, format!("0/{}", u64::MAX)).await;
+            drop(account);
+        });
     }
 
     /// Passes a request on to rmcp. Its body is complete, so rmcp parses it when the answer is first
@@ -253,29 +293,31 @@ impl Http {
         }
     }
 
-    /// Receives the body of a request. A body whose declared length is too large is refused before
-    /// it arrives.
+    /// Receives the body of a request, and counts it as it arrives. A body whose declared length is
+    /// too large is refused before it arrives.
     async fn receive(
         &self,
         body: Incoming,
         most: usize,
         account: &Account,
     ) -> Result<Bytes, HttpResponse> {
-        let declared = body.size_hint().exact().map(usize::try_from);
-        let length = declared.map_or(most, |length| length.unwrap_or(usize::MAX));
-        if length > most {
+        if body.size_hint().lower() > most as u64 {
             return Err(too_large(most));
         }
-        if !account.take(length * COPIES) {
-            return Err(unavailable(FULL));
-        }
-        match timeout(self.limits.body_time, Limited::new(body, most).collect()).await {
-            Ok(Ok(body)) => {
-                let body = body.to_bytes();
-                // The length may not have been declared.
-                account.give_back((length - body.len()) * COPIES);
-                Ok(body)
+        let (mut body, mut received) = (Limited::new(body, most), Vec::new());
+        let receiving = async {
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame?.into_data() else { continue };
+                if !account.take(data.len()) {
+                    return Ok(None);
+                }
+                received.extend_from_slice(&data);
             }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Some(received))
+        };
+        match timeout(self.limits.body_time, receiving).await {
+            Ok(Ok(Some(body))) => Ok(body.into()),
+            Ok(Ok(None)) => Err(unavailable(FULL)),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
             Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "the body is incomplete")),
             Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
@@ -301,18 +343,12 @@ fn off_the_runtime<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
     if is_long && flavor == RuntimeFlavor::MultiThread { block_in_place(work) } else { work() }
 }
 
-/// The maximum size of a body: small if it belongs neither to a session nor to a revision without
-/// sessions.
-fn most(headers: &HeaderMap) -> usize {
-    let is_stateless = headers.get(REVISION).is_some_and(|it| it.as_bytes() >= STATELESS);
-    if headers.contains_key(SESSION) || is_stateless { BODY } else { SMALL }
-}
-
-/// Whether a header is an origin as browsers send it (RFC 6454, 6.2).
-fn is_origin(origin: &HeaderValue) -> bool {
+/// Whether an origin is that of a page from this machine (RFC 6454, 6.2).
+fn is_allowed(origin: &HeaderValue) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
-    origin == "null"
-        || Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin)
+    ORIGINS.iter().filter_map(|allowed| origin.strip_prefix(allowed)).any(|port| {
+        port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+    })
 }
 
 /// What is known about a message before it is parsed.
@@ -321,6 +357,10 @@ struct Message {
     values: usize,
     /// Whether it may open a session. This is so if it cannot be parsed.
     opens_session: bool,
+    /// Whether it is the client's response to a request of the server.
+    is_response: bool,
+    /// The id of a request.
+    id: Option<RequestId>,
 }
 
 impl Message {
@@ -331,6 +371,7 @@ impl Message {
         #[derive(serde::Deserialize)]
         struct Called {
             method: Option<String>,
+            id: Option<RequestId>,
         }
         let (mut values, mut depth, mut in_text, mut escaped) = (1, 0_usize, false, false);
         for byte in body {
@@ -350,10 +391,12 @@ impl Message {
                 ));
             }
         }
-        let called = serde_json::from_slice::<Called>(body);
-        let opens_session =
-            called.map_or(true, |called| called.method.as_deref() == Some("initialize"));
-        Ok(Self { values, opens_session })
+        let (opens_session, is_response, id) = match serde_json::from_slice(body) {
+            Ok(Called { method: Some(method), id }) => (method == "initialize", false, id),
+            Ok(Called { method: None, .. }) => (false, true, None),
+            Err(_) => (true, false, None),
+        };
+        Ok(Self { values, opens_session, is_response, id })
     }
 }
 
@@ -484,7 +527,7 @@ impl AsyncWrite for Stalling {
 
 /// The origins from which a browser may send requests. Pages from other origins may be malicious
 /// (MCP, transport security).
-const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+const ORIGINS: [&str; 3] = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
 
 /// The default for [`Limits::connections`]: a quarter of the 1,024 descriptors that a process can
 /// commonly open. The guard can hold the same number of directories open.
@@ -517,7 +560,7 @@ const PROGRESS: usize = 4 << 20;
 const BODY: usize = 4 << 20;
 
 /// The maximum size of a body without a session, and of one that is parsed on the runtime's threads,
-/// which takes less than a millisecond.
+/// which takes a millisecond or two.
 const SMALL: usize = 64 << 10;
 
 /// The number of copies of a body that exist while it is received and parsed.
@@ -532,6 +575,9 @@ const VALUE: usize = 1 << 10;
 
 /// The maximum nesting of arrays and objects in a message.
 const DEPTH: usize = 64;
+
+/// The header with the event after which a client resumes a stream.
+const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The header with a session's identifier.
 const SESSION: &str = "mcp-session-id";
@@ -589,22 +635,25 @@ mod tests {
     }
 
     #[test]
-    fn only_origins_as_browsers_send_them_are_accepted() {
+    fn only_origins_of_this_machine_are_accepted() {
         for (origin, accepted) in [
             ("http://localhost", true),
             ("http://localhost:1", true),
+            ("http://127.0.0.1:65535", true),
             ("http://[::1]:8000", true),
-            ("https://evil.example", true),
-            ("null", true),
             ("http://localhost:1.evil.example", false),
+            ("http://localhost.evil.example", false),
+            ("http://localhost@evil.example", false),
             ("http://localhost:", false),
             ("http://localhost:99999", false),
             ("http://localhost/", false),
             ("http://user@localhost", false),
+            ("https://localhost", false),
+            ("null", false),
             ("localhost", false),
             ("", false),
         ] {
-            assert_eq!(is_origin(&HeaderValue::from_static(origin)), accepted, "{origin}");
+            assert_eq!(is_allowed(&HeaderValue::from_static(origin)), accepted, "{origin}");
         }
     }
 }

@@ -1,28 +1,27 @@
 //! The memory that requests over HTTP may take.
 //!
-//! A request needs memory for its body and the values in it, for what it reads, and for its
-//! response until the client has received it. All of it is counted by client, before it is
+//! A request needs memory for its body and the values in it, for the file that it reads, and for its
+//! response until that has been handed to the system. It is counted by client, before it is
 //! allocated. A client may always hold [`ALWAYS`] bytes. Beyond that, it may hold half of what all
 //! other clients leave of [`SHARED`] bytes, so a client that takes as much as it can leaves room for
 //! others. A request for which there is no room is refused, and never waits.
 //!
 //! Clients are not authenticated. A client is a session, or a connection that has none, so a program
 //! that opens many of both is many clients. All of them together hold at most `SHARED` bytes, and
-//! `ALWAYS` bytes for each session and connection.
+//! `ALWAYS` bytes for each session and connection. The entries that a walk of a tool keeps are not
+//! counted: each walk keeps at most 48 MiB (`WALK_BYTES`), and the guard limits how many run at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use rmcp::model::Extensions;
+use rmcp::model::{Extensions, RequestId};
 use serde::Serialize;
-
-use crate::tools::LIMIT;
 
 /// A client, as far as HTTP shows it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -31,26 +30,35 @@ pub(crate) enum Client {
     Connection(SocketAddr),
 }
 
-/// The number of bytes that each client's requests hold.
+/// What the requests of each client hold.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<HashMap<Client, usize>>);
+pub(crate) struct Memory(Mutex<HashMap<Client, Held>>);
 
-/// The memory of one request. It is an extension of the HTTP request and a part of the response's
-/// body, and is released when both are gone: when the handler has ended, even if the client has
-/// disconnected, and the client has received the response.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// The requests in progress. rmcp would keep the stream of one whose id is used again.
+    ids: HashSet<RequestId>,
+}
+
+/// What one request holds. It is an extension of the HTTP request and a part of the response's body,
+/// and is released when both are gone: when the handler has ended, even if the client has
+/// disconnected, and the response has been handed to the system.
 #[derive(Debug)]
 pub(crate) struct Account {
     memory: Arc<Memory>,
     client: Client,
-    held: AtomicUsize,
+    bytes: AtomicUsize,
+    id: OnceLock<RequestId>,
 }
 
 impl Memory {
     pub(crate) fn account(self: &Arc<Self>, client: Client) -> Arc<Account> {
-        Arc::new(Account { memory: self.clone(), client, held: AtomicUsize::new(0) })
+        let (bytes, id) = (AtomicUsize::new(0), OnceLock::new());
+        Arc::new(Account { memory: self.clone(), client, bytes, id })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Client, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Client, Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,33 +67,37 @@ impl Account {
     /// Counts further bytes, unless there is no room for them.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let mut clients = self.memory.lock();
-        let own = clients.get(&self.client).copied().unwrap_or_default();
-        let others = clients.values().sum::<usize>() - own;
-        let share = ALWAYS.max(SHARED.saturating_sub(others) / 2);
-        let has_room = own.saturating_add(bytes) <= share;
+        let all: usize = clients.values().map(|held| held.bytes).sum();
+        let held = clients.entry(self.client.clone()).or_default();
+        let share = ALWAYS.max(SHARED.saturating_sub(all - held.bytes) / 2);
+        let has_room = held.bytes.saturating_add(bytes) <= share;
         if has_room {
-            clients.insert(self.client.clone(), own + bytes);
-            self.held.fetch_add(bytes, Ordering::Relaxed);
+            held.bytes += bytes;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         has_room
     }
 
-    /// Gives back bytes that were counted and are not needed.
-    pub(crate) fn give_back(&self, bytes: usize) {
-        let mut clients = self.memory.lock();
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(own) = clients.get_mut(&self.client) {
-            *own -= bytes;
-            if *own == 0 {
-                clients.remove(&self.client);
-            }
-        }
+    /// Begins the client's request with this id, unless one is in progress.
+    pub(crate) fn begin(&self, id: RequestId) -> bool {
+        let is_new =
+            self.memory.lock().entry(self.client.clone()).or_default().ids.insert(id.clone());
+        is_new && self.id.set(id).is_ok()
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.give_back(self.held.load(Ordering::Relaxed));
+        let mut clients = self.memory.lock();
+        if let Some(held) = clients.get_mut(&self.client) {
+            held.bytes -= self.bytes.load(Ordering::Relaxed);
+            if let Some(id) = self.id.get() {
+                held.ids.remove(id);
+            }
+            if held.bytes == 0 && held.ids.is_empty() {
+                clients.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -103,17 +115,22 @@ impl Room {
         self.0.is_some()
     }
 
-    /// Takes room for the content of a file. Call it before reading the file. If the file cannot be
-    /// read, reading it returns the reason.
+    /// Takes room for the content of a file, of which at most `limit` bytes are read. Call it before
+    /// reading the file. If the file cannot be read, reading it returns the reason.
     ///
     /// # Errors
     ///
     /// There is no room.
-    pub(crate) fn for_file(&self, roots: &RequestRoots, path: &str) -> Result<(), HandlerError> {
+    pub(crate) fn for_file(
+        &self,
+        roots: &RequestRoots,
+        path: &str,
+        limit: u64,
+    ) -> Result<(), HandlerError> {
         if self.0.is_none() {
             return Ok(());
         }
-        let size = roots.metadata(path).map_or(0, |metadata| metadata.size().min(LIMIT));
+        let size = roots.metadata(path).map_or(0, |metadata| metadata.size().min(limit));
         self.take(usize::try_from(size).unwrap_or(usize::MAX))
     }
 
@@ -163,12 +180,12 @@ const FULL: &str = "the server has too little memory left for this result, becau
 /// The number of copies of a response that exist while it is encoded.
 const ENCODED: usize = 2;
 
-/// The memory that a client may hold whatever others hold: enough for the calls of a program that
-/// reads and edits source code.
+/// The memory that a client may hold whatever others hold: enough to read or write a text of 170 KiB,
+/// or to send a list of a hundred roots.
 pub(crate) const ALWAYS: usize = 1 << 20;
 
 /// The memory that all clients share, beyond what each may always hold. The largest result takes
-/// 130 MiB: a file of [`LIMIT`] bytes in which each is a control character.
+/// 130 MiB: a file of 10 MiB in which each is a control character.
 pub(crate) const SHARED: usize = 512 << 20;
 
 #[cfg(test)]
@@ -187,7 +204,7 @@ mod tests {
             while account.take(64 << 10) {}
             account
         };
-        let held = |account: &Account| account.held.load(Ordering::Relaxed);
+        let held = |account: &Account| account.bytes.load(Ordering::Relaxed);
         // The second account of a client shares the room of the first.
         let first = (take_all(&connection(1)), take_all(&connection(1)));
         assert_eq!(held(&first.0) + held(&first.1), SHARED / 2);
@@ -198,11 +215,24 @@ mod tests {
             assert!(held(other) >= ALWAYS);
         }
         drop((first, second, others));
-        assert!(memory.0.lock().unwrap().is_empty());
+        assert!(memory.lock().is_empty());
         assert!(!memory.account(connection(1)).take(usize::MAX));
         let account = memory.account(connection(1));
         assert!(account.take(SHARED / 2) && !account.take(1));
-        account.give_back(1);
-        assert!(account.take(1));
+    }
+
+    #[test]
+    fn id_of_a_request_in_progress_is_not_used_again() {
+        let memory = Arc::new(Memory::default());
+        let begin = |port: u16, id: i64| {
+            let account = memory.account(connection(port));
+            account.begin(RequestId::Number(id)).then_some(account)
+        };
+        let first = begin(1, 7);
+        assert!(first.is_some() && begin(1, 7).is_none() && begin(1, 7).is_none());
+        assert!(begin(1, 8).is_some() && begin(2, 7).is_some());
+        drop(first);
+        assert!(begin(1, 7).is_some());
+        assert!(memory.lock().is_empty());
     }
 }

@@ -202,7 +202,7 @@ fn responses_that_nobody_reads_take_bounded_memory() {
         let answer = String::from_utf8_lossy(&answer[..length]);
         refused += usize::from(answer.contains("too little memory left for this result"));
     }
-    assert!((30..60).contains(&refused), "{refused} of 60 were refused");
+    assert!(refused >= 30, "{refused} of 60 were refused");
 }
 
 /// Structured content exists since 2025-06-18.

@@ -21,6 +21,7 @@ use rmcp::service::{RequestContext, RoleServer};
 
 use super::cursor::Cursor;
 use super::entry;
+use crate::memory::Room;
 use crate::server::Server;
 
 /// The maximum number of resources on a page. A full page is a few tens of kilobytes long.
@@ -34,7 +35,13 @@ pub(crate) async fn list(
 ) -> Result<ListResourcesResult, ErrorData> {
     let after =
         params.and_then(|params| params.cursor).map(|cursor| Cursor::parse(&cursor)).transpose()?;
-    let page = server.guard.request(ctx, None, move |roots| page(&roots, after.as_ref())).await;
+    let room = Room::of(&ctx.extensions);
+    let work = move |roots: RequestRoots| {
+        let page = page(&roots, after.as_ref())?;
+        room.for_result(&page.resources)?;
+        Ok(page)
+    };
+    let page = server.guard.request(ctx, None, work).await;
     let page = page.map_err(|error| remedied(error, ctx))?;
     let mut result = ListResourcesResult::with_all_items(page.resources)
         .with_ttl_ms(0)

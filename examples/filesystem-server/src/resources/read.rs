@@ -2,7 +2,8 @@
 //!
 //! A UTF-8 file is returned as text, and any other file as base64. A directory is returned as the
 //! URIs of its files and subdirectories, one per line, sorted by name. If a directory has more
-//! entries than the limit, the last line is a comment that starts with `#`.
+//! entries than the limit, or they take more than a megabyte, the last line is a comment that starts
+//! with `#`.
 //!
 //! The content comes from the file that the guard opened and verified. Clients must not cache it,
 //! because the next request may have different roots.
@@ -18,10 +19,10 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 
-use super::entry::{self, DIRECTORY, ENTRIES};
+use super::entry::{self, DIRECTORY};
 use crate::memory::Room;
 use crate::server::Server;
-use crate::tools::LIMIT;
+use crate::tools::{ANSWER, LIMIT};
 
 /// Handles `resources/read`.
 pub(crate) async fn read(
@@ -31,7 +32,7 @@ pub(crate) async fn read(
 ) -> Result<ReadResourceResponse, ErrorData> {
     let (uri, room) = (params.uri.clone(), Room::of(&ctx.extensions));
     let work = move |roots: RequestRoots| {
-        room.for_file(&roots, &uri)?;
+        room.for_file(&roots, &uri, LIMIT)?;
         let result = ReadResourceResult::new(vec![contents(&roots, uri)?])
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
@@ -63,18 +64,21 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
     let mut lines = String::new();
     for found in entry::children(checked)? {
         roots.ensure_active()?;
+        let is_full = lines.len() >= ANSWER;
         let found = match found {
-            Err(error) if error.code() == "too_many_entries" => {
+            Err(error) if error.code() != "too_many_entries" => return Err(error.into()),
+            Ok(found) if !is_full => found,
+            _ => {
                 // The comment syntax of text/uri-list (RFC 2483).
-                let remark =
-                    format!("# There are more entries: only {ENTRIES} of them are listed\n");
-                lines.push_str(&remark);
+                lines.push_str(MORE);
                 break;
             }
-            found => found?,
         };
         lines.push_str(&found.to_checked().uri());
         lines.push('\n');
     }
     Ok(lines)
 }
+
+/// The last line of an incomplete list.
+const MORE: &str = "# There are more entries, which are not listed\n";

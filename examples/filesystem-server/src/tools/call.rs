@@ -191,7 +191,7 @@ impl Lines {
 }
 
 /// The maximum size of a result that lists names, in bytes: more than a model can use.
-pub(super) const ANSWER: usize = 1 << 20;
+pub(crate) const ANSWER: usize = 1 << 20;
 
 /// The maximum size of a text that is sent in both forms, in bytes: more than a listing or the output
 /// of a program with its remarks.

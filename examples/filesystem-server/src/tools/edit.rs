@@ -67,7 +67,7 @@ impl Server {
 
 fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
     at_most(EDITS, args.edits.len(), "edits")?;
-    room.for_file(roots, &args.path)?;
+    room.for_file(roots, &args.path, BYTES)?;
     let file = roots.check(&args.path, Intent::Existing)?;
     let mut left = EXAMINED;
     let mut content = file.read_to_string(BYTES)?;

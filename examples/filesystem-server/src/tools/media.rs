@@ -36,7 +36,7 @@ impl Server {
     async fn read_media_file(Parameters(args): Parameters<ReadMedia>, call: Call) -> Answered {
         let room = call.reply.room.clone();
         call.result(move |roots| {
-            room.for_file(roots, &args.path)?;
+            room.for_file(roots, &args.path, LIMIT)?;
             read_media(roots, &args.path)
         })
         .await

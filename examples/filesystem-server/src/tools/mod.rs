@@ -20,6 +20,8 @@ mod run;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 
+pub(crate) use self::call::ANSWER;
+
 use crate::programs::Programs;
 use crate::server::Server;
 

@@ -105,13 +105,13 @@ async fn answer(args: ReadText, call: Call) -> Answered {
 }
 
 fn read(roots: &RequestRoots, room: &Room, path: &str) -> Work {
-    room.for_file(roots, path)?;
+    room.for_file(roots, path, LIMIT)?;
     roots.read_to_string(path, LIMIT).map_err(|error| advised("", &error, WHOLE))
 }
 
 /// Reads the first or the last lines of a file.
 fn read_lines(roots: &RequestRoots, room: &Room, path: &str, count: u32, from_end: bool) -> Work {
-    room.for_file(roots, path)?;
+    room.for_file(roots, path, LIMIT)?;
     let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
     let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };
@@ -134,7 +134,7 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
     let (mut parts, mut left) = (Vec::new(), LIMIT);
     for path in paths {
         roots.ensure_active()?;
-        room.for_file(roots, path)?;
+        room.for_file(roots, path, left)?;
         parts.push(match roots.read_to_string(path, left) {
             Ok(content) => {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));

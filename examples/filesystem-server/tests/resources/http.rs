@@ -140,6 +140,52 @@ async fn http_sessions_receive_only_their_own_notifications() {
     panic!("{:?}", fixture.server.tracked());
 }
 
+/// A response on a resumed stream would belong to no request, and nobody would account for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stream_is_not_resumed_and_the_id_of_a_request_in_progress_is_refused() {
+    let fixture = Fixture::new();
+    fixture.write("f", "served");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let served =
+        serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
+    tokio::spawn(served);
+    let mut initialize = initialize();
+    initialize["params"]["capabilities"] = json!({ "roots": {} });
+    let answer = send(&address, "POST", "", &initialize).await;
+    let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let header = format!("mcp-session-id: {}\r\n", id.trim());
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    send(&address, "POST", &header, &initialized).await;
+    let params = json!({ "name": "read_text_file", "arguments": { "path": "f" } });
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+
+    let stream = request(&address, "POST", &header, &call.to_string()).await;
+    let mut lines = BufReader::new(stream).lines();
+    let mut asked = None;
+    while asked.is_none() {
+        let line = lines.next_line().await.unwrap().unwrap();
+        let message = line.strip_prefix("data: ").map(serde_json::from_str::<Value>);
+        asked = message.and_then(Result::ok).filter(|message| message["method"] == "roots/list");
+    }
+    let event = lines.next_line().await.unwrap().unwrap();
+    let event = event.strip_prefix("id: ").unwrap();
+    let again = send(&address, "POST", &header, &call).await;
+    assert!(again.starts_with("HTTP/1.1 400") && again.contains("in progress"), "{again}");
+
+    let after = format!("{header}Last-Event-ID: {event}\r\n");
+    let mut resumed = request(&address, "GET", &after, "").await;
+    let roots = json!({ "roots": [{ "uri": uri(&fixture.site()) }] });
+    let list = json!({ "jsonrpc": "2.0", "id": asked.unwrap()["id"], "result": roots });
+    send(&address, "POST", &header, &list).await;
+    let response = async { while !lines.next_line().await.unwrap().unwrap().contains("served") {} };
+    tokio::time::timeout(Duration::from_secs(10), response).await.unwrap();
+    let mut more = [0; 64 << 8];
+    let read = tokio::time::timeout(Duration::from_millis(500), resumed.read(&mut more)).await;
+    let read = read.map_or(0, Result::unwrap);
+    assert!(!String::from_utf8_lossy(&more[..read]).contains("served"));
+}
+
 #[tokio::test]
 async fn browser_requests_from_other_origins_are_refused() {
     let fixture = Fixture::new();

@@ -110,5 +110,19 @@ async fn truncated_directory_ends_with_a_comment() {
     let result = client.read(&uri(&fixture.site())).await.unwrap();
     let lines: Vec<_> = result["contents"][0]["text"].as_str().unwrap().lines().collect();
     assert_eq!(lines.len(), 10_001);
-    assert!(lines[10_000].starts_with("# There are more entries: only 10000"), "{}", lines[10_000]);
+    assert!(lines[10_000].starts_with("# There are more entries"), "{}", lines[10_000]);
+}
+
+/// Each URI has about 800 bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_list_of_a_directory_ends_after_a_megabyte() {
+    let fixture = Fixture::new();
+    for number in 0..2_000 {
+        fixture.write(&format!("{number}{}", "%".repeat(240)), "");
+    }
+    let client = fixture.client(Era::Session, Declares::Changes).await;
+    let result = client.read(&uri(&fixture.site())).await.unwrap();
+    let text = result["contents"][0]["text"].as_str().unwrap();
+    assert!(((1 << 20)..(1 << 20) + 2_000).contains(&text.len()), "{}", text.len());
+    assert!(text.ends_with("# There are more entries, which are not listed\n"));
 }
