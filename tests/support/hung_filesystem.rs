@@ -87,12 +87,6 @@ impl HungFilesystem {
         self.commands.write_all(b"hang\n").unwrap();
     }
 
-    /// Stops replying to threads that watch files, and continues to reply to all others.
-    #[allow(dead_code, reason = "only the file server watches files")]
-    pub(crate) fn hang_watching(&mut self) {
-        self.commands.write_all(b"hang watching\n").unwrap();
-    }
-
     /// Waits until at least this many requests are pending. Panics if that takes too long.
     pub(crate) async fn wait_for_pending(&self, least: usize) {
         for _ in 0..2000 {
@@ -130,18 +124,15 @@ fn child_process_serves_the_filesystem() {
     let session = match fuser::spawn_mount2(
         Files(state.clone()),
         at,
-        // The kernel checks permissions, for which it requests the attributes.
-        &[MountOption::FSName("hung".into()), MountOption::DefaultPermissions],
+        &[MountOption::FSName("hung".into())],
     ) {
         Ok(session) => session,
         Err(error) => return println!("{FAILED}: {error}"),
     };
     println!("{MOUNTED}");
     for line in std::io::stdin().lines() {
-        match &*line.unwrap() {
-            "hang" => state.0.store(HANGS, SeqCst),
-            "hang watching" => state.0.store(HANGS_WATCHING, SeqCst),
-            unknown => panic!("unknown command: {unknown}"),
+        if line.unwrap() == "hang" {
+            state.0.store(0, SeqCst);
         }
     }
     drop(session);
@@ -155,32 +146,19 @@ const FAILED: &str = "FUSE cannot be mounted here";
 struct State(AtomicUsize);
 
 const REPLIES: usize = 1;
-const HANGS: usize = 0;
-const HANGS_WATCHING: usize = 2;
 
 impl State {
     /// Returns the reply handle if the filesystem still replies. Otherwise reports a pending
     /// request to the parent process and returns `None`.
-    fn reply_handle<T>(&self, request: &Request<'_>, reply: T) -> Option<T> {
-        match self.0.load(SeqCst) {
-            REPLIES => return Some(reply),
-            HANGS_WATCHING if !is_watching(request.pid()) => return Some(reply),
-            _ => {}
+    fn reply_handle<T>(&self, reply: T) -> Option<T> {
+        if self.0.load(SeqCst) == REPLIES {
+            return Some(reply);
         }
         println!("pending");
         // Dropping the reply handle would send an error.
         std::mem::forget(reply);
         None
     }
-}
-
-/// Whether a thread is adding a watch.
-fn is_watching(thread: u32) -> bool {
-    let read = || std::fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
-    // The thread may not have begun to wait yet.
-    let call = std::iter::repeat_with(read).find(|call| call != "running\n");
-    let number = call.and_then(|call| call.split_whitespace().next()?.parse().ok());
-    number == Some(nix::libc::SYS_inotify_add_watch)
 }
 
 struct Files(Arc<State>);
@@ -216,8 +194,8 @@ fn attributes(inode: u64) -> FileAttr {
 const TIME_TO_LIVE: Duration = Duration::ZERO;
 
 impl Filesystem for Files {
-    fn lookup(&mut self, request: &Request<'_>, _: u64, name: &OsStr, reply: ReplyEntry) {
-        let Some(reply) = self.0.reply_handle(request, reply) else { return };
+    fn lookup(&mut self, _: &Request<'_>, _: u64, name: &OsStr, reply: ReplyEntry) {
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         if name == "in.txt" {
             reply.entry(&TIME_TO_LIVE, &attributes(2), 0);
         } else {
@@ -225,19 +203,19 @@ impl Filesystem for Files {
         }
     }
 
-    fn getattr(&mut self, request: &Request<'_>, inode: u64, _: Option<u64>, reply: ReplyAttr) {
-        let Some(reply) = self.0.reply_handle(request, reply) else { return };
+    fn getattr(&mut self, _: &Request<'_>, inode: u64, _: Option<u64>, reply: ReplyAttr) {
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         reply.attr(&TIME_TO_LIVE, &attributes(inode));
     }
 
-    fn open(&mut self, request: &Request<'_>, _: u64, _: i32, reply: ReplyOpen) {
-        let Some(reply) = self.0.reply_handle(request, reply) else { return };
+    fn open(&mut self, _: &Request<'_>, _: u64, _: i32, reply: ReplyOpen) {
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         reply.opened(0, 0);
     }
 
     fn read(
         &mut self,
-        request: &Request<'_>,
+        _: &Request<'_>,
         _: u64,
         _: u64,
         offset: i64,
@@ -246,7 +224,7 @@ impl Filesystem for Files {
         _: Option<u64>,
         reply: ReplyData,
     ) {
-        let Some(reply) = self.0.reply_handle(request, reply) else { return };
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         reply.data(TEXT.get(usize::try_from(offset).unwrap()..).unwrap_or_default());
     }
 }

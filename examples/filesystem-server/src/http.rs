@@ -174,7 +174,7 @@ impl Http {
         mut stopping: watch::Receiver<()>,
     ) {
         let Limits { header_time, write_time, .. } = self.limits;
-        let stream = TokioIo::new(Stalling::new(stream, write_time));
+        let stream = TokioIo::new(Stalling { stream, write_time, due: None });
         let answer = service_fn(move |request| {
             let http = self.clone();
             async move {
@@ -226,9 +226,14 @@ impl Http {
             return Err(unavailable(FULL));
         }
         if message.opens_session {
-            let permit = self.places.clone().try_acquire_owned();
-            let permit = permit.map_err(|_| self.too_many_sessions())?;
-            head.extensions.insert(SessionPermit::new(permit));
+            let permit = self.places.clone().try_acquire_owned().map_err(|_| {
+                let sessions = self.limits.sessions;
+                unavailable(&format!(
+                    "the limit of {sessions} sessions is reached: end a session with DELETE, or \
+                     try again later"
+                ))
+            });
+            head.extensions.insert(SessionPermit::new(permit?));
         }
         if message.id.is_some_and(|id| !account.begin(id)) {
             let why = "the id is that of a request in progress: use another one";
@@ -284,8 +289,8 @@ impl Http {
         let polled = poll_fn(|context| {
             let poll = || answer.as_mut().poll(context);
             Poll::Ready(off_the_runtime(parsing.is_some(), poll))
-        });
-        let polled = polled.await;
+        })
+        .await;
         drop(parsing);
         match polled {
             Poll::Ready(answer) => answer,
@@ -322,13 +327,6 @@ impl Http {
             Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "the body is incomplete")),
             Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
         }
-    }
-
-    fn too_many_sessions(&self) -> HttpResponse {
-        unavailable(&format!(
-            "the limit of {} sessions is reached: end a session with DELETE, or try again later",
-            self.limits.sessions
-        ))
     }
 }
 
@@ -451,10 +449,6 @@ struct Stalling {
 }
 
 impl Stalling {
-    const fn new(stream: TcpStream, write_time: Duration) -> Self {
-        Self { stream, write_time, due: None }
-    }
-
     fn unless_stalled(
         &mut self,
         ctx: &mut Context<'_>,

@@ -49,9 +49,9 @@ impl Server {
         &self.guard
     }
 
-    /// The number of tracked sessions, and the number of watched files and directories.
+    /// The number of tracked sessions.
     #[must_use]
-    pub fn tracked(&self) -> (usize, usize) {
+    pub fn tracked(&self) -> usize {
         self.resources.tracked()
     }
 }

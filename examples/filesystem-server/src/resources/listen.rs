@@ -19,11 +19,11 @@ use mcp_roots_guard::rmcp::{ClientKey, RequestRoots};
 use rmcp::ErrorData;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::SubscriptionContext;
-use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::list::remedied;
 use super::lock;
-use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
+use super::subscription::{Looked, POLL, SUBSCRIPTIONS, Subscription, look};
 use crate::server::Server;
 
 /// The maximum number of concurrent requests for all clients, each with up to [`SUBSCRIPTIONS`].
@@ -51,13 +51,13 @@ pub(crate) async fn listen(
     server: &Server,
     listening: &SubscriptionContext,
 ) -> Result<(), ErrorData> {
-    let (ctx, wake) = (listening.request_context(), Arc::new(Notify::new()));
+    let ctx = listening.request_context();
     let _place = Place::take(&server.resources.listens, ClientKey::of(&ctx.extensions).cloned())?;
     let (mut subscriptions, mut refused) = (Vec::new(), None);
-    server.resources.watcher.start();
     for uri in listening.accepted().resource_subscriptions.iter().flatten() {
-        let (resources, wake, named) = (server.resources.clone(), wake.clone(), uri.clone());
-        let work = move |roots: RequestRoots| Subscription::new(&roots, &named, &resources, &wake);
+        let (resources, named) = (server.resources.clone(), uri.clone());
+        let work =
+            move |roots: RequestRoots| Subscription::new(&roots, &named, &resources.filesystems);
         match server.guard.request(ctx, Some(uri), work).await {
             Ok(subscription) => subscriptions.push(Arc::new(subscription)),
             Err(error) => refused = refused.or(Some(error)),
@@ -66,26 +66,23 @@ pub(crate) async fn listen(
     if let Some(error) = refused.filter(|_| subscriptions.is_empty()) {
         return Err(remedied(error, ctx));
     }
-    let mut due = Due::new();
     while !subscriptions.is_empty() {
         tokio::select! {
             () = listening.cancelled() => break,
-            () = wake.notified() => due.wake(),
-            woken = due.wait() => {
+            () = sleep(POLL) => {
                 let all = subscriptions.clone();
                 let work = move |roots: RequestRoots| {
-                    Ok(look(&all, woken, |checked| roots.still_allows(checked)))
+                    Ok(look(&all, |checked| roots.still_allows(checked)))
                 };
-                // If the roots are unknown at this time, nothing is inspected or withdrawn.
+                // If the roots are unknown at this time, nothing is looked at or withdrawn.
                 let looked = server.guard.request(ctx, None, work).await.unwrap_or_default();
-                let Looked { updated, withdrawn, postponed } = looked;
+                let Looked { updated, withdrawn } = looked;
                 subscriptions.retain(|kept| !withdrawn.iter().any(|gone| Arc::ptr_eq(kept, gone)));
                 for subscription in updated {
                     if listening.sink().notify_resource_updated(subscription.uri()).await.is_err() {
                         return Ok(());
                     }
                 }
-                due = if postponed { Due::again(woken) } else { Due::new() };
             }
         }
     }

@@ -11,7 +11,6 @@
 //! | templates, completion of `path` | `complete` | 100 values, set by the protocol |
 //! | subscriptions in a session | `sessions`, `subscription` | [`subscription::SUBSCRIPTIONS`] |
 //! | stateless subscriptions | `listen`, `subscription` | [`listen::LISTENS`] |
-//! | file watching, on Linux only | `watch` | [`watch::PLACES`] |
 
 pub(crate) mod complete;
 mod cursor;
@@ -21,8 +20,6 @@ pub(crate) mod listen;
 pub(crate) mod read;
 pub(crate) mod sessions;
 mod subscription;
-#[cfg_attr(not(target_os = "linux"), path = "unwatched.rs")]
-mod watch;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

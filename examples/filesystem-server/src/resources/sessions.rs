@@ -15,30 +15,24 @@ use mcp_roots_guard::{Changes, RootsState, Session, SessionId};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
-use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::listen::Listens;
 use super::lock;
-use super::subscription::{Due, Filesystems, Looked, SUBSCRIPTIONS, Subscription, look};
-use super::watch::Watcher;
+use super::subscription::{Filesystems, Looked, POLL, SUBSCRIPTIONS, Subscription, look};
 use crate::http::SessionPermit;
 use crate::server::Server;
 
 /// The resource state of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    sessions: Mutex<HashMap<SessionId, Arc<Subscriber>>>,
-    pub(super) watcher: Watcher,
+    sessions: Mutex<HashMap<SessionId, Arc<Subscriptions>>>,
     pub(super) filesystems: Filesystems,
     pub(super) listens: Arc<Listens>,
 }
 
-/// The subscriptions of a session.
-#[derive(Debug, Default)]
-struct Subscriber {
-    subscriptions: Mutex<HashMap<String, Arc<Subscription>>>,
-    wake: Arc<Notify>,
-}
+/// The subscriptions of a session, by URI.
+type Subscriptions = Mutex<HashMap<String, Arc<Subscription>>>;
 
 impl Resources {
     /// Starts following a session, unless it is already followed. The permit is held until the
@@ -49,35 +43,35 @@ impl Resources {
         peer: &Peer<RoleServer>,
         permit: Option<SessionPermit>,
     ) {
-        self.subscriber(session, peer, permit);
+        self.subscriptions(session, peer, permit);
     }
 
-    fn subscriber(
+    fn subscriptions(
         self: &Arc<Self>,
         session: &Session,
         peer: &Peer<RoleServer>,
         permit: Option<SessionPermit>,
-    ) -> Arc<Subscriber> {
+    ) -> Arc<Subscriptions> {
         let mut sessions = lock(&self.sessions);
-        let subscriber = sessions.entry(session.id()).or_insert_with(|| {
+        let subscriptions = sessions.entry(session.id()).or_insert_with(|| {
             let following = Following {
                 resources: self.clone(),
                 changes: session.changes(),
                 session: session.clone(),
                 peer: peer.clone(),
-                subscriber: Arc::default(),
+                subscriptions: Arc::default(),
                 _permit: permit,
             };
-            let subscriber = following.subscriber.clone();
+            let subscriptions = following.subscriptions.clone();
             tokio::spawn(following.run());
-            subscriber
+            subscriptions
         });
-        subscriber.clone()
+        subscriptions.clone()
     }
 
-    /// The number of followed sessions, and the number of watched files and directories.
-    pub(crate) fn tracked(&self) -> (usize, usize) {
-        (lock(&self.sessions).len(), self.watcher.places())
+    /// The number of followed sessions.
+    pub(crate) fn tracked(&self) -> usize {
+        lock(&self.sessions).len()
     }
 }
 
@@ -91,24 +85,20 @@ pub(crate) async fn subscribe(
     ctx: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
     let (resources, peer, uri) = (server.resources.clone(), ctx.peer.clone(), params.uri.clone());
-    resources.watcher.start();
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
-        let subscriber = resources.subscriber(session, &peer, None);
-        let subscription = Subscription::new(&roots, &uri, &resources, &subscriber.wake)?;
+        let subscriptions = resources.subscriptions(session, &peer, None);
+        let subscription = Subscription::new(&roots, &uri, &resources.filesystems)?;
         roots.ensure_active()?;
         subscription.still_allowed(session)?;
-        let mut subscriptions = lock(&subscriber.subscriptions);
+        let mut subscriptions = lock(&subscriptions);
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
-            drop(subscriptions);
             let full = format!(
                 "the limit of {SUBSCRIPTIONS} subscriptions is reached: unsubscribe from one first"
             );
             return Err(ErrorData::invalid_params(full, None).into());
         }
-        let before = subscriptions.insert(uri, Arc::new(subscription));
-        drop(subscriptions);
-        drop(before);
+        subscriptions.insert(uri, Arc::new(subscription));
         Ok(())
     };
     server.guard.request(ctx, Some(&params.uri), work).await
@@ -124,9 +114,9 @@ fn no_session() -> ErrorData {
 /// file, so it does not need the roots.
 pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleServer>) {
     let Ok(session) = server.guard.session_of(&ctx.extensions) else { return };
-    let subscriber = lock(&server.resources.sessions).get(&session.id()).cloned();
-    let gone = subscriber.and_then(|subscriber| lock(&subscriber.subscriptions).remove(uri));
-    drop(gone);
+    if let Some(subscriptions) = lock(&server.resources.sessions).get(&session.id()) {
+        lock(subscriptions).remove(uri);
+    }
 }
 
 /// The task that follows a session.
@@ -135,14 +125,13 @@ struct Following {
     session: Session,
     changes: Changes,
     peer: Peer<RoleServer>,
-    subscriber: Arc<Subscriber>,
+    subscriptions: Arc<Subscriptions>,
     _permit: Option<SessionPermit>,
 }
 
 impl Following {
     async fn run(mut self) {
         let mut state = RootsState::Stale;
-        let mut due = Due::new();
         loop {
             tokio::select! {
                 changed = self.changes.changed() => {
@@ -155,38 +144,33 @@ impl Following {
                     if is_known(before) || !is_known(state) {
                         let _ = self.peer.notify_resource_list_changed().await;
                     }
-                    due.soon();
                 }
-                () = self.subscriber.wake.notified() => due.wake(),
-                woken = due.wait() => {
-                    due = self.look(woken).await;
-                }
+                () = sleep(POLL) => self.look().await,
             }
         }
     }
 
-    /// Inspects the subscriptions in a slot of the client, and reports changes. Returns the time of
-    /// the next inspection.
-    async fn look(&self, woken: bool) -> Due {
-        let all: Vec<_> = lock(&self.subscriber.subscriptions).values().cloned().collect();
+    /// Looks at the subscribed files in a slot of the client, and reports changes.
+    async fn look(&self) {
+        let all: Vec<_> = lock(&self.subscriptions).values().cloned().collect();
         if all.is_empty() {
-            return Due::new();
+            return;
         }
         let session = self.session.clone();
-        let looking = self
-            .session
-            .run(move || Ok(look(&all, woken, |checked| session.still_allows(checked))));
+        let looking =
+            self.session.run(move || Ok(look(&all, |checked| session.still_allows(checked))));
         let looked = tokio::select! {
             looked = looking => looked,
-            // The inspection may never end.
-            () = closed(self.changes.clone()) => return Due::new(),
+            // The look may never end.
+            () = closed(self.changes.clone()) => return,
         };
-        let Ok(Looked { updated, withdrawn, postponed }) = looked else { return Due::again(woken) };
+        // If the client is busy, the next look finds the changes.
+        let Ok(Looked { updated, withdrawn }) = looked else { return };
         for subscription in withdrawn {
             self.drop_if_same(&subscription);
         }
         for subscription in updated {
-            let is_wanted = lock(&self.subscriber.subscriptions).contains_key(subscription.uri());
+            let is_wanted = lock(&self.subscriptions).contains_key(subscription.uri());
             if is_wanted && !is_withdrawn(self.session.state()) {
                 let _ = self
                     .peer
@@ -196,17 +180,16 @@ impl Following {
                     .await;
             }
         }
-        if postponed { Due::again(woken) } else { Due::new() }
     }
 
     fn drop_if_same(&self, subscription: &Arc<Subscription>) {
-        let mut subscriptions = lock(&self.subscriber.subscriptions);
+        let mut subscriptions = lock(&self.subscriptions);
         let same = subscriptions
             .get(subscription.uri())
             .is_some_and(|kept| Arc::ptr_eq(kept, subscription));
-        let gone = same.then(|| subscriptions.remove(subscription.uri()));
-        drop(subscriptions);
-        drop(gone);
+        if same {
+            subscriptions.remove(subscription.uri());
+        }
     }
 }
 
@@ -214,8 +197,7 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         lock(&self.resources.sessions).remove(&self.session.id());
-        let gone = std::mem::take(&mut *lock(&self.subscriber.subscriptions));
-        drop(gone);
+        lock(&self.subscriptions).clear();
     }
 }
 

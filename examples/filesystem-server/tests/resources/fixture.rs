@@ -27,13 +27,6 @@ impl Fixture {
         Self { _directory: directory, server, top }
     }
 
-    /// Whether the server tracks this number of sessions, and watches this number of files and
-    /// directories. On other systems than Linux, it watches none.
-    pub(crate) fn tracks(&self, sessions: usize, places: usize) -> bool {
-        let places = if cfg!(target_os = "linux") { places } else { 0 };
-        self.server.tracked() == (sessions, places)
-    }
-
     pub(crate) fn site(&self) -> PathBuf {
         self.top.join("site")
     }

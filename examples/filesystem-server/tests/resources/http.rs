@@ -123,7 +123,7 @@ async fn http_sessions_receive_only_their_own_notifications() {
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
-    assert!(fixture.tracks(2, 2));
+    assert_eq!(fixture.server.tracked(), 2);
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(me.updated().await, Some(uri(&mine)));
     assert_eq!(you.updated().await, None);
@@ -132,7 +132,7 @@ async fn http_sessions_receive_only_their_own_notifications() {
     assert_eq!(me.updated().await, None);
     me.calls.delete().await;
     for _ in 0..250 {
-        if fixture.tracks(1, 1) {
+        if fixture.server.tracked() == 1 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
