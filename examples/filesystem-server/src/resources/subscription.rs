@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use super::{entry, lock};
 
 /// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
-/// files than a person has open. To look at all of them takes about a tenth of a millisecond.
+/// files than a person has open. To look at all of them takes less than a millisecond.
 pub(super) const SUBSCRIPTIONS: usize = 64;
 
 /// The time between two looks at a file, and so the time in which a change is reported.
