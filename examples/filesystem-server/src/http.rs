@@ -266,8 +266,8 @@ impl Http {
     }
 
     /// Holds the account of a client's response until rmcp has taken the response from the session's
-    /// queue. It keeps nothing else of the HTTP request there. The queue is in order, so a
-    /// later event has been answered by then.
+    /// queue, where rmcp keeps it without its HTTP request. The queue is in order, so the response has
+    /// been taken when a later event is answered.
     fn hold_while_queued(&self, session: SessionId, account: Arc<Account>) {
         let sessions = self.sessions.clone();
         tokio::spawn(async move {
