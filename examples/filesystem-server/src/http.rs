@@ -9,7 +9,11 @@
 //! bodies, the values in them and the responses of all requests together take at most one gigabyte:
 //! 512 MiB, and one for each session and connection.
 //!
-//! A stream cannot be resumed, because a response on a resumed stream belongs to no request.
+//! What a session keeps is not included: its roots, its subscriptions, and at most 1,024 values of
+//! the message that opened it.
+//!
+//! The stream of a request cannot be resumed, because a response on a resumed stream belongs to no
+//! request. A request that has a result cannot be cancelled, because rmcp would keep the response.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -23,7 +27,7 @@ use std::time::Duration;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -174,6 +178,8 @@ impl Http {
         mut stopping: watch::Receiver<()>,
     ) {
         let Limits { header_time, write_time, .. } = self.limits;
+        // The end of a response does not wait for the client to acknowledge its beginning.
+        let _ = stream.set_nodelay(true);
         let stream = TokioIo::new(Stalling { stream, write_time, due: None });
         let answer = service_fn(move |request| {
             let http = self.clone();
@@ -207,20 +213,27 @@ impl Http {
             return Err(refusal(StatusCode::FORBIDDEN, "the Origin header is not allowed"));
         }
         if head.method != Method::POST {
-            head.headers.remove(LAST_EVENT_ID);
+            // Such an event belongs to the stream of a request.
+            let last = head.headers.get(LAST_EVENT_ID);
+            if last.is_some_and(|event| event.as_bytes().contains(&b'/')) {
+                let why = "the stream of a request cannot be resumed";
+                return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, why));
+            }
             return Ok(self.service.handle(Request::from_parts(head, body)).await);
         }
         let session = head.headers.get(SESSION).cloned();
         let client = session.clone().map_or(Client::Connection(peer), Client::Session);
         let session = session.and_then(|id| id.to_str().ok().map(SessionId::from));
-        let account = self.memory.account(client);
-        let most = self.most(session.as_ref(), &head.headers).await;
+        let account = self.memory.account(client.clone());
+        let is_stateless = head.headers.get(REVISION).is_some_and(|it| it.as_bytes() >= STATELESS);
+        let most = if session.is_some() || is_stateless { BODY } else { SMALL };
         let body = self.receive(body, most, &account).await?;
         let parsing = if body.len() > SMALL { self.parsing.acquire().await.ok() } else { None };
         let message = off_the_runtime(parsing.is_some(), || Message::read(&body))
             .map_err(|why| refusal(StatusCode::PAYLOAD_TOO_LARGE, &why))?;
-        if message.opens_session && body.len() > SMALL {
-            return Err(too_large(SMALL));
+        if message.opens_session && (body.len() > SMALL || message.values > INITIAL) {
+            let why = format!("larger than {SMALL} bytes or {INITIAL} values, without a session");
+            return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
         }
         if !account.take((COPIES - 1) * body.len() + message.values * VALUE) {
             return Err(unavailable(FULL));
@@ -234,6 +247,12 @@ impl Http {
                 ))
             });
             head.extensions.insert(SessionPermit::new(permit?));
+        }
+        if message.cancels.is_some_and(|id| self.memory.settle(&client, &id) == Some(false)) {
+            // The response is on its way.
+            let mut answer = refusal(StatusCode::ACCEPTED, "");
+            *answer.body_mut() = Full::default().boxed();
+            return Ok(answer);
         }
         if message.id.is_some_and(|id| !account.begin(id)) {
             let why = "the id is that of a request in progress: use another one";
@@ -253,16 +272,6 @@ impl Http {
             };
             body.map_frame(keep).boxed()
         }))
-    }
-
-    /// The maximum size of a body: small if it belongs neither to a session nor to a revision
-    /// without sessions.
-    async fn most(&self, session: Option<&SessionId>, headers: &HeaderMap) -> usize {
-        let is_known = match session {
-            Some(session) => self.sessions.has_session(session).await.unwrap_or(false),
-            None => headers.get(REVISION).is_some_and(|it| it.as_bytes() >= STATELESS),
-        };
-        if is_known { BODY } else { SMALL }
     }
 
     /// Holds the account of a client's response until rmcp has taken the response from the session's
@@ -359,6 +368,8 @@ struct Message {
     is_response: bool,
     /// The id of a request.
     id: Option<RequestId>,
+    /// The request that a notification cancels.
+    cancels: Option<RequestId>,
 }
 
 impl Message {
@@ -366,10 +377,16 @@ impl Message {
     ///
     /// The message has more than [`VALUES`] values or more than [`DEPTH`] levels.
     fn read(body: &[u8]) -> Result<Self, String> {
-        #[derive(serde::Deserialize)]
+        #[derive(Default, serde::Deserialize)]
         struct Called {
             method: Option<String>,
             id: Option<RequestId>,
+            params: Option<Params>,
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            request_id: Option<RequestId>,
         }
         let (mut values, mut depth, mut in_text, mut escaped) = (1, 0_usize, false, false);
         for byte in body {
@@ -389,12 +406,18 @@ impl Message {
                 ));
             }
         }
-        let (opens_session, is_response, id) = match serde_json::from_slice(body) {
-            Ok(Called { method: Some(method), id }) => (method == "initialize", false, id),
-            Ok(Called { method: None, .. }) => (false, true, None),
-            Err(_) => (true, false, None),
-        };
-        Ok(Self { values, opens_session, is_response, id })
+        let called = serde_json::from_slice::<Called>(body);
+        let is_parsed = called.is_ok();
+        let Called { method, id, params } = called.unwrap_or_default();
+        let is = |name| method.as_deref() == Some(name);
+        let cancelled = params.filter(|_| is("notifications/cancelled"));
+        Ok(Self {
+            values,
+            opens_session: !is_parsed || is("initialize"),
+            is_response: method.is_none(),
+            cancels: cancelled.and_then(|params| params.request_id),
+            id: id.filter(|_| method.is_some()),
+        })
     }
 }
 
@@ -454,21 +477,18 @@ impl Stalling {
         ctx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        match &written {
-            Poll::Ready(Ok(bytes)) => {
-                self.due = self.due.take().and_then(|(at, left)| {
-                    let left = left.checked_sub(*bytes).filter(|left| *left > 0)?;
-                    Some((at, left))
-                });
-                written
-            }
-            Poll::Ready(Err(_)) => written,
-            Poll::Pending => {
-                let begin = || (Box::pin(sleep(self.write_time)), PROGRESS);
-                let (at, _) = self.due.get_or_insert_with(begin);
-                at.as_mut().poll(ctx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-            }
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.due.take_if(|(_, left)| {
+                *left = left.saturating_sub(*bytes);
+                *left == 0
+            });
         }
+        if written.is_ready() {
+            return written;
+        }
+        let begin = || (Box::pin(sleep(self.write_time)), PROGRESS);
+        let (at, _) = self.due.get_or_insert_with(begin);
+        at.as_mut().poll(ctx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -563,6 +583,10 @@ const COPIES: usize = 5;
 /// The maximum number of values in a message. The largest list of roots has 10,000 entries, each
 /// with a handful of values.
 const VALUES: usize = 1 << 16;
+
+/// The maximum number of values in a message that opens a session, which keeps them. Clients send
+/// fewer than a hundred.
+const INITIAL: usize = 1 << 10;
 
 /// The memory that a value takes while it is parsed, for example an object with one member.
 const VALUE: usize = 1 << 10;

@@ -11,7 +11,8 @@
 //! `ALWAYS` bytes for each session and connection. The entries that a walk of a tool keeps are not
 //! counted: each walk keeps at most 48 MiB (`WALK_BYTES`), and the guard limits how many run at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +38,9 @@ pub(crate) struct Memory(Mutex<HashMap<Client, Held>>);
 #[derive(Debug, Default)]
 struct Held {
     bytes: usize,
-    /// The requests in progress. rmcp would keep the stream of one whose id is used again.
-    ids: HashSet<RequestId>,
+    /// The requests in progress, and whether each is settled. rmcp would keep the stream of one whose
+    /// id is used again, and would keep a response that is sent after a cancellation.
+    ids: HashMap<RequestId, bool>,
 }
 
 /// What one request holds. It is an extension of the HTTP request and a part of the response's body,
@@ -56,6 +58,14 @@ impl Memory {
     pub(crate) fn account(self: &Arc<Self>, client: Client) -> Arc<Account> {
         let (bytes, id) = (AtomicUsize::new(0), OnceLock::new());
         Arc::new(Account { memory: self.clone(), client, bytes, id })
+    }
+
+    /// Settles a request: either it is cancelled, or it has a result. Returns whether this was first,
+    /// or `None` if there is no such request.
+    pub(crate) fn settle(&self, client: &Client, id: &RequestId) -> Option<bool> {
+        let mut clients = self.lock();
+        let is_settled = clients.get_mut(client)?.ids.get_mut(id)?;
+        Some(!std::mem::replace(is_settled, true))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Client, Held>> {
@@ -80,23 +90,22 @@ impl Account {
 
     /// Begins the client's request with this id, unless one is in progress.
     pub(crate) fn begin(&self, id: RequestId) -> bool {
-        let is_new =
-            self.memory.lock().entry(self.client.clone()).or_default().ids.insert(id.clone());
-        is_new && self.id.set(id).is_ok()
+        let mut clients = self.memory.lock();
+        let ids = &mut clients.entry(self.client.clone()).or_default().ids;
+        let Entry::Vacant(new) = ids.entry(id.clone()) else { return false };
+        new.insert(false);
+        self.id.set(id).is_ok()
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
         let mut clients = self.memory.lock();
-        if let Some(held) = clients.get_mut(&self.client) {
-            held.bytes -= self.bytes.load(Ordering::Relaxed);
-            if let Some(id) = self.id.get() {
-                held.ids.remove(id);
-            }
-            if held.bytes == 0 && held.ids.is_empty() {
-                clients.remove(&self.client);
-            }
+        let Some(held) = clients.get_mut(&self.client) else { return };
+        held.bytes -= self.bytes.load(Ordering::Relaxed);
+        let _ = self.id.get().map(|id| held.ids.remove(id));
+        if held.bytes == 0 && held.ids.is_empty() {
+            clients.remove(&self.client);
         }
     }
 }
@@ -134,14 +143,17 @@ impl Room {
         self.take(usize::try_from(size).unwrap_or(usize::MAX))
     }
 
-    /// Takes room for a result in JSON, in which a control character of a text takes six bytes.
+    /// Takes room for a result in JSON, in which a control character of a text takes six bytes. The
+    /// request cannot be cancelled any more.
     ///
     /// # Errors
     ///
-    /// There is no room.
+    /// There is no room, or the request was cancelled.
     pub(crate) fn for_result(&self, result: &impl Serialize) -> Result<(), HandlerError> {
-        if self.0.is_none() {
-            return Ok(());
+        let Some(account) = &self.0 else { return Ok(()) };
+        let settled = account.id.get().and_then(|id| account.memory.settle(&account.client, id));
+        if settled == Some(false) {
+            return Err(HandlerError::new("the request was cancelled"));
         }
         let mut encoded = Count(0);
         serde_json::to_writer(&mut encoded, result).map_err(HandlerError::other)?;
@@ -231,6 +243,9 @@ mod tests {
         let first = begin(1, 7);
         assert!(first.is_some() && begin(1, 7).is_none() && begin(1, 7).is_none());
         assert!(begin(1, 8).is_some() && begin(2, 7).is_some());
+        // Of a cancellation and a result, the first counts.
+        let settle = |id: i64| memory.settle(&connection(1), &RequestId::Number(id));
+        assert_eq!((settle(7), settle(7), settle(9)), (Some(true), Some(false), None));
         drop(first);
         assert!(begin(1, 7).is_some());
         assert!(memory.lock().is_empty());

@@ -70,7 +70,7 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
             Ok(found) if !is_full => found,
             _ => {
                 // The comment syntax of text/uri-list (RFC 2483).
-                lines.push_str(MORE);
+                lines.push_str("# There are more entries, which are not listed\n");
                 break;
             }
         };
@@ -79,6 +79,3 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
     }
     Ok(lines)
 }
-
-/// The last line of an incomplete list.
-const MORE: &str = "# There are more entries, which are not listed\n";

@@ -15,7 +15,7 @@ use mcp_roots_guard::{Changes, RootsState, Session, SessionId};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::listen::Listens;
 use super::lock;
@@ -35,38 +35,23 @@ pub(crate) struct Resources {
 type Subscriptions = Mutex<HashMap<String, Arc<Subscription>>>;
 
 impl Resources {
-    /// Starts following a session, unless it is already followed. The permit is held until the
-    /// session ends.
+    /// Starts following a session. The permit is held until the session ends.
     pub(crate) fn follow(
         self: &Arc<Self>,
         session: &Session,
         peer: &Peer<RoleServer>,
         permit: Option<SessionPermit>,
     ) {
-        self.subscriptions(session, peer, permit);
-    }
-
-    fn subscriptions(
-        self: &Arc<Self>,
-        session: &Session,
-        peer: &Peer<RoleServer>,
-        permit: Option<SessionPermit>,
-    ) -> Arc<Subscriptions> {
-        let mut sessions = lock(&self.sessions);
-        let subscriptions = sessions.entry(session.id()).or_insert_with(|| {
-            let following = Following {
-                resources: self.clone(),
-                changes: session.changes(),
-                session: session.clone(),
-                peer: peer.clone(),
-                subscriptions: Arc::default(),
-                _permit: permit,
-            };
-            let subscriptions = following.subscriptions.clone();
-            tokio::spawn(following.run());
-            subscriptions
-        });
-        subscriptions.clone()
+        let following = Following {
+            resources: self.clone(),
+            changes: session.changes(),
+            session: session.clone(),
+            peer: peer.clone(),
+            subscriptions: Arc::default(),
+            _permit: permit,
+        };
+        lock(&self.sessions).insert(session.id(), following.subscriptions.clone());
+        tokio::spawn(following.run());
     }
 
     /// The number of followed sessions.
@@ -84,10 +69,11 @@ pub(crate) async fn subscribe(
     params: SubscribeRequestParams,
     ctx: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
-    let (resources, peer, uri) = (server.resources.clone(), ctx.peer.clone(), params.uri.clone());
+    let (resources, uri) = (server.resources.clone(), params.uri.clone());
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
-        let subscriptions = resources.subscriptions(session, &peer, None);
+        let subscriptions = lock(&resources.sessions).get(&session.id()).cloned();
+        let subscriptions = subscriptions.ok_or_else(no_session)?;
         let subscription = Subscription::new(&roots, &uri, &resources.filesystems)?;
         roots.ensure_active()?;
         subscription.still_allowed(session)?;
@@ -131,7 +117,8 @@ struct Following {
 
 impl Following {
     async fn run(mut self) {
-        let mut state = RootsState::Stale;
+        let (mut state, mut polls) = (RootsState::Stale, interval(POLL));
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 changed = self.changes.changed() => {
@@ -145,7 +132,7 @@ impl Following {
                         let _ = self.peer.notify_resource_list_changed().await;
                     }
                 }
-                () = sleep(POLL) => self.look().await,
+                _ = polls.tick() => self.look().await,
             }
         }
     }

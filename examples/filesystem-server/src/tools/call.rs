@@ -48,17 +48,17 @@ impl Reply {
     /// A text of more than [`TWICE`] bytes is sent once: as structured content, which the tool's
     /// output schema requires, or as a content block if the revision has nothing else.
     pub(super) fn text(&self, content: String) -> Work<CallToolResult> {
-        let (block, structured) = match (content.len() > TWICE, self.has_structured) {
-            (true, true) => {
-                let notice = format!("{} bytes of text are in structuredContent", content.len());
-                (notice, Some(content))
-            }
-            (true, false) => (content, None),
-            (false, _) => (content.clone(), Some(content)),
+        let is_large = content.len() > TWICE;
+        let block = if is_large && self.has_structured {
+            format!("{} bytes of text are in structuredContent", content.len())
+        } else {
+            content.clone()
         };
         let mut result = CallToolResult::success(vec![ContentBlock::text(block)]);
-        result.structured_content = structured
-            .map(|content| JsonObject::from_iter([("content".to_owned(), content.into())]).into());
+        if !is_large || self.has_structured {
+            let object = JsonObject::from_iter([("content".to_owned(), content.into())]);
+            result.structured_content = Some(object.into());
+        }
         self.fitting(result)
     }
 
@@ -73,10 +73,10 @@ impl Call {
     /// Performs the work, and returns its text as the result.
     pub(super) async fn text<W>(self, work: W) -> Answered
     where
-        W: FnOnce(&RequestRoots) -> Work + Send + 'static,
+        W: FnOnce(&RequestRoots, &Room) -> Work + Send + 'static,
     {
         let reply = self.reply;
-        let work = move |roots| reply.text(work(&roots)?);
+        let work = move |roots| reply.text(work(&roots, &reply.room)?);
         self.guard.tool(&self.ctx, self.answers, work).await
     }
 
@@ -106,10 +106,10 @@ impl Call {
     /// Performs the work, and returns its result.
     pub(super) async fn result<W>(self, work: W) -> Answered
     where
-        W: FnOnce(&RequestRoots) -> Work<CallToolResult> + Send + 'static,
+        W: FnOnce(&RequestRoots, &Room) -> Work<CallToolResult> + Send + 'static,
     {
         let reply = self.reply;
-        let work = move |roots| reply.fitting(work(&roots)?);
+        let work = move |roots| reply.fitting(work(&roots, &reply.room)?);
         self.guard.tool(&self.ctx, self.answers, work).await
     }
 }

@@ -60,8 +60,7 @@ impl Server {
         )
     )]
     async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> Answered {
-        let room = call.reply.room.clone();
-        call.text(move |roots| edit(roots, &room, &args)).await
+        call.text(move |roots, room| edit(roots, room, &args)).await
     }
 }
 
@@ -71,7 +70,8 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
     let file = roots.check(&args.path, Intent::Existing)?;
     let mut left = EXAMINED;
     let mut content = file.read_to_string(BYTES)?;
-    room.take(COPIES * content.len() + LINE * content.lines().count())?;
+    // Four more copies, and what each line takes in the search for a diff.
+    room.take(4 * content.len() + 48 * content.lines().count())?;
     for _ in 0..TRIES {
         let old = Text::new(&content);
         let new = edited(roots, old.clone(), &args.edits, &mut left)?;
@@ -175,12 +175,6 @@ impl std::fmt::Write for Beginning {
 /// The maximum size of a file to edit. Copies of it, and lists of its lines, are held in memory at
 /// once.
 const BYTES: u64 = 4 << 20;
-
-/// The number of further copies of the file.
-const COPIES: usize = 4;
-
-/// The memory that each line of the file takes in the search for a diff.
-const LINE: usize = 48;
 
 /// The maximum number of edits in a call. To change more, write the whole file.
 const EDITS: usize = 500;

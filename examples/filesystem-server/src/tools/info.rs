@@ -26,7 +26,7 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn get_file_info(Parameters(args): Parameters<GetFileInfo>, call: Call) -> Answered {
-        call.text(move |roots| Ok(described(&roots.metadata(&args.path)?))).await
+        call.text(move |roots, _| Ok(described(&roots.metadata(&args.path)?))).await
     }
 
     #[tool(
@@ -40,7 +40,7 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
-        call.text(|roots| {
+        call.text(|roots, _| {
             let paths: Vec<_> =
                 roots.roots().filter(|root| root.is_available()).map(allowed).collect();
             if paths.is_empty() {

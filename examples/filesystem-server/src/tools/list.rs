@@ -48,7 +48,7 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_directory(Parameters(args): Parameters<ListDirectory>, call: Call) -> Answered {
-        call.text(move |roots| {
+        call.text(move |roots, _| {
             let Listing { entries, remarks } = Listing::of(roots, &args.path, |_| Ok(None))?;
             let mut lines = Lines::default();
             let _ = entries
@@ -70,7 +70,7 @@ impl Server {
         Parameters(args): Parameters<ListWithSizes>,
         call: Call,
     ) -> Answered {
-        call.text(move |roots| {
+        call.text(move |roots, _| {
             let mut listing = Listing::of(roots, &args.path, size)?;
             if let SortBy::Size = args.sort_by {
                 listing.entries.sort_by_key(|listed| Reverse(listed.size.unwrap_or(0)));

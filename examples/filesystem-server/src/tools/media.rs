@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::LIMIT;
 use super::call::{Answered, Call, Work};
+use crate::memory::Room;
 use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
 
@@ -34,16 +35,12 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn read_media_file(Parameters(args): Parameters<ReadMedia>, call: Call) -> Answered {
-        let room = call.reply.room.clone();
-        call.result(move |roots| {
-            room.for_file(roots, &args.path, LIMIT)?;
-            read_media(roots, &args.path)
-        })
-        .await
+        call.result(move |roots, room| read_media(roots, room, &args.path)).await
     }
 }
 
-fn read_media(roots: &RequestRoots, path: &str) -> Work<CallToolResult> {
+fn read_media(roots: &RequestRoots, room: &Room, path: &str) -> Work<CallToolResult> {
+    room.for_file(roots, path, LIMIT)?;
     let checked = roots.check(path, Intent::Existing)?;
     let data = STANDARD.encode(checked.read(LIMIT)?);
     let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");

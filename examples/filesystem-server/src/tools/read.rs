@@ -73,26 +73,25 @@ impl Server {
         Parameters(args): Parameters<ReadMultiple>,
         call: Call,
     ) -> Answered {
-        let room = call.reply.room.clone();
-        call.text(move |roots| read_multiple(roots, &room, &args.paths)).await
+        call.text(move |roots, room| read_multiple(roots, room, &args.paths)).await
     }
 }
 
 async fn answer(args: ReadText, call: Call) -> Answered {
-    let (path, room) = (args.path, call.reply.room.clone());
+    let path = args.path;
     // Some clients send 0 for an omitted argument.
     match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
         (Some(_), Some(_)) => {
-            call.text(|_| Err(HandlerError::new("head and tail cannot be combined"))).await
+            call.text(|_, _| Err(HandlerError::new("head and tail cannot be combined"))).await
         }
         (Some(lines), None) => {
-            call.text(move |roots| read_lines(roots, &room, &path, lines, false)).await
+            call.text(move |roots, room| read_lines(roots, room, &path, lines, false)).await
         }
         (None, Some(lines)) => {
-            call.text(move |roots| read_lines(roots, &room, &path, lines, true)).await
+            call.text(move |roots, room| read_lines(roots, room, &path, lines, true)).await
         }
-        (None, None) if room.is_limited() => {
-            call.text(move |roots| read(roots, &room, &path)).await
+        (None, None) if call.reply.room.is_limited() => {
+            call.text(move |roots, room| read(roots, room, &path)).await
         }
         (None, None) => {
             let whole = async move |roots: RequestRoots| {

@@ -49,7 +49,7 @@ impl Server {
         )
     )]
     async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> Answered {
-        call.text(move |roots| {
+        call.text(move |roots, _| {
             let WriteFile { path, content } = args;
             if u64::try_from(content.len()).is_ok_and(|size| size > LIMIT) {
                 return Err(HandlerError::new(format!(
@@ -78,7 +78,7 @@ impl Server {
         Parameters(args): Parameters<CreateDirectory>,
         call: Call,
     ) -> Answered {
-        call.text(move |roots| {
+        call.text(move |roots, _| {
             roots.create_dir_all(&args.path)?;
             Ok(format!("Directory {} exists", args.path))
         })
@@ -98,7 +98,7 @@ impl Server {
         )
     )]
     async fn move_file(Parameters(args): Parameters<MoveFile>, call: Call) -> Answered {
-        call.text(move |roots| {
+        call.text(move |roots, _| {
             roots.rename(&args.source, &args.destination, Replace::Never)?;
             Ok(format!("Moved {} to {}", args.source, args.destination))
         })

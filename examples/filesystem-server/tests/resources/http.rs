@@ -174,16 +174,53 @@ async fn stream_is_not_resumed_and_the_id_of_a_request_in_progress_is_refused() 
     assert!(again.starts_with("HTTP/1.1 400") && again.contains("in progress"), "{again}");
 
     let after = format!("{header}Last-Event-ID: {event}\r\n");
-    let mut resumed = request(&address, "GET", &after, "").await;
+    let resumed = send(&address, "GET", &after, &Value::Null).await;
+    assert!(resumed.starts_with("HTTP/1.1 405"), "{resumed}");
     let roots = json!({ "roots": [{ "uri": uri(&fixture.site()) }] });
     let list = json!({ "jsonrpc": "2.0", "id": asked.unwrap()["id"], "result": roots });
     send(&address, "POST", &header, &list).await;
     let response = async { while !lines.next_line().await.unwrap().unwrap().contains("served") {} };
     tokio::time::timeout(Duration::from_secs(10), response).await.unwrap();
-    let mut more = [0; 64 << 8];
-    let read = tokio::time::timeout(Duration::from_millis(500), resumed.read(&mut more)).await;
-    let read = read.map_or(0, Result::unwrap);
-    assert!(!String::from_utf8_lossy(&more[..read]).contains("served"));
+}
+
+/// rmcp would keep a response that is sent after a cancellation, and replay it to a later stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_response_is_kept_after_a_cancellation() {
+    let fixture = Fixture::new();
+    fixture.write("f", "served");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let served =
+        serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
+    tokio::spawn(served);
+    let answer = send(&address, "POST", "", &initialize()).await;
+    let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let header = format!("mcp-session-id: {}\r\n", id.trim());
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    send(&address, "POST", &header, &initialized).await;
+    let params = json!({ "name": "read_text_file", "arguments": { "path": "f" } });
+    for number in 0..300 {
+        let call =
+            json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params });
+        let cancelled = json!({ "requestId": number });
+        let cancel = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled
+        });
+        let (_, answer) = tokio::join!(
+            send(&address, "POST", &header, &call),
+            send(&address, "POST", &header, &cancel)
+        );
+        assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    }
+    let mut stream = request(&address, "GET", &header, "").await;
+    let (mut kept, mut more) = (Vec::new(), [0; 4_096]);
+    while let Ok(Ok(read @ 1..)) =
+        tokio::time::timeout(Duration::from_millis(500), stream.read(&mut more)).await
+    {
+        kept.extend_from_slice(&more[..read]);
+    }
+    let kept = String::from_utf8_lossy(&kept);
+    assert!(kept.starts_with("HTTP/1.1 200") && !kept.contains("served"), "{kept}");
 }
 
 #[tokio::test]
