@@ -248,8 +248,8 @@ impl Http {
             });
             head.extensions.insert(SessionPermit::new(permit?));
         }
-        if message.cancels.is_some_and(|id| self.memory.settle(&client, &id) == Some(false)) {
-            // The response is on its way.
+        if message.cancels.is_some_and(|id| self.memory.settle(&client, &id) != Some(true)) {
+            // The response is on its way, or the request has not begun.
             let mut answer = refusal(StatusCode::ACCEPTED, "");
             *answer.body_mut() = Full::default().boxed();
             return Ok(answer);
