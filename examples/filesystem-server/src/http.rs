@@ -248,7 +248,7 @@ impl Http {
             });
             head.extensions.insert(SessionPermit::new(permit?));
         }
-        if message.cancels.is_some_and(|id| self.memory.settle(&client, &id) != Some(true)) {
+        if message.cancels.is_some_and(|id| !self.memory.settle(&client, &id)) {
             // The response is on its way, or the request has not begun.
             let mut answer = refusal(StatusCode::ACCEPTED, "");
             *answer.body_mut() = Full::default().boxed();

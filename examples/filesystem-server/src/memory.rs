@@ -60,12 +60,12 @@ impl Memory {
         Arc::new(Account { memory: self.clone(), client, bytes, id })
     }
 
-    /// Settles a request: either it is cancelled, or it has a result. Returns whether this was first,
-    /// or `None` if there is no such request.
-    pub(crate) fn settle(&self, client: &Client, id: &RequestId) -> Option<bool> {
+    /// Settles a request in progress: either it is cancelled, or it has a result. Returns whether
+    /// this was first.
+    pub(crate) fn settle(&self, client: &Client, id: &RequestId) -> bool {
         let mut clients = self.lock();
-        let is_settled = clients.get_mut(client)?.ids.get_mut(id)?;
-        Some(!std::mem::replace(is_settled, true))
+        let is_settled = clients.get_mut(client).and_then(|held| held.ids.get_mut(id));
+        is_settled.is_some_and(|is_settled| !std::mem::replace(is_settled, true))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Client, Held>> {
@@ -151,8 +151,8 @@ impl Room {
     /// There is no room, or the request was cancelled.
     pub(crate) fn for_result(&self, result: &impl Serialize) -> Result<(), HandlerError> {
         let Some(account) = &self.0 else { return Ok(()) };
-        let settled = account.id.get().and_then(|id| account.memory.settle(&account.client, id));
-        if settled == Some(false) {
+        let id = account.id.get();
+        if id.is_some_and(|id| !account.memory.settle(&account.client, id)) {
             return Err(HandlerError::new("the request was cancelled"));
         }
         let mut encoded = Count(0);
@@ -245,7 +245,7 @@ mod tests {
         assert!(begin(1, 8).is_some() && begin(2, 7).is_some());
         // Of a cancellation and a result, the first counts.
         let settle = |id: i64| memory.settle(&connection(1), &RequestId::Number(id));
-        assert_eq!((settle(7), settle(7), settle(9)), (Some(true), Some(false), None));
+        assert_eq!((settle(7), settle(7), settle(9)), (true, false, false));
         drop(first);
         assert!(begin(1, 7).is_some());
         assert!(memory.lock().is_empty());
