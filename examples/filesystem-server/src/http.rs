@@ -5,7 +5,7 @@
 //! Clients are not authenticated, so all clients share the limits on connections and sessions. A
 //! client beyond a limit receives an error, and established connections continue.
 //!
-//! Of memory, each client has a share ([`memory`](crate::memory)). With the default limits, the
+//! Of memory, each client has a share (module `memory`). With the default limits, the
 //! bodies, the values in them and the responses of all requests together take at most one gigabyte:
 //! 512 MiB, and one for each session and connection.
 //!
