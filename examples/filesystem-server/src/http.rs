@@ -5,9 +5,9 @@
 //! Clients are not authenticated, so all clients share the limits on connections and sessions. A
 //! client beyond a limit receives an error, and established connections continue.
 //!
-//! Of memory, each client has a share (module `memory`). With the default limits, the
-//! bodies, the values in them and the responses of all requests together take at most one gigabyte:
-//! 512 MiB, and one for each session and connection.
+//! Each client has a share of the memory (module `memory`). With the default limits, the bodies, the
+//! values in them and the responses of all requests together take at most one gigabyte: 512 MiB, and
+//! 1 MiB for each session and connection.
 //!
 //! What a session keeps is not included: its roots, its subscriptions, and at most 1,024 values of
 //! the message that opened it.
@@ -232,7 +232,7 @@ impl Http {
         let message = off_the_runtime(parsing.is_some(), || Message::read(&body))
             .map_err(|why| refusal(StatusCode::PAYLOAD_TOO_LARGE, &why))?;
         if message.opens_session && (body.len() > SMALL || message.values > INITIAL) {
-            let why = format!("larger than {SMALL} bytes or {INITIAL} values, without a session");
+            let why = format!("a first message has at most {SMALL} bytes and {INITIAL} values");
             return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
         }
         if !account.take((COPIES - 1) * body.len() + message.values * VALUE) {
