@@ -143,7 +143,7 @@ impl SnapshotCache {
 
 /// The estimated heap size in bytes of a snapshot and its cache entry, assuming no sharing.
 ///
-/// The estimate is derived from the sizes and capacities of the parts. `tests/session_memory.rs`
+/// The estimate is derived from the sizes and capacities of the parts. `tests/session/memory.rs`
 /// compares it with an allocator's count.
 fn weight(key: &Account, roots: &Roots) -> u32 {
     let name = match key {

@@ -22,7 +22,7 @@
 //! - Nothing that is protected, if the first line selects protected names, is created, changed or
 //!   removed, and nothing that is hidden is returned.
 //!
-//! `tests/operations.rs` checks the effects of successful operations.
+//! `tests/fs/operations.rs` checks the effects of successful operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,0 +1,346 @@
+//! Compares the guard with the usual recipe over `std`, cap-std, path_jail and strict-path.
+//!
+//! Each line of `data/comparison.txt` is a request on a small tree, with the expected result of
+//! each of these ways. The test fails on any different result, better or worse. Other tests
+//! compare the tables in `docs/comparison.md` with the data, and the versions in the tables with
+//! the lock files.
+//!
+//! `refused` is any error except `not found`. `not offered` means that an interface lacks the
+//! operation, so nothing is run.
+
+mod ways;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::{Access, Boundary};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+
+use crate::support::kernel::{ENOSYS, block};
+use crate::support::runs_without_openat2;
+use crate::support::tree::Tree;
+use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
+
+/// Describes the result of a read in the terms of the data.
+fn of_read(read: Done<Vec<u8>>) -> String {
+    match read {
+        Ok(content) => match String::from_utf8(content).unwrap().as_str() {
+            "inside" => "reads".into(),
+            "" => "reads nothing".into(),
+            content => format!("reads {content}"),
+        },
+        Err(failure) => of_failure(&failure).into(),
+    }
+}
+
+fn of_failure(failure: &Failure) -> &'static str {
+    if failure.is_missing { "not found" } else { "refused" }
+}
+
+const NOT_OFFERED: &str = "not offered";
+
+/// Runs a row's request in one way, on a tree of its own, and returns the result.
+#[expect(clippy::too_many_lines, reason = "one arm for each way and verb")]
+fn outcome(name: &str, tree: &str, work: &str) -> String {
+    let tree = Tree::new(&format!("file root/f = inside; file outside/secret = outside; {tree}"));
+    let (verb, request) = work.split_once(' ').unwrap_or((work, ""));
+    let request: String = serde_json::from_str(&format!("\"{}\"", tree.expand(request))).unwrap();
+    let (root, request) = (tree.path("root"), request.as_str());
+    let at = root.join(request);
+    let on =
+        |root: &Path| way(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
+    let of_option = |done: Option<Done<Vec<u8>>>| done.map_or(NOT_OFFERED.into(), of_read);
+    match verb {
+        "read" => of_read(on(&root).read(request)),
+        "write" => write(&*on(&root), request, &tree, &at),
+        // Shows whether a reader that has the file open sees the old content or a truncated file.
+        "overwrite" => {
+            let held = File::open(&at).unwrap();
+            on(&root)
+                .write(request, "written")
+                .unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
+            assert_eq!(fs::read(&at).unwrap(), b"written");
+            if all_of(held).unwrap() == b"inside" {
+                "replaced atomically"
+            } else {
+                "truncated, then written"
+            }
+            .into()
+        }
+        // A symlink replaces the file between check and use.
+        "swap" => {
+            let way = on(&root);
+            let Some(checked) = way.check(request) else { return "one call".into() };
+            let checked = checked.unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
+            renameat_with(CWD, &at, CWD, root.join("other"), RenameFlags::EXCHANGE).unwrap();
+            of_read(checked())
+        }
+        "fifo" => fifo(&*on(&root), request, &at),
+        "device" => of_read(on(Path::new("/dev")).read(request)),
+        "hard" => of_option(on(&root).read_unless_hard_linked(request)),
+        "virtual" => of_read(on(&root).read_virtual(request)),
+        "link" => match on(&root).link("f", request) {
+            Some(done) => done.map_or_else(
+                |failure| of_failure(&failure).into(),
+                |()| {
+                    assert_eq!(fs::read(&at).unwrap(), b"inside");
+                    "creates it".into()
+                },
+            ),
+            None => NOT_OFFERED.into(),
+        },
+        // Compares the error while the target exists with the error after its removal.
+        "oracle" => {
+            let way = on(&root);
+            let refusal = || way.read(request).expect_err("a file outside was read");
+            let there = refusal();
+            fs::remove_file(tree.path("outside/secret")).unwrap();
+            let missing = refusal();
+            let is_same = (there.is_missing, there.text) == (missing.is_missing, missing.text);
+            if is_same { "same error" } else { "different error" }.into()
+        }
+        "tells" => match on(&root).read(request) {
+            Ok(_) => panic!("{name}: a file outside was read"),
+            Err(failure) if failure.text.is_empty() => "depends on the author".into(),
+            Err(failure) => {
+                let top = tree.path("");
+                let reveals = [top.file_name().unwrap().to_str().unwrap(), "outside/"]
+                    .map(|part| failure.text.contains(part));
+                if reveals.contains(&true) { "reveals paths" } else { "names only the request" }
+                    .into()
+            }
+        },
+        "attest" => on(&root)
+            .attests(request)
+            .map_or(NOT_OFFERED, |is| if is { "attested" } else { "denied" })
+            .into(),
+        // Another directory replaces the root under its name.
+        "replaced" | "noticed" => {
+            let way = on(&root);
+            fs::rename(&root, tree.path("was")).unwrap();
+            tree.add("file root/f = the new root");
+            fs::write(tree.path("was/f"), "the old root").unwrap();
+            if verb == "replaced" {
+                return of_read(way.read(request));
+            }
+            way.is_current()
+                .map_or(
+                    NOT_OFFERED,
+                    |is_current| {
+                        if is_current { "not detected" } else { "detected" }
+                    },
+                )
+                .into()
+        }
+        "several" | "read-only" if name != "guard" => NOT_OFFERED.into(),
+        "several" => {
+            let roots = tree.roots(["root", "outside"]);
+            let read = |path: &str| roots.read(tree.path(path).to_str().unwrap(), LIMIT);
+            assert!(read("root/f").is_ok() && read("outside/secret").is_ok());
+            "supported".into()
+        }
+        "read-only" => {
+            let boundary = Boundary::builder().directory(&root, Access::ReadOnly).build().unwrap();
+            let roots = boundary.allowed_roots();
+            assert!(roots.read(request, LIMIT).is_ok());
+            roots
+                .write(request, "written")
+                .map_err(Failure::from)
+                .map_or_else(|f| of_failure(&f), |()| "writes")
+                .into()
+        }
+        // Simulates an old kernel. The filter cannot be removed, so it is installed in a separate
+        // thread. The way is constructed after the filter, because it may cache that `openat2`
+        // exists.
+        "without-openat2" => thread::scope(|scope| {
+            let blocked = scope.spawn(|| {
+                block(ENOSYS);
+                of_read(way(name, &root).and_then(|way| way.read(request)))
+            });
+            blocked.join().unwrap()
+        }),
+        _ => panic!("{verb}: unknown"),
+    }
+}
+
+fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
+    let (before, was_link) = (tree.snapshot("outside"), at.is_symlink());
+    let done = way.write(request, "written");
+    match done {
+        _ if tree.snapshot("outside") != before => "writes outside".into(),
+        Ok(()) if fs::read(at).unwrap() != b"written" => "writes elsewhere".into(),
+        Ok(()) if was_link && !at.is_symlink() => "replaces the link".into(),
+        Ok(()) => "writes".into(),
+        Err(failure) => of_failure(&failure).into(),
+    }
+}
+
+/// Reads a FIFO, and provides a writer in case the read blocks. A blocked read then ends without a
+/// timeout, and the content that it returns shows that it blocked.
+fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
+    let is_done = AtomicBool::new(false);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(SeqCst) && start.elapsed() < Duration::from_secs(60) {
+                // Opening fails with ENXIO until there is a reader (fifo(7)). A way that opens the
+                // FIFO without blocking refuses it whether or not the writer has opened it.
+                let flags = OFlags::NONBLOCK.bits().try_into().unwrap();
+                let writer = OpenOptions::new().write(true).custom_flags(flags).open(at);
+                if let Ok(mut writer) = writer {
+                    let _ = writer.write_all(b"from the writer");
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let read = way.read(request);
+        is_done.store(true, SeqCst);
+        match read {
+            Ok(content) if content.starts_with(b"from the writer") => "blocks".into(),
+            read => of_read(read),
+        }
+    })
+}
+
+struct Row {
+    name: &'static str,
+    tree: &'static str,
+    work: &'static str,
+    cells: Vec<&'static str>,
+}
+
+fn rows() -> Vec<Row> {
+    let lines = include_str!("../../data/comparison.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let rows = lines.map(|line| {
+        let mut fields = line.split('|').map(str::trim);
+        let mut next = || fields.next().unwrap_or_else(|| panic!("{line}: too short"));
+        let (name, tree, work) = (next(), next(), next());
+        Row { name, tree, work, cells: fields.collect() }
+    });
+    rows.collect()
+}
+
+/// Marks a result that the way's own documentation describes.
+const DOCUMENTED: &str = " (documented)";
+
+#[test]
+fn each_way_behaves_as_the_table_says() {
+    let rows = rows();
+    let mut failures = Vec::new();
+    for row in &rows {
+        assert_eq!(row.cells.len(), WAYS.len(), "{}", row.name);
+        for (name, cell) in WAYS.iter().zip(&row.cells) {
+            // path_jail cannot be constructed without openat2, so the second run of the suite
+            // skips it, except in the row for that case.
+            if runs_without_openat2() && *name == "path_jail" && row.work != "without-openat2 f" {
+                continue;
+            }
+            let seen = outcome(name, row.tree, row.work);
+            if seen != cell.trim_end_matches(DOCUMENTED) {
+                failures.push(format!("{}: {name}: {seen}; the table says: {cell}", row.name));
+            }
+        }
+    }
+    println!("{} rows of {} ways, {} differ", rows.len(), WAYS.len(), failures.len());
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    assert!(rows.len() > 20, "only {} rows were read", rows.len());
+}
+
+/// Races each way against swaps of the file, because a way that checks and opens in one call cannot
+/// be stopped between the two. The guard must never read the file outside, but the other ways may.
+/// `GUARD_RACE_SECONDS` is divided among the ways.
+#[test]
+fn races_never_make_the_guard_read_outside() {
+    let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
+    let time = seconds.map_or(RACE_TIME, |seconds| Duration::from_secs(seconds) / 5);
+    for name in WAYS {
+        let tree = Tree::new(
+            "file root/f = inside; link root/other -> ../outside/secret; file outside/secret = outside",
+        );
+        let (one, other) = (tree.path("root/f"), tree.path("root/other"));
+        let Ok(way) = way(name, &tree.path("root")) else { continue };
+        let is_done = AtomicBool::new(false);
+        let (mut reads, mut leaks) = (0_u32, 0_u32);
+        let swaps = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(SeqCst) {
+                    renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                    swaps.fetch_add(1, SeqCst);
+                }
+            });
+            let start = Instant::now();
+            // On a loaded machine the swaps may begin late.
+            while start.elapsed() < time
+                || (swaps.load(SeqCst) == 0 && start.elapsed() < Duration::from_secs(60))
+            {
+                reads += 1;
+                leaks += u32::from(way.read("f").is_ok_and(|content| content == b"outside"));
+            }
+            is_done.store(true, SeqCst);
+        });
+        let swaps = swaps.into_inner();
+        println!("race: {name}: {leaks} of {reads} reads returned the file outside, {swaps} swaps");
+        assert!(
+            reads > 0 && swaps > 0 && (name != "guard" || leaks == 0),
+            "{name}: {leaks} of {reads}, {swaps} swaps"
+        );
+    }
+}
+
+#[test]
+fn documented_tables_match_the_data() {
+    let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
+    assert_eq!(documented("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
+    let servers = include_str!("../../../.ci/interop/servers/servers.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
+    let servers = servers.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+    assert_eq!(documented(".ci/interop/servers/servers.txt").1, servers.collect::<Vec<_>>());
+}
+
+#[test]
+fn documented_versions_match_the_lock_files() {
+    let lock = include_str!("../../../Cargo.lock");
+    let version = |name: &str| {
+        let (_, package) = lock.split_once(&format!("name = \"{name}\"\nversion = \"")).unwrap();
+        format!("{name} {}", package.split('"').next().unwrap())
+    };
+    let peers = ["cap-std", "path_jail", "strict-path"].map(version);
+    let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
+    assert_eq!(documented("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
+    let lock: serde_json::Value =
+        serde_json::from_str(include_str!("../../../.ci/interop/servers/package-lock.json"))
+            .unwrap();
+    let reference =
+        &lock["packages"]["node_modules/@modelcontextprotocol/server-filesystem"]["version"];
+    let reference = format!("reference server {}", reference.as_str().unwrap());
+    let (_, rust_server) =
+        include_str!("../../../.ci/interop/servers/run").split_once("rust_server=").unwrap();
+    let rust_server = rust_server.lines().next().unwrap().replace('@', " ");
+    let servers = ["`examples/filesystem-server`".to_owned(), reference, rust_server];
+    assert_eq!(documented(".ci/interop/servers/servers.txt").0[1..], servers);
+}
+
+/// Returns the header and the rows of the table that is marked as generated from `from`, without
+/// bold marks.
+fn documented(from: &str) -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
+    let page: &'static str = include_str!("../../../docs/comparison.md");
+    let (_, table) = page.split_once(&format!("<!-- from {from} -->")).expect(from);
+    let (table, _) = table.split_once("<!-- end -->").unwrap();
+    let mut lines = table.lines().filter(|line| line.starts_with('|')).map(|line| {
+        let cells = line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('*'));
+        cells.collect::<Vec<_>>()
+    });
+    let heads = lines.next().unwrap();
+    (heads, lines.skip(1).collect())
+}
+
+const RACE_TIME: Duration = Duration::from_millis(250);

@@ -1,0 +1,430 @@
+//! The example `operate`, driven over pipes: the effect and the refusals of each operation, invalid
+//! requests, and that `--help` and the public API list the same operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use mcp_roots_guard::limits::{COPY_BYTES, MESSAGE_BYTES, WALK_ENTRIES};
+use program::operations::{COMMON, OPERATIONS};
+use serde_json::{Map, Value, json};
+
+use crate::support::random::Random;
+use crate::support::tree::Tree;
+
+#[path = "../../examples/operate/main.rs"]
+#[allow(dead_code, reason = "the test calls `run` instead of `main`")]
+mod program;
+
+/// The command line of the program, one argument a line. If it is set, [`Program::start`] runs the
+/// program in this process, which is a child of the test.
+const ARGUMENTS: &str = "GUARD_TEST_OPERATE_ARGUMENTS";
+
+/// The program in a process of its own.
+struct Program {
+    child: Child,
+    requests: ChildStdin,
+    responses: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// Starts the test again, in a child process that becomes the program.
+    fn start(test: &str, arguments: &[String]) -> Self {
+        if let Ok(arguments) = std::env::var(ARGUMENTS) {
+            let arguments = arguments.lines().map(Into::into);
+            let (input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
+            program::run(arguments, input, &mut out);
+            std::process::exit(0);
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--quiet"])
+            .env(ARGUMENTS, arguments.join("\n"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let requests = child.stdin.take().unwrap();
+        let mut responses = BufReader::new(child.stdout.take().unwrap());
+        // The test harness writes an empty line and `running 1 test` first.
+        let mut preamble = String::new();
+        while !preamble.ends_with("running 1 test\n") {
+            assert_ne!(responses.read_line(&mut preamble).unwrap(), 0, "{preamble}");
+        }
+        Self { child, requests, responses }
+    }
+
+    /// Sends a line, and returns the response.
+    fn send(&mut self, line: &[u8]) -> Value {
+        self.requests.write_all(line).unwrap();
+        self.requests.write_all(b"\n").unwrap();
+        let mut response = String::new();
+        self.responses.read_line(&mut response).unwrap();
+        let shown = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
+        let response: Value = serde_json::from_str(&response)
+            .unwrap_or_else(|error| panic!("{shown}: {response:?}: {error}"));
+        let members: Vec<_> = response.as_object().unwrap().keys().collect();
+        assert!(members == ["ok"] || members == ["error"], "{shown}: {response}");
+        response
+    }
+
+    /// Closes the input, and waits for the program to end.
+    fn end(self) -> String {
+        let Self { mut child, requests, mut responses } = self;
+        drop(requests);
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut responses, &mut rest).unwrap();
+        assert!(child.wait().unwrap().success(), "{rest}");
+        rest
+    }
+}
+
+/// The roots: one for reading and writing, one for reading, and an entry that grants nothing.
+fn arguments(tree: &Tree) -> Vec<String> {
+    [
+        "--root",
+        "$T/root",
+        "--read-only-dir",
+        "$T/other",
+        "--protect",
+        ".git",
+        "--list",
+        "file:$T/root",
+        "--list",
+        "file:$T/other",
+        "--list",
+        "file:///nonexistent",
+    ]
+    .map(|argument| tree.expand(argument))
+    .to_vec()
+}
+
+fn tree() -> Tree {
+    let tree = Tree::new(
+        "file root/docs/a.txt = alpha; link root/in -> docs/a.txt; file root/.git/config
+        file root/tree/one/two/three.txt; fifo root/pipe; file other/b.txt
+        file outside/secret.txt = secret; link root/out -> ../outside/secret.txt
+        link root/up -> ..; link root/dangling -> ../outside/new.txt",
+    );
+    fs::write(tree.path("root/b.bin"), b"\xFF\xFE\0").unwrap();
+    let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"\xFF");
+    fs::write(tree.path("root").join(name), "odd").unwrap();
+    tree
+}
+
+/// Whether `response` contains all members and elements of `expected`. Objects may have more
+/// members, but lists may not have more elements.
+fn contains(response: &Value, expected: &Value) -> bool {
+    match (response, expected) {
+        (Value::Object(response), Value::Object(expected)) => expected
+            .iter()
+            .all(|(name, value)| response.get(name).is_some_and(|found| contains(found, value))),
+        (Value::Array(response), Value::Array(expected)) => {
+            response.len() == expected.len()
+                && response.iter().zip(expected).all(|(one, other)| contains(one, other))
+        }
+        _ => response == expected,
+    }
+}
+
+/// Each operation of `--help` has an effect in the data, and is refused.
+#[test]
+fn each_operation_of_the_help_has_its_effect_and_is_refused() {
+    let tree = tree();
+    let mut program = Program::start(
+        "fs::operate::each_operation_of_the_help_has_its_effect_and_is_refused",
+        &arguments(&tree),
+    );
+    let (mut request, mut response, mut results) = (String::new(), Value::Null, BTreeMap::new());
+    for (number, line) in include_str!("../data/operate.txt").lines().enumerate() {
+        let shown = format!("tests/data/operate.txt:{}: {request}", number + 1);
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (path, value) = rest.split_once(" = ").unwrap_or((rest.trim_end_matches(" ="), ""));
+        let at = |path: &str| tree.path(path);
+        match kind {
+            "" | "#" => {}
+            ">" => {
+                request = rest.replace("$T", tree.path("").to_str().unwrap().trim_end_matches('/'));
+                response = program.send(request.as_bytes());
+            }
+            "<" => {
+                let top = tree.path("");
+                let expected = rest.replace("$T", top.to_str().unwrap().trim_end_matches('/'));
+                let expected: Value = serde_json::from_str(&expected).unwrap();
+                assert!(contains(&response, &expected), "{shown}: {response}");
+                let operation: Value = serde_json::from_str(&request).unwrap();
+                let operation = operation["op"].as_str().unwrap().to_owned();
+                let is_refused = expected.get("error").is_some();
+                assert_ne!(response["error"]["kind"], "InvalidRequest", "{shown}: {response}");
+                results.entry(operation).or_insert_with(BTreeSet::new).insert(is_refused);
+            }
+            "file" => assert_eq!(fs::read_to_string(at(path)).unwrap(), value, "{shown}"),
+            "dir" => assert!(fs::symlink_metadata(at(path)).unwrap().is_dir(), "{shown}"),
+            "none" => assert!(fs::symlink_metadata(at(path)).is_err(), "{shown}"),
+            "link" => {
+                let (path, target) = rest.split_once(" -> ").unwrap();
+                assert_eq!(fs::read_link(at(path)).unwrap().to_str(), Some(target), "{shown}");
+            }
+            _ => panic!("{shown}: {line}"),
+        }
+    }
+    program.end();
+    assert_eq!(fs::read_to_string(tree.path("outside/secret.txt")).unwrap(), "secret");
+    assert_eq!(fs::read_dir(tree.path("outside")).unwrap().count(), 1);
+
+    let mut help = Vec::new();
+    program::run(["--help".into()].into_iter(), &[][..], &mut help);
+    let help = String::from_utf8(help).unwrap();
+    // The defaults are those of the crate.
+    for default in [WALK_ENTRIES as u64, COPY_BYTES] {
+        assert_eq!(help.matches(&format!("default {default}.")).count(), 2, "{default}: {help}");
+    }
+    let (_, operations) = help.split_once("\nOperations:\n").unwrap();
+    let is_name = |line: &&str| !line.is_empty() && !line.starts_with(' ');
+    let names = operations.lines().filter(is_name).map(|line| line.split_once(": ").unwrap().0);
+    let both = BTreeSet::from([false, true]);
+    let expected: BTreeMap<_, _> = names.map(|name| (name.to_owned(), both.clone())).collect();
+    assert_eq!(results, expected);
+}
+
+/// An operation calls every public method for operating on files. The list of public methods is
+/// that of the supply chain's checks.
+#[test]
+fn every_public_operation_is_offered() {
+    let source = concat!(
+        include_str!("../../examples/operate/look.rs"),
+        include_str!("../../examples/operate/change.rs"),
+        include_str!("../../examples/operate/operations.rs"),
+        include_str!("../../examples/operate/reply.rs"),
+    );
+    let is_called = |name: &str| {
+        source.match_indices(&format!("{name}(")).any(|(at, _)| {
+            let before = &source[..at];
+            !before.ends_with("fn ") && !before.ends_with(|c: char| c == '_' || c.is_alphanumeric())
+        })
+    };
+    let api = include_str!("../../.ci/supply-chain/api/features.txt");
+    let (mut missing, mut count) = (BTreeSet::new(), 0);
+    for line in api.lines().filter_map(|line| line.strip_prefix("pub fn mcp_roots_guard::")) {
+        let Some((of, rest)) = line.split_once("::") else { continue };
+        let name = rest.split(['<', '(']).next().unwrap();
+        let method = format!("{of}::{name}");
+        if OFFERED.contains(&of) && !TRAITS.contains(&name) && !OMITTED.contains(&method.as_str()) {
+            count += 1;
+            if !is_called(name) {
+                missing.insert(method);
+            }
+        }
+    }
+    assert_eq!(missing, BTreeSet::new());
+    assert!(count >= 60, "{count}");
+}
+
+/// The types whose methods `operate` calls.
+const OFFERED: &[&str] = &[
+    "AtomicFile",
+    "Attributes",
+    "ChangeSet",
+    "CheckedPath",
+    "CopyOptions",
+    "CopyProgress",
+    "CopyReport",
+    "DirEntry",
+    "Link",
+    "Metadata",
+    "OpenFile",
+    "OpenOptions",
+    "PartialCommit",
+    "RejectedRoot",
+    "Root",
+    "Roots",
+    "SkippedEntry",
+    "Version",
+    "Walk",
+    "WalkOptions",
+    "WriteOptions",
+];
+
+/// Methods of traits, which `operate` may call through the trait.
+const TRAITS: &[&str] = &[
+    "clone",
+    "default",
+    "deserialize",
+    "drop",
+    "eq",
+    "flush",
+    "fmt",
+    "from_str",
+    "hash",
+    "next",
+    "serialize",
+    "source",
+];
+
+/// Methods that `operate` does not call: it configures the roots by its command line, reads files
+/// in part, and describes progress and types by other methods. It runs no programs, which could do
+/// anything that its user can.
+const OMITTED: &[&str] = &[
+    "CheckedPath::command",
+    "CopyProgress::bytes",
+    "CopyProgress::current",
+    "Metadata::is_dir",
+    "Metadata::is_file",
+    "Metadata::is_symlink",
+    "OpenFile::into_std",
+    "OpenFile::read_all",
+    "OpenFile::read_all_to_string",
+    "Roots::from_dirs",
+    "Roots::from_list",
+    "Roots::is_empty",
+];
+
+/// Each invalid request gets one error, and the program continues.
+#[test]
+fn invalid_lines_get_an_error_and_the_program_continues() {
+    let tree = tree();
+    let mut program = Program::start(
+        "fs::operate::invalid_lines_get_an_error_and_the_program_continues",
+        &arguments(&tree),
+    );
+    let read = r#"{"op":"read","path":"docs/a.txt"}"#;
+    let long = |len| {
+        let mut line = br#"{"op":"read","path":""#.to_vec();
+        line.resize(len - 2, b'x');
+        line.extend(br#""}"#);
+        line
+    };
+    let nested = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
+    let not_utf8 = b"{\"op\":\"read\",\"path\":\"\xFF\"}".to_vec();
+    let cases: Vec<(Vec<u8>, &str)> = [
+        ("", "not_json"),
+        ("{", "not_json"),
+        ("\r", "not_json"),
+        (r#"{"op":"read","path":"a"}}"#, "not_json"),
+        (r#"{"op":"read","path":"\ud800"}"#, "not_json"),
+        ("null", "not_an_object"),
+        (r#"["read"]"#, "not_an_object"),
+        ("{}", "missing_field"),
+        (r#"{"op":null}"#, "wrong_type"),
+        (r#"{"op":"delete"}"#, "unknown_operation"),
+        (r#"{"op":"read"}"#, "missing_field"),
+        (r#"{"op":"read","path":1}"#, "wrong_type"),
+        (r#"{"op":"read","path":"a","limit":-1}"#, "wrong_type"),
+        (r#"{"op":"read","path":"a","limit":1e3}"#, "wrong_type"),
+        (r#"{"op":"read","path":"a","limit":99999999999999999999}"#, "wrong_type"),
+        (r#"{"op":"read","path":"a","Limit":1}"#, "unknown_field"),
+        (r#"{"op":"read","path":"a","path_base64":"YQ=="}"#, "unknown_field"),
+        (r#"{"op":"write","path":"a"}"#, "missing_field"),
+        (r#"{"op":"write","path":"a","content_base64":"YQ="}"#, "wrong_type"),
+        (
+            r#"{"op":"write","path":"a","content":"a","content_base64":"YQ=="}"#,
+            "conflicting_fields",
+        ),
+        (r#"{"op":"rename","from":"a","to":"b","replace":"always"}"#, "wrong_type"),
+        (r#"{"op":"read","path":"a","roots_read_only":"yes"}"#, "wrong_type"),
+    ]
+    .map(|(line, code)| (line.into(), code))
+    .into_iter()
+    .chain([
+        (nested, "not_json"),
+        (not_utf8, "not_json"),
+        (long(MESSAGE_BYTES), "too_long"),
+        (long(MESSAGE_BYTES + 1), "line_too_long"),
+        (long(3 * MESSAGE_BYTES), "line_too_long"),
+    ])
+    .collect();
+    for (line, code) in cases {
+        let response = program.send(&line);
+        let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+        assert_eq!(response["error"]["code"], code, "{shown}: {response}");
+        assert!(response["error"]["message"].as_str().unwrap().len() < 400, "{shown}");
+        assert_eq!(program.send(read.as_bytes())["ok"]["content"], "alpha", "{shown}");
+    }
+    // A last line without a newline is a request.
+    program.requests.write_all(read.as_bytes()).unwrap();
+    let rest = program.end();
+    assert!(rest.starts_with(r#"{"ok":{"content":"alpha","#), "{rest}");
+}
+
+/// Random bytes, random changes of valid lines, and values of every type in every field get a
+/// response, and nothing outside the roots or in read-only places changes.
+#[test]
+fn random_requests_get_a_response_and_change_nothing_outside() {
+    let tree = tree();
+    let mut program = Program::start(
+        "fs::operate::random_requests_get_a_response_and_change_nothing_outside",
+        &arguments(&tree),
+    );
+    let before = ["outside", "other", "root/.git"].map(|name| tree.snapshot(name));
+    let seed = Random::seed();
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let texts = [
+        "",
+        "docs",
+        "docs/a.txt",
+        "made/deep/b",
+        "in",
+        "dangling",
+        "up/outside/secret.txt",
+        ".",
+        "pipe",
+        "$T/other",
+        "/",
+        "\0",
+        "../outside",
+        "existing",
+        "new_tree",
+        "no_follow",
+        "refuse",
+        "in_place",
+        "skip",
+        "data",
+        "read",
+        "describe",
+        "metadata",
+        "remove_file",
+        "6-b6a98d9ce9a2d9149288fa3df42d377c3e42737afdcdaf714e33c0a100b51060",
+    ];
+    let others = json!([
+        null, true, false, 0, 3, -1, 1.5, u64::MAX, i64::MIN, {}, [], ["YQ==", 1], ["YQ=="], [{}],
+        [{"op": "write", "path": "made/deep/c", "content": "", "create_parents": true},
+            {"op": "remove_file", "path": "in"}],
+        [{"op": "rename", "from": "docs", "to": "up/docs"}],
+    ]);
+    let texts = texts.map(|text| Value::from(tree.expand(text)));
+    let values = [&texts, others.as_array().unwrap().as_slice()].concat();
+    let mut counts = [0_usize; 3];
+    for operation in OPERATIONS {
+        for _ in 0..100 {
+            let mut object = Map::from_iter([("op".to_owned(), json!(operation.form.name))]);
+            for field in operation.form.fields.iter().chain(COMMON) {
+                if field.is_required() || random.below(6) == 0 {
+                    let mut next =
+                        || &values[usize::try_from(random.next()).unwrap() % values.len()];
+                    // Most values have the type of their field.
+                    let typed = (0..20).map(|_| next()).find(|it| field.accepts(field.name(), it));
+                    let value = typed.filter(|_| random.below(20) > 0);
+                    object.insert(field.name().into(), value.unwrap_or(&values[0]).clone());
+                }
+            }
+            let mut line = Value::Object(object).to_string().into_bytes();
+            if random.below(8) == 0 {
+                for _ in 0..=random.below(4) {
+                    let at = usize::try_from(random.next()).unwrap() % line.len();
+                    line[at] = u8::try_from(random.below(256)).unwrap();
+                }
+                line.retain(|byte| *byte != b'\n');
+            }
+            let response = program.send(&line);
+            let kind = &response["error"]["kind"];
+            counts[if kind.is_null() { 0 } else { 1 + usize::from(kind == "InvalidRequest") }] += 1;
+        }
+    }
+    program.end();
+    println!("{} succeeded, {} refused, {} invalid", counts[0], counts[1], counts[2]);
+    assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+    let after = ["outside", "other", "root/.git"].map(|name| tree.snapshot(name));
+    assert_eq!(after, before);
+}

@@ -1,0 +1,709 @@
+//! Compares the access to a file before and after a write. No user may gain access. The tests
+//! verify this by opening the file as each user.
+//!
+//! Threads change their user, which requires root. Without root the tests are skipped with a
+//! message, or fail if `CI` is set.
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use mcp_roots_guard::{CopyOptions, Existing, Intent, Refused, Roots, SkippedEntry, WriteOptions};
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::support::kernel::without_openat2;
+
+/// A user ID and the group IDs of that user.
+type User = (u32, &'static [u32]);
+
+const OWNER: u32 = 5001;
+const GROUP: u32 = 5000;
+/// The group of a set-group-ID directory, which its new files inherit.
+const DIRECTORY_GROUP: u32 = 6000;
+/// The user and the group that access list entries name.
+const NAMED: u32 = 7001;
+const NAMED_GROUP: u32 = 7002;
+
+const ROOT: User = (0, &[0]);
+
+/// One user for each way of getting access to a file.
+const USERS: [User; 9] = [
+    (OWNER, &[OWNER]),
+    (NAMED, &[NAMED]),
+    (NAMED, &[GROUP]),
+    (7003, &[NAMED_GROUP]),
+    (7004, &[GROUP]),
+    (7005, &[DIRECTORY_GROUP]),
+    (7006, &[DIRECTORY_GROUP, GROUP]),
+    (7007, &[DIRECTORY_GROUP, NAMED_GROUP]),
+    (7008, &[7008]),
+];
+
+/// Runs a closure as another user, in its own thread.
+fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let (uid, groups) = (Uid::from_raw(user.0), user.1);
+            let gid = Gid::from_raw(groups[0]);
+            set_thread_groups(
+                &groups.iter().map(|group| Gid::from_raw(*group)).collect::<Vec<_>>(),
+            )
+            .unwrap();
+            set_thread_res_gid(gid, gid, gid).unwrap();
+            set_thread_res_uid(uid, uid, uid).unwrap();
+            work()
+        });
+        worker.join().unwrap()
+    })
+}
+
+/// Returns whether each user can read the file and whether they can write it, determined by opening
+/// it as that user.
+fn access(path: &Path) -> Vec<(User, bool, bool)> {
+    let opens = |user: User| {
+        let open = || {
+            (
+                OpenOptions::new().read(true).open(path).is_ok(),
+                OpenOptions::new().write(true).open(path).is_ok(),
+            )
+        };
+        let (reads, writes) = as_user(user, open);
+        (user, reads, writes)
+    };
+    USERS.map(opens).to_vec()
+}
+
+/// An access control list: the tag, ID and permission bits of each entry.
+type Acl = &'static [(u16, u32, u16)];
+
+const TAG_OWNER: u16 = 1;
+const TAG_USER: u16 = 2;
+const TAG_GROUP: u16 = 4;
+const TAG_NAMED_GROUP: u16 = 8;
+const TAG_MASK: u16 = 0x10;
+const TAG_OTHER: u16 = 0x20;
+const NO_ID: u32 = u32::MAX;
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// Sets an access control list as an extended attribute (`struct posix_acl_xattr_header` and
+/// `posix_acl_xattr_entry` of linux/posix_acl_xattr.h).
+fn set_acl(path: &Path, attribute: &str, acl: Acl) {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, id, bits) in acl {
+        bytes.extend_from_slice(&tag.to_le_bytes());
+        bytes.extend_from_slice(&bits.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+    }
+    setxattr(path, attribute, &bytes, XattrFlags::empty()).unwrap();
+}
+
+fn acl(path: &Path) -> Option<Vec<u8>> {
+    let mut buffer = [0; 1024];
+    let len = getxattr(path, ACCESS, &mut buffer).ok()?;
+    Some(buffer[..len].to_vec())
+}
+
+/// Creates a directory that everybody can write to, on a filesystem with access control lists.
+/// Without root, returns `None`, or panics if `CI` is set.
+fn directory(on: &str) -> Option<tempfile::TempDir> {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "this test must run in CI, but needs root");
+        println!("skipped: changing the user requires root");
+        return None;
+    }
+    let directory = tempfile::Builder::new().prefix("guard-").tempdir_in(on).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    Some(directory)
+}
+
+/// Creates a file that belongs to [`OWNER`] and [`GROUP`].
+fn file(directory: &Path, name: &str, mode: u32, acl: Option<Acl>) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, "old").unwrap();
+    // Remove the list inherited from the directory.
+    let _ = removexattr(&path, ACCESS);
+    if let Some(acl) = acl {
+        set_acl(&path, ACCESS, acl);
+    }
+    chown(&path, Some(OWNER), Some(GROUP)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+fn write_as(user: User, path: &Path) -> mcp_roots_guard::Result<()> {
+    let roots = Roots::from_dirs([path.parent().unwrap()]).unwrap();
+    as_user(user, || roots.write(path, "new"))
+}
+
+/// Describes the users who gained access. The writer does not count, because it may own the new
+/// file.
+fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: User) -> String {
+    let mut gained = String::new();
+    for ((user, read, write), (_, reads, writes)) in before.iter().zip(after) {
+        if (user.0 != writer.0 && !read && *reads) || (user.0 != writer.0 && !write && *writes) {
+            write!(gained, "{user:?} read {read} -> {reads}, write {write} -> {writes}; ").unwrap();
+        }
+    }
+    gained
+}
+
+/// Prevents two defects that were reported. In a set-group-ID directory, a write gave the file to
+/// another group. A write also dropped an access list that denied a group access, so the group
+/// gained it.
+#[test]
+fn a_write_keeps_owner_group_and_access_list() {
+    for on in ["/tmp", "/dev/shm"] {
+        let Some(keep) = directory(on) else { return };
+        let shared = keep.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        chown(&shared, None, Some(DIRECTORY_GROUP)).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
+        let listed = keep.path().join("listed");
+        fs::create_dir(&listed).unwrap();
+        fs::set_permissions(&listed, fs::Permissions::from_mode(0o777)).unwrap();
+        set_acl(&listed, DEFAULT, INHERITED);
+        for (directory, mode, acl_of) in [
+            (&shared, 0o660, None),
+            (&shared, 0o660, Some(GROUP_DENIED)),
+            (&listed, 0o664, None),
+            (&listed, 0o664, Some(GROUP_DENIED)),
+            (&listed, 0o600, None),
+        ] {
+            let row = format!("{on} {} {mode:o} {acl_of:?}", directory.display());
+            let path = file(directory, "f", mode, acl_of);
+            let (before, list) = (access(&path), acl(&path));
+            assert_eq!(
+                list.is_some(),
+                acl_of.is_some(),
+                "{row}: the filesystem must support access lists"
+            );
+            write_as(ROOT, &path).unwrap();
+            let metadata = fs::metadata(&path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            assert_eq!(gained(&before, &access(&path), ROOT), "", "{row}");
+            assert_eq!(
+                (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777),
+                (OWNER, GROUP, mode),
+                "{row}"
+            );
+            assert_eq!(acl(&path), list, "{row}");
+            assert_eq!(access(&path), before, "{row}");
+        }
+    }
+}
+
+/// Nobody gains access, whatever new files inherit from the directory and whatever the writer
+/// cannot preserve.
+#[test]
+fn a_write_gives_nobody_new_access() {
+    let Some(keep) = directory("/dev/shm") else { return };
+    let mut rows = 0;
+    for (name, group, inherited) in [
+        ("plain", None, None),
+        ("shared", Some(DIRECTORY_GROUP), None),
+        ("listed", None, Some(INHERITED)),
+    ] {
+        let directory = keep.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        chown(&directory, None, group).unwrap();
+        let mode = if group.is_some() { 0o2777 } else { 0o777 };
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        if let Some(inherited) = inherited {
+            set_acl(&directory, DEFAULT, inherited);
+        }
+        for mode in [
+            0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060,
+            0o200, 0o000,
+        ] {
+            for acl in [
+                None,
+                Some(GROUP_DENIED),
+                Some(USER_DENIED),
+                Some(OWNER_NAMED),
+                Some(GROUP_RESTRICTED),
+            ] {
+                for writer in WRITERS {
+                    let row = format!("{name} {mode:o} {acl:?} by {writer:?}");
+                    let path = file(&directory, "f", mode, acl);
+                    let before = access(&path);
+                    write_as(writer, &path).unwrap_or_else(|error| panic!("{row}: {error}"));
+                    let metadata = fs::metadata(&path).unwrap();
+                    let after = access(&path);
+                    assert_eq!(fs::read(&path).unwrap(), b"new", "{row}");
+                    assert_eq!(
+                        gained(&before, &after, writer),
+                        "",
+                        "{row}: now {:o}",
+                        metadata.mode()
+                    );
+                    fs::remove_file(path).unwrap();
+                    rows += 1;
+                }
+            }
+        }
+    }
+    println!("{rows} writes, none gave anybody new access");
+}
+
+/// Like [`gained`], for a copy: describes the users who can use it but not the source.
+fn more_than_source(
+    source: &[(User, bool, bool)],
+    copy: &[(User, bool, bool)],
+    by: User,
+) -> String {
+    let others = |users: &[(User, bool, bool)]| {
+        users.iter().copied().filter(|(user, ..)| user.0 != by.0).collect::<Vec<_>>()
+    };
+    gained(&others(source), &others(copy), by)
+}
+
+/// The copy is made by each user who can read the source, with each way of copying, to a new name
+/// and over a file of another mode.
+#[test]
+fn a_copy_lets_nobody_use_what_the_source_denies() {
+    let Some(keep) = directory("/dev/shm") else { return };
+    let mut rows = 0;
+    for (name, directory_mode, inherited) in
+        [("plain", 0o777, None), ("shared", 0o2777, None), ("listed", 0o777, Some(INHERITED))]
+    {
+        let directory = keep.path().join(name);
+        fs::create_dir_all(directory.join("source")).unwrap();
+        chown(&directory, None, Some(DIRECTORY_GROUP)).unwrap();
+        for path in [&directory, &directory.join("source")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(directory_mode)).unwrap();
+        }
+        if let Some(inherited) = inherited {
+            set_acl(&directory, DEFAULT, inherited);
+        }
+        let roots = Roots::from_dirs([&directory]).unwrap();
+        for mode in [0o600, 0o640, 0o664, 0o644, 0o604, 0o666, 0o464, 0o044, 0o060, 0o4755] {
+            for acl_of in [None, Some(GROUP_DENIED), Some(USER_DENIED), Some(OWNER_NAMED)] {
+                for (owner, group) in [(OWNER, GROUP), (7006, DIRECTORY_GROUP)] {
+                    let source = file(&directory.join("source"), "f", mode, acl_of);
+                    chown(&source, Some(owner), Some(group)).unwrap();
+                    fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+                    let allowed = access(&source);
+                    for (writer, kind) in WRITERS
+                        .into_iter()
+                        .flat_map(|writer| (0..5).map(move |kind| (writer, kind)))
+                    {
+                        let row =
+                            format!("{name} {mode:o} {acl_of:?} {owner} by {writer:?} {kind}");
+                        let to = directory.join("copy");
+                        let old = (kind > 1).then(|| {
+                            let list = [None, Some(OWNER_NAMED), None][kind - 2];
+                            access(&file(&directory, "copy", [0o666, 0o664, 0o777][kind - 2], list))
+                        });
+                        let existing =
+                            if kind == 4 { Existing::InPlace } else { Existing::Replace };
+                        let options = WriteOptions::new().existing(existing);
+                        let copied = as_user(writer, || match kind {
+                            0 => roots
+                                .copy_tree("source", "copy", CopyOptions::new(), |_| {
+                                    ControlFlow::Continue(())
+                                })
+                                .map(|report| report.bytes()),
+                            _ => roots.copy("source/f", "copy", 9, options),
+                        });
+                        let copy = if kind == 0 { to.join("f") } else { to.clone() };
+                        match copied {
+                            Ok(bytes) => {
+                                assert_eq!(bytes, 3, "{row}");
+                                let (after, now) = (access(&copy), fs::metadata(&copy).unwrap());
+                                assert_eq!(now.mode() & 0o7000, 0, "{row}");
+                                let more = more_than_source(&allowed, &after, writer);
+                                assert_eq!(more, "", "{row}: now {:o}", now.mode());
+                                if let Some(old) = old {
+                                    assert_eq!(gained(&old, &after, writer), "", "{row}");
+                                }
+                                rows += 1;
+                            }
+                            Err(error) => {
+                                assert_eq!(error.code(), "permission_denied", "{row}: {error}");
+                                assert!(kind < 2 || access(&copy) == old.unwrap(), "{row}");
+                            }
+                        }
+                        let _ = fs::remove_file(&to).or_else(|_| fs::remove_dir_all(&to));
+                    }
+                    fs::remove_file(&source).unwrap();
+                }
+            }
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "only the source is left");
+    }
+    println!("{rows} copies, none let anybody use what the source denies");
+    assert!(rows > 2000, "{rows}");
+}
+
+#[test]
+fn entries_that_cannot_be_read_are_refused_or_skipped() {
+    let Some(keep) = directory("/tmp") else { return };
+    let source = keep.path().join("source");
+    for path in ["source/open", "source/closed"] {
+        fs::create_dir_all(keep.path().join(path)).unwrap();
+    }
+    for (path, mode) in [("open/f", 0o644), ("open/secret", 0o600), ("closed/f", 0o644)] {
+        fs::write(source.join(path), "x").unwrap();
+        fs::set_permissions(source.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let copy = |options| {
+        as_user(MEMBER, || {
+            roots.copy_tree("source", "copy", options, |_| ControlFlow::Continue(()))
+        })
+    };
+    let refused = copy(CopyOptions::new()).unwrap_err();
+    assert_eq!(refused.code(), "permission_denied");
+    assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1);
+    let report = copy(CopyOptions::new().refused(Refused::Skip)).unwrap();
+    let mut skipped: Vec<_> = report.skipped().iter().map(SkippedEntry::path).collect();
+    skipped.sort();
+    assert_eq!(skipped, [Path::new("closed"), Path::new("open/secret")]);
+    assert_eq!((report.files(), report.directories()), (1, 2));
+    // A destination that cannot be written is an error, whatever is skipped.
+    fs::set_permissions(keep.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_dir_all(keep.path().join("copy")).unwrap();
+    let refused = copy(CopyOptions::new().refused(Refused::Skip)).unwrap_err();
+    assert_eq!(refused.code(), "permission_denied");
+}
+
+/// A copy has the permissions of a new file, as far as the source allows.
+#[test]
+fn a_copy_has_the_mode_of_the_source_minus_the_umask() {
+    let Some(keep) = directory("/tmp") else { return };
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let new = keep.path().join("new");
+    fs::write(&new, "").unwrap();
+    let umask = 0o666 & !fs::metadata(&new).unwrap().mode();
+    // Each row has the owner of the source, its mode, and the expected mode before the umask.
+    for (owner, mode, expected) in [
+        (0, 0o777, 0o777),
+        (0, 0o640, 0o640),
+        (0, 0o4751, 0o751),
+        // The owner could only read, and is now one of the others or a member of the group.
+        (OWNER, 0o466, 0o444),
+        (OWNER, 0o666, 0o666),
+        (OWNER, 0o640, 0o640),
+    ] {
+        let source = file(keep.path(), "f", mode, None);
+        chown(&source, Some(owner), Some(0)).unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+        roots.copy("f", "copy", 9, WriteOptions::new()).unwrap();
+        let copy = fs::metadata(keep.path().join("copy")).unwrap();
+        let row = format!("{owner} {mode:o}");
+        assert_eq!((copy.uid(), copy.mode() & 0o7777), (0, expected & !umask), "{row}");
+        fs::remove_file(keep.path().join("copy")).unwrap();
+    }
+}
+
+/// If the writer cannot preserve everything, the new file keeps exactly the permissions that every
+/// affected user had before.
+#[test]
+fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
+    let Some(keep) = directory("/dev/shm") else { return };
+    // Each row lists the writer, the file's mode and access list before the write, and the expected
+    // owner, group and mode after it.
+    let rows: [ExpectedOwnership; 9] = [
+        // The owner can give the file only to a group that it belongs to.
+        ((OWNER, &[OWNER, GROUP]), 0o660, None, (OWNER, GROUP, 0o660)),
+        ((OWNER, &[OWNER]), 0o660, None, (OWNER, OWNER, 0o600)),
+        ((OWNER, &[OWNER]), 0o664, None, (OWNER, OWNER, 0o644)),
+        (MEMBER, 0o664, None, (7009, GROUP, 0o664)),
+        (NON_MEMBER, 0o664, None, (7009, 7009, 0o644)),
+        // The old owner could only read, and now has the access of other users.
+        (MEMBER, 0o466, None, (7009, GROUP, 0o444)),
+        // The writer cannot open this file, so the file could have any access list.
+        (NON_MEMBER, 0o660, None, (7009, 7009, 0o600)),
+        // The group bits of the mode show the mask. With the list, the owning group still has no
+        // access.
+        ((NAMED, &[NAMED, GROUP]), 0o664, Some(GROUP_DENIED), (NAMED, GROUP, 0o664)),
+        (ROOT, 0o4755, None, (OWNER, GROUP, 0o755)),
+    ];
+    for (writer, mode, acl_of, expected) in rows {
+        let row = format!("{mode:o} {acl_of:?} by {writer:?}");
+        let path = file(keep.path(), "f", mode, acl_of);
+        let list = acl(&path);
+        write_as(writer, &path).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), expected, "{row}");
+        assert_eq!(acl(&path), list, "{row}");
+    }
+}
+
+/// In a user namespace that does not map a file's owner, the owner appears as the overflow ID,
+/// which can belong to another user.
+#[test]
+fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
+    const DIRECTORY: &str = "GUARD_TEST_NAMESPACE";
+    if let Some(path) = std::env::var_os(DIRECTORY) {
+        let roots = Roots::from_dirs([path]).unwrap();
+        return ["f", "listed"].into_iter().for_each(|name| roots.write(name, "new").unwrap());
+    }
+    let Some(keep) = directory("/dev/shm") else { return };
+    let path = file(keep.path(), "f", 0o644, None);
+    let listed = file(keep.path(), "listed", 0o664, Some(USER_DENIED));
+    let before = access(&listed);
+    let this = std::env::current_exe().unwrap();
+    let name = "fs::permissions::a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id";
+    let mut inside = Command::new("unshare")
+        .args(["--user", "sh", "-c", r#"read -r mapped && exec "$0" --exact "$1""#])
+        .args([this.as_os_str(), name.as_ref()])
+        .env(DIRECTORY, keep.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/user")).unwrap();
+    let process = inside.id().to_string();
+    while namespace(&process) == namespace("self") && inside.try_wait().unwrap().is_none() {
+        thread::yield_now();
+    }
+    if inside.try_wait().unwrap().is_some() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "this test must run in CI, but there are no user namespaces"
+        );
+        return println!("skipped: there are no user namespaces");
+    }
+    for map in ["uid_map", "gid_map"] {
+        fs::write(format!("/proc/{process}/{map}"), "0 0 1\n65534 100000 1\n").unwrap();
+    }
+    inside.stdin.take().unwrap().write_all(b"mapped\n").unwrap();
+    assert!(inside.wait().unwrap().success());
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
+    // An access list cannot name an unmapped user either, so the list is dropped. The user that
+    // the list denied still has no access.
+    assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
+    assert_eq!(
+        gained(&before, &access(&listed), ROOT),
+        "",
+        "{:o}",
+        fs::metadata(&listed).unwrap().mode()
+    );
+    // Where every ID is mapped, the overflow ID is an ordinary owner.
+    chown(&path, Some(65534), Some(65534)).unwrap();
+    write_as(ROOT, &path).unwrap();
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534));
+}
+
+/// A write in place needs only write access to the file. It preserves everything but the content
+/// and the set-ID bits.
+#[test]
+fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
+    let Some(keep) = directory("/tmp") else { return };
+    let rows = [
+        (Existing::Replace, ROOT, true),
+        (Existing::InPlace, ROOT, false),
+        (Existing::InPlaceIfOwnerChanges, ROOT, true),
+        (Existing::Replace, MEMBER, true),
+        (Existing::InPlace, MEMBER, false),
+        (Existing::InPlaceIfOwnerChanges, MEMBER, false),
+        (Existing::InPlaceIfOwnerChanges, (OWNER, &[OWNER, GROUP]), true),
+    ];
+    for (existing, writer, is_new) in rows {
+        for content in ["longer than before", "x", ""] {
+            let row = format!("{existing:?} {content:?} by {writer:?}");
+            let path = file(keep.path(), "f", 0o664, Some(OWNER_NAMED));
+            setxattr(&path, "user.mark", b"kept", XattrFlags::empty()).unwrap();
+            let other = keep.path().join("other");
+            fs::hard_link(&path, &other).unwrap();
+            let (before, list) = (fs::metadata(&path).unwrap(), acl(&path));
+            let roots = Roots::from_dirs([keep.path()]).unwrap();
+            as_user(writer, || {
+                roots.write_with(&path, content, WriteOptions::new().existing(existing))
+            })
+            .unwrap();
+            let after = fs::metadata(&path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content, "{row}");
+            assert_eq!(after.ino() != before.ino(), is_new, "{row}");
+            let is_linked = fs::read_to_string(&other).unwrap() == content;
+            assert_eq!(is_linked, !is_new, "{row}");
+            if !is_new {
+                assert_eq!(
+                    (after.uid(), after.gid(), after.mode()),
+                    (before.uid(), before.gid(), before.mode()),
+                    "{row}"
+                );
+                assert_eq!(
+                    (acl(&path), getxattr(&path, "user.mark", &mut [0; 9]).unwrap()),
+                    (list, 4),
+                    "{row}"
+                );
+            }
+            fs::remove_file(&other).unwrap();
+            assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1, "{row}");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+    // A user who can write to the directory but not to the file cannot write in place.
+    let path = file(keep.path(), "f", 0o644, None);
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+        let options = WriteOptions::new().existing(existing);
+        let refused = as_user(MEMBER, || roots.write_with(&path, "new", options)).unwrap_err();
+        assert_eq!(refused.code(), "permission_denied", "{existing:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+    // A missing file is created, and a root that is a file can be written.
+    let new = keep.path().join("new");
+    roots.write_with(&new, "made", WriteOptions::new().existing(Existing::InPlace)).unwrap();
+    assert_eq!(fs::read(&new).unwrap(), b"made");
+    let only = Roots::from_dirs([&new]).unwrap();
+    assert_eq!(only.write(&new, "x").unwrap_err().code(), "root_itself");
+    only.write_with(&new, "in place", WriteOptions::new().existing(Existing::InPlace)).unwrap();
+    assert_eq!(fs::read(&new).unwrap(), b"in place");
+}
+
+/// The writers: root, which can give files away; the owner, outside and inside the file's group;
+/// another member of the group; and a user outside the group.
+const WRITERS: [User; 5] = [ROOT, (OWNER, &[OWNER]), (OWNER, &[OWNER, GROUP]), MEMBER, NON_MEMBER];
+
+/// Users that own no file: a member of the file's group, and a user outside it.
+const MEMBER: User = (7009, &[7009, GROUP]);
+const NON_MEMBER: User = (7009, &[7009]);
+
+type ExpectedOwnership = (User, u32, Option<Acl>, (u32, u32, u32));
+
+/// The default list of a directory. It grants full access to a user and a group that no file's list
+/// names.
+const INHERITED: Acl = &[
+    (TAG_OWNER, NO_ID, 7),
+    (TAG_USER, 7008, 7),
+    (TAG_GROUP, NO_ID, 7),
+    (TAG_NAMED_GROUP, DIRECTORY_GROUP, 7),
+    (TAG_MASK, NO_ID, 7),
+    (TAG_OTHER, NO_ID, 7),
+];
+
+/// Denies access to the file's own group, although the group bits of the mode show the mask. Grants
+/// access to one user.
+const GROUP_DENIED: Acl = &[
+    (TAG_OWNER, NO_ID, 6),
+    (TAG_USER, NAMED, 6),
+    (TAG_GROUP, NO_ID, 0),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 0),
+];
+
+/// Denies access to one user, and lets all others read.
+const USER_DENIED: Acl = &[
+    (TAG_OWNER, NO_ID, 6),
+    (TAG_USER, NAMED, 0),
+    (TAG_GROUP, NO_ID, 4),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 4),
+];
+
+/// Contains an additional entry that names the file's owner.
+const OWNER_NAMED: Acl = &[
+    (TAG_OWNER, NO_ID, 4),
+    (TAG_USER, OWNER, 6),
+    (TAG_USER, NAMED, 4),
+    (TAG_GROUP, NO_ID, 6),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 4),
+];
+
+/// Gives one group less access than all others.
+const GROUP_RESTRICTED: Acl = &[
+    (TAG_OWNER, NO_ID, 6),
+    (TAG_GROUP, NO_ID, 6),
+    (TAG_NAMED_GROUP, NAMED_GROUP, 2),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 6),
+];
+
+/// With CAP_CHOWN alone, a writer could give the file away but not change it afterwards. The new
+/// file therefore belongs to the writer, as it would without the capability.
+#[test]
+fn a_writer_with_only_cap_chown_owns_the_new_file() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+    let Some(directory) = directory("/tmp") else { return };
+    let path = file(directory.path(), "f", 0o664, None);
+    let roots = Roots::from_dirs([directory.path()]).unwrap();
+    let writer = (OWNER + 1, GROUP);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (uid, gid) = (Uid::from_raw(writer.0), Gid::from_raw(writer.1));
+            set_keep_capabilities(true).unwrap();
+            set_thread_groups(&[gid]).unwrap();
+            set_thread_res_gid(gid, gid, gid).unwrap();
+            set_thread_res_uid(uid, uid, uid).unwrap();
+            let chown = CapabilitySet::CHOWN;
+            let sets = CapabilitySets {
+                effective: chown,
+                permitted: chown,
+                inheritable: CapabilitySet::empty(),
+            };
+            set_capabilities(None, sets).unwrap();
+            roots.write("f", "new").unwrap();
+        });
+    });
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!(
+        (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777),
+        (writer.0, GROUP, 0o664)
+    );
+}
+
+/// The decision is the same with and without `openat2`, which cannot resolve `..` in an
+/// unsearchable directory.
+#[test]
+fn an_unsearchable_directory_hides_only_its_own_entries() {
+    const DENIED: Result<(), &'static str> = Err("permission_denied");
+    let Some(directory) = directory("/tmp") else { return };
+    let top = directory.path().canonicalize().unwrap();
+    file(&top, "f", 0o644, None);
+    fs::create_dir(top.join("closed")).unwrap();
+    fs::write(top.join("closed/f"), "new").unwrap();
+    fs::set_permissions(top.join("closed"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("closed/../f", top.join("link")).unwrap();
+    for (request, expected) in [
+        ("closed/../f", Ok(())),
+        ("link", Ok(())),
+        ("closed/f", DENIED),
+        ("closed/f/../../f", DENIED),
+        ("closed/../none", Err("not_found")),
+        ("closed/../f/", Err("not_a_directory")),
+        ("closed/../../f", Err("outside_roots")),
+    ] {
+        let roots = Roots::from_dirs([&top]).unwrap();
+        let decide = move || {
+            as_user(USERS[0], || {
+                let checked = roots
+                    .check(request, Intent::Existing)
+                    .map(|checked| checked.relative() == Path::new("f"));
+                let read = roots.read(request, 9).map(|content| content == b"old");
+                [checked, read]
+                    .map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.code()))
+            })
+        };
+        assert_eq!(decide.clone()(), [expected; 2], "{request}");
+        assert_eq!(without_openat2(decide), [expected; 2], "{request} without openat2");
+    }
+}
+
+/// If the bit were kept, a program that a tool wrote could run as another user.
+#[test]
+fn every_kind_of_write_drops_set_user_id() {
+    let Some(directory) = directory("/tmp") else { return };
+    let roots = Roots::from_dirs([directory.path()]).unwrap();
+    for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+        let path = file(directory.path(), "f", 0o6755, None);
+        roots.write_with("f", "new", WriteOptions::new().existing(existing)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755, "{existing:?}");
+    }
+}

@@ -1,0 +1,562 @@
+//! Protected names: each operation is refused on a read-only name, and each request that reaches a
+//! hidden name is refused as outside. The names are reached directly, through symlinks, in nested
+//! roots and in roots at or below them.
+
+use std::fs;
+
+use mcp_roots_guard::{
+    Access, Boundary, BoundaryBuilder, Error, ErrorKind, Existing, Intent, ListRootsResult,
+    OpenOptions, Protection, Replace, Result, Roots, WalkOptions, WriteOptions,
+};
+#[cfg(unix)]
+use mcp_roots_guard::{Attributes, CheckedPath};
+
+use crate::fs::operations::OPERATIONS;
+use crate::support::tree::{Tree, symlinks_are_visible};
+use crate::support::walked;
+
+const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
+                    file root/sub/.git/config; file root/sub/x; file root/.env; \
+                    file root/secret/key; dir root/secret/dir; file root/sub/.env.local; \
+                    file root/.github/workflows/w; file root/keep/f";
+
+fn boundary(tree: &Tree, more: impl FnOnce(BoundaryBuilder) -> BoundaryBuilder) -> Boundary {
+    let builder = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .protect(".git", Protection::ReadOnly)
+        .protect(".github/workflows", Protection::ReadOnly)
+        .protect(".env*", Protection::Hidden)
+        .protect("/secret", Protection::Hidden);
+    more(builder).build().unwrap()
+}
+
+fn protected(tree: &Tree) -> Roots {
+    boundary(tree, |builder| builder).allowed_roots()
+}
+
+fn code<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+/// The operations that change something, and those that only read.
+fn split() -> (Vec<usize>, Vec<usize>) {
+    let reads = |name: &str| {
+        let reads = ["check", "open", "read", "walk", "metadata", "symlink_metadata"];
+        let copies = ["copy from", "copy_tree from"];
+        reads.iter().chain(&copies).any(|read| name.starts_with(read)) && name != "read and write"
+    };
+    (0..OPERATIONS.len()).partition(|number| !reads(OPERATIONS[*number].0))
+}
+
+#[test]
+fn every_change_at_or_below_a_read_only_name_is_refused() {
+    let (changes, reads) = split();
+    assert_eq!((changes.len(), reads.len()), (23, 14));
+    for number in changes {
+        let tree = Tree::new(TREE);
+        tree.add("file root/inside");
+        if symlinks_are_visible() {
+            tree.add("link root/l -> .git; link root/s -> sub/.git/config");
+        }
+        let roots = protected(&tree);
+        let before = tree.snapshot("root");
+        let (name, operation) = OPERATIONS[number];
+        let mut requests = vec![
+            ".git/config",
+            ".git/hooks",
+            ".git/hooks/../config",
+            "sub/.git/config",
+            ".GIT/config",
+            ".git./config",
+            ".git",
+            "d/.git",
+            "d/.git/new",
+            ".github/workflows/w",
+            ".github/workflows/new",
+        ];
+        if symlinks_are_visible() {
+            requests.extend(["l/config", "l/new", "l/hooks"]);
+        }
+        if !cfg!(target_os = "linux") {
+            // A filesystem that ignores case, or a rule of Windows, applies first.
+            requests.retain(|request| !request.contains("GIT") && !request.contains("git."));
+        }
+        for request in requests {
+            let refused = code(operation(&roots, request));
+            let is_missing = refused == Some("not_found") || refused == Some("not_a_directory");
+            let exists = fs::symlink_metadata(tree.path("root").join(request)).is_ok();
+            assert!(
+                refused == Some("protected") || (!exists && is_missing),
+                "{name} {request}: {refused:?}"
+            );
+        }
+        assert_eq!(tree.snapshot("root"), before, "{name}");
+    }
+}
+
+#[test]
+fn read_only_name_can_be_read_and_listed() {
+    let tree = Tree::new(TREE);
+    let roots = protected(&tree);
+    assert_eq!(roots.read(".git/config", 99).unwrap(), b"root/.git/config");
+    assert_eq!(roots.open(".git/hooks/h").unwrap().metadata().size(), 17);
+    assert_eq!(roots.read_dir(".git").unwrap().count(), 2);
+    assert_eq!(walked(roots.walk(".git", WalkOptions::new()).unwrap()).len(), 3);
+    assert!(roots.metadata(".git/config").is_ok() && roots.symlink_metadata(".git").is_ok());
+    assert!(roots.check(".git/new", Intent::New).is_ok());
+    // Only whole names are protected.
+    roots.write(".gitignore", "").unwrap();
+    roots.write(".github/dependabot.yml", "").unwrap();
+}
+
+#[test]
+fn missing_parents_with_a_protected_name_are_not_created() {
+    let tree = Tree::new("dir root/d");
+    let roots = protected(&tree);
+    for path in [".git/hooks", "d/new/.git/x", ".github/workflows/x"] {
+        assert_eq!(code(roots.create_dir_all(path)), Some("protected"), "{path}");
+    }
+    for path in ["d/.env/x", "new/.env/x", "d/new/x/.env"] {
+        assert_eq!(code(roots.create_dir_all(path)), Some("outside_roots"), "{path}");
+    }
+    assert_eq!(code(roots.create_dir_all("secret/x")), Some("outside_roots"));
+    assert_eq!(tree.snapshot("root").len(), 2);
+    roots.create_dir_all("d/secret/x").unwrap();
+}
+
+#[test]
+fn rename_that_would_change_the_protection_is_refused() {
+    let rows = [
+        (".git", "git"),
+        ("sub/.git", "sub/g"),
+        ("a", ".git"),
+        ("d", "d2/../.git"),
+        (".github", "github"),
+        ("d", ".github"),
+        // The directory contains a read-only name.
+        ("sub", "sub2"),
+    ];
+    for (from, to) in rows {
+        let tree = Tree::new(TREE);
+        if from == "d" {
+            fs::remove_dir_all(tree.path("root/.git")).unwrap();
+            fs::remove_dir_all(tree.path("root/.github")).unwrap();
+            tree.add("dir root/d2; file root/d/workflows/w");
+        }
+        let roots = protected(&tree);
+        let before = tree.snapshot("root");
+        let renamed = roots.rename(from, to, Replace::Existing);
+        assert_eq!(code(renamed), Some("protected"), "{from} {to}");
+        assert_eq!(tree.snapshot("root"), before, "{from} {to}");
+    }
+    // These renames do not change the protection, and no protected name is in the directory.
+    let tree = Tree::new(TREE);
+    let roots = protected(&tree);
+    roots.rename("keep", "kept", Replace::Never).unwrap();
+    roots.rename("kept/f", "d/f", Replace::Never).unwrap();
+    // The directory contains only a hidden name, which stays hidden.
+    tree.add("file root/h/.env");
+    roots.rename("h", "d/h", Replace::Never).unwrap();
+    assert_eq!(code(roots.read("d/h/.env", 9)), Some("outside_roots"));
+    let text = roots.rename("a", ".git/a", Replace::Never).unwrap_err().to_string();
+    let expected = "destination: protected: the server allows only reading it";
+    assert_eq!(text, format!("rename \"a\" to \".git/a\": {expected}"));
+}
+
+#[test]
+fn directory_with_a_read_only_name_is_not_removed() {
+    let tree = Tree::new(TREE);
+    tree.add("file root/keep/x/y/.git/config");
+    let roots = protected(&tree);
+    let before = tree.snapshot("root");
+    for path in ["keep", "keep/x", "sub", ".github"] {
+        assert_eq!(code(roots.remove_dir_all(path)), Some("protected"), "{path}");
+    }
+    assert_eq!(tree.snapshot("root"), before);
+}
+
+/// Creating this many entries takes more than ten minutes under Wine.
+#[cfg(unix)]
+#[test]
+fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
+    let tree = Tree::in_memory("dir root/d");
+    for number in 0..=mcp_roots_guard::limits::WALK_ENTRIES {
+        fs::write(tree.path(format!("root/d/{number}")), "").unwrap();
+    }
+    let roots = protected(&tree);
+    for refused in [roots.rename("d", "e", Replace::Never), roots.remove_dir_all("d")] {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), "too_many_entries");
+        let text = "the directory has more than 100000 entries to search for protected names";
+        assert!(refused.to_string().ends_with(text), "{refused}");
+    }
+    fs::remove_file(tree.path("root/d/0")).unwrap();
+    roots.rename("d", "e", Replace::Never).unwrap();
+}
+
+#[test]
+fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
+    for exists in [true, false] {
+        let tree = Tree::new(TREE);
+        tree.add("file root/inside; file root/.envrc/x");
+        if symlinks_are_visible() {
+            tree.add(
+                "link root/to -> .env; link root/via -> secret/../a; link root/abs -> \
+                      $T/root/secret/key; link root/d/up -> ../secret; link root/dir -> d",
+            );
+        }
+        if !exists {
+            fs::remove_dir_all(tree.path("root/secret")).unwrap();
+            fs::remove_dir_all(tree.path("root/.envrc")).unwrap();
+            fs::remove_file(tree.path("root/.env")).unwrap();
+            fs::remove_file(tree.path("root/sub/.env.local")).unwrap();
+        }
+        let roots = protected(&tree);
+        let before = tree.snapshot("root");
+        let mut requests = vec![
+            ".env",
+            "./.env",
+            "d/../.env",
+            ".envrc/x",
+            ".env/../a",
+            "secret",
+            "secret/",
+            "secret/..",
+            "secret/../a",
+            "secret/../../root/a",
+            "secret/dir/../key",
+            "sub/.env.local",
+            "d/../secret/key",
+            "d/.env.new",
+            "secret/new",
+        ];
+        if symlinks_are_visible() {
+            requests.extend(["via", "abs", "d/up/key", "d/up/../a", "dir/../.env", "dir/.env1"]);
+        }
+        // Windows removes `..` from the text, so these paths do not go through the hidden name.
+        requests.retain(|request| {
+            !cfg!(windows)
+                || !["/..", "../.."].iter().any(|end| request.contains(end))
+                || request.starts_with("d/..")
+        });
+        let absolute = tree.expand("$T/root/.env");
+        requests.push(&absolute);
+        for (name, operation) in OPERATIONS {
+            for request in &requests {
+                let no_follow = ["symlink", "read_link", "hard_link", "rename", "remove"];
+                let on_link = no_follow.iter().any(|start| name.starts_with(start))
+                    && ["via", "abs"].contains(request);
+                if on_link {
+                    continue;
+                }
+                let refused = operation(&roots, request).unwrap_err();
+                assert_eq!(refused.code(), "outside_roots", "{name} {request} {exists}");
+                let outside = operation(&roots, "../out").unwrap_err();
+                let [refused, outside] = [(refused, *request), (outside, "../out")]
+                    .map(|(error, sent)| error.to_string().replace(&quoted(sent), ""));
+                assert_eq!(refused, outside, "{name} {request}");
+            }
+        }
+        assert_eq!(tree.snapshot("root"), before);
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+#[test]
+fn hidden_names_are_omitted_from_listings_and_walks() {
+    let tree = Tree::new(TREE);
+    let roots = protected(&tree);
+    let mut names: Vec<_> = roots
+        .read_dir(".")
+        .unwrap()
+        .map(|entry| entry.unwrap().name().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, [".git", ".github", "a", "d", "keep", "sub"]);
+    let walked: Vec<_> = walked(roots.walk("sub", WalkOptions::new().max_entries(3)).unwrap())
+        .into_iter()
+        .map(|entry| entry.unwrap().path().to_str().unwrap().replace('\\', "/"))
+        .collect();
+    assert_eq!(walked, [".git", ".git/config", "x"]);
+}
+
+#[test]
+fn recursive_removal_leaves_hidden_names_in_place() {
+    let tree = Tree::new(
+        "file root/d/.env; file root/d/a/b/.env; file root/d/a/b/x; file root/d/a/c/y; \
+         file root/d/z; dir root/d/e/f; file root/d/.envs/deep/.git/config",
+    );
+    let roots = protected(&tree);
+    assert_eq!(code(roots.remove_dir_all("d")), Some("directory_not_empty"));
+    let mut left: Vec<_> = tree
+        .snapshot("root/d")
+        .into_iter()
+        .map(|line| line.split(": ").next().unwrap().replace('\\', "/"))
+        .filter_map(|path| path.split("/root/d/").nth(1).map(str::to_owned))
+        .collect();
+    left.sort();
+    assert_eq!(
+        left,
+        [
+            ".env",
+            ".envs",
+            ".envs/deep",
+            ".envs/deep/.git",
+            ".envs/deep/.git/config",
+            "a",
+            "a/b",
+            "a/b/.env"
+        ]
+    );
+    fs::remove_dir_all(tree.path("root/d/.envs")).unwrap();
+    fs::remove_file(tree.path("root/d/.env")).unwrap();
+    fs::remove_file(tree.path("root/d/a/b/.env")).unwrap();
+    roots.remove_dir_all("d").unwrap();
+}
+
+#[test]
+fn client_root_at_or_below_a_read_only_name_is_read_only() {
+    let tree = Tree::new(TREE);
+    let boundary = boundary(&tree, |builder| builder);
+    for (root, file) in [
+        ("root/.git", "config"),
+        ("root/.git/hooks", "h"),
+        ("root/sub/.git/config", ""),
+        ("root/.github/workflows", "w"),
+    ] {
+        let list = ListRootsResult::from_uris([tree.uri(root)]);
+        let roots = boundary.resolve(&list).unwrap();
+        assert_eq!(roots.roots().count(), 1, "{root}");
+        let path = tree.path(root).join(file);
+        let path = path.to_str().unwrap().trim_end_matches(['/', '\\']).to_owned();
+        assert!(roots.read(&*path, 99).is_ok(), "{root}");
+        let in_place = WriteOptions::new().existing(Existing::InPlace);
+        assert_eq!(code(roots.write_with(&*path, "no", in_place)), Some("protected"), "{root}");
+        assert_eq!(
+            code(roots.open_with(&*path, OpenOptions::new().append(true))),
+            Some("protected")
+        );
+    }
+    // Here, the pattern begins above the root.
+    let list = ListRootsResult::from_uris([tree.uri("root/.github")]);
+    let roots = boundary.resolve(&list).unwrap();
+    assert_eq!(code(roots.write("workflows/new", "no")), Some("protected"));
+    roots.write("dependabot.yml", "yes").unwrap();
+}
+
+#[test]
+fn client_root_at_or_through_a_hidden_name_is_rejected_as_outside() {
+    let tree = Tree::new(TREE);
+    let boundary = boundary(&tree, |builder| builder);
+    for root in ["root/secret", "root/secret/dir", "root/.env", "root/.env9"] {
+        let list = ListRootsResult::from_uris([tree.uri(root)]);
+        let roots = boundary.resolve(&list).unwrap();
+        assert_eq!(roots.roots().count(), 0, "{root}");
+        assert_eq!(roots.rejected()[0].error().kind(), ErrorKind::OutsideRoots, "{root}");
+    }
+    if symlinks_are_visible() {
+        tree.add("link to -> root/secret/dir; link root/d/in -> ../secret/../d");
+        let list = ListRootsResult::from_uris([tree.uri("to"), tree.uri("root/d/in")]);
+        assert!(boundary.resolve(&list).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn anchored_pattern_matches_below_nested_allowed_directories() {
+    let tree = Tree::new("file root/in/secret/x; file root/secret/x; file root/d/secret/x");
+    let nested =
+        boundary(&tree, |builder| builder.directory(tree.path("root/in"), Access::ReadWrite));
+    let roots = nested.allowed_roots();
+    for (path, expected) in [
+        ("in/secret/x", Some("outside_roots")),
+        ("$T/root/in/secret/x", Some("outside_roots")),
+        ("secret/x", Some("outside_roots")),
+        ("d/secret/x", None),
+    ] {
+        assert_eq!(code(roots.read(tree.expand(path), 99)), expected, "{path}");
+    }
+}
+
+#[test]
+fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
+    let tree = Tree::new(TREE);
+    let boundary = Boundary::builder()
+        .client_roots_only()
+        .protect(".git", Protection::ReadOnly)
+        .protect("secret", Protection::Hidden)
+        .build()
+        .unwrap();
+    let uris = ["root", "root/secret", "root/.git"].map(|path| tree.uri(path));
+    let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
+    assert_eq!(roots.roots().count(), 2);
+    assert_eq!(code(roots.write(".git/config", "no")), Some("protected"));
+    assert_eq!(code(roots.read("secret/key", 9)), Some("outside_roots"));
+    let below = roots.with_base(tree.path("root/.git")).unwrap();
+    assert_eq!(code(below.write("new", "no")), Some("protected"));
+}
+
+#[test]
+fn invalid_configuration_is_refused() {
+    let tree = Tree::new("dir root/.secret/x");
+    let build = |builder: BoundaryBuilder| builder.build().unwrap_err();
+    let hidden = || Boundary::builder().protect(".secret", Protection::Hidden);
+    let both = hidden()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .directory(tree.path("root/.secret/x"), Access::ReadWrite);
+    let text = "the directory is hidden by a protected name in another allowed directory";
+    let refused: Error = build(both);
+    assert_eq!(refused.kind(), ErrorKind::InvalidConfiguration);
+    assert!(refused.to_string().ends_with(text), "{refused}");
+    // On its own, the directory is not below a hidden name.
+    let alone = hidden().directory(tree.path("root/.secret/x"), Access::ReadWrite).build();
+    alone.unwrap().allowed_roots().write("f", "yes").unwrap();
+    let pattern = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .protect("a/../b", Protection::ReadOnly);
+    let refused = build(pattern);
+    assert_eq!(refused.code(), "invalid_pattern");
+    assert_eq!(refused.to_string(), r#"protect "a/../b": the pattern contains . or .."#);
+}
+
+#[test]
+fn default_names_are_read_only() {
+    let tree = Tree::new("dir root");
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .protect_defaults()
+        .build()
+        .unwrap();
+    let roots = boundary.allowed_roots();
+    for name in mcp_roots_guard::PROTECTED_DEFAULTS.map(|pattern| pattern.replace('*', "")) {
+        assert_eq!(code(roots.create_dir_all(format!("a/{name}/x"))), Some("protected"), "{name}");
+    }
+    roots.write(".env", "not protected by default").unwrap();
+}
+
+#[test]
+fn proof_of_a_place_that_is_now_protected_is_no_longer_allowed() {
+    let tree = Tree::new(TREE);
+    let all = tree.roots(["root"]);
+    let roots = protected(&tree);
+    let allows = |path: &str| {
+        let proof = all.check(path, Intent::New).unwrap();
+        code(roots.still_allows(&proof))
+    };
+    assert_eq!(allows("a"), None);
+    assert_eq!(allows(".git/config"), Some("protected"));
+    assert_eq!(allows("secret/key"), Some("outside_roots"));
+    let own = roots.check(".git/config", Intent::New).unwrap();
+    assert_eq!(code(roots.still_allows(&own)), None);
+}
+
+/// Content that moves a directory when the write reads it, which is after the write has opened the
+/// directory.
+#[cfg(unix)]
+#[derive(Clone, Copy)]
+struct Moving<'a> {
+    from: &'a std::path::Path,
+    to: &'a std::path::Path,
+}
+
+#[cfg(unix)]
+impl AsRef<[u8]> for Moving<'_> {
+    fn as_ref(&self) -> &[u8] {
+        let _ = fs::rename(self.from, self.to);
+        b"planted"
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
+    for (moved, to, root) in
+        [("root/d", "root/.git", "root"), ("root/d", "root/.git", "root/d"), ("root/d", "gone", "")]
+    {
+        let tree = Tree::new("file root/d/config = old; dir root/e");
+        let boundary = boundary(&tree, |builder| builder);
+        let roots = if root.is_empty() {
+            boundary.allowed_roots()
+        } else {
+            boundary.resolve(&ListRootsResult::from_uris([tree.uri(root)])).unwrap()
+        };
+        let (from, to) = (tree.path(moved), tree.path(to));
+        let content = Moving { from: &from, to: &to };
+        let refused = roots.write(tree.path("root/d/config"), content).unwrap_err();
+        let expected = if root == "root/d" { "root_unavailable" } else { "not_found" };
+        assert_eq!(refused.code(), expected, "{root} {to:?}");
+        assert_eq!(fs::read(to.join("config")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
+        // The control: without protected names, the file is put in place in the moved directory.
+        let tree = Tree::new("file root/d/config = old");
+        let (from, to) = (tree.path("root/d"), tree.path("root/.git"));
+        tree.roots(["root"]).write("d/config", Moving { from: &from, to: &to }).unwrap();
+        assert_eq!(fs::read(to.join("config")).unwrap(), b"planted");
+    }
+}
+
+/// A root that is moved to a protected name stays open, so the operations that open a file by its
+/// path beneath the root verify the root first.
+#[cfg(unix)]
+#[test]
+fn moved_root_is_not_changed_through_its_handle() {
+    type Change = fn(&CheckedPath) -> Result<()>;
+    let write = OpenOptions::new().write(true);
+    let in_place = WriteOptions::new().existing(Existing::InPlace);
+    let changes: [(&str, Change); 5] = [
+        ("config", |proof| proof.open_with(OpenOptions::new().write(true)).map(drop)),
+        ("config", |proof| proof.open_with(OpenOptions::new().append(true)).map(drop)),
+        ("new", |proof| proof.open_with(OpenOptions::new().write(true).create(true)).map(drop)),
+        ("config", |proof| {
+            proof.write_with("planted", WriteOptions::new().existing(Existing::InPlace))
+        }),
+        ("config", |proof| proof.set_attributes(Attributes::new().executable(true))),
+    ];
+    for (name, change) in changes {
+        let tree = Tree::new("file root/d/config = old");
+        let boundary = boundary(&tree, |builder| builder);
+        let list = ListRootsResult::from_uris([tree.uri("root/d")]);
+        let roots = boundary.resolve(&list).unwrap();
+        let proof = roots.check(tree.path("root/d").join(name), Intent::New).unwrap();
+        fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
+        assert_eq!(code(change(&proof)), Some("root_unavailable"), "{name}");
+        assert_eq!(fs::read(tree.path("root/.git/config")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(tree.path("root/.git")).unwrap().count(), 1);
+    }
+    // The controls: without protected names, the moved directory is changed.
+    let tree = Tree::new("file root/d/config = old");
+    let roots = tree.roots(["root/d"]);
+    let proof = roots.check("config", Intent::New).unwrap();
+    fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
+    proof.open_with(write).unwrap();
+    proof.write_with("planted", in_place).unwrap();
+    assert_eq!(fs::read(tree.path("root/.git/config")).unwrap(), b"planted");
+}
+
+/// Like [`Moving`], but then creates another directory at the original path.
+#[cfg(unix)]
+#[derive(Clone, Copy)]
+struct Replacing<'a>(Moving<'a>);
+
+#[cfg(unix)]
+impl AsRef<[u8]> for Replacing<'_> {
+    fn as_ref(&self) -> &[u8] {
+        let content = self.0.as_ref();
+        let _ = fs::create_dir(self.0.from);
+        content
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn write_goes_to_the_directory_that_is_now_at_its_path() {
+    let tree = Tree::new("file root/d/config = old");
+    let (from, to) = (tree.path("root/d"), tree.path("root/.git"));
+    let content = Replacing(Moving { from: &from, to: &to });
+    protected(&tree).write("d/config", content).unwrap();
+    assert_eq!(fs::read(to.join("config")).unwrap(), b"old");
+    assert_eq!(fs::read(from.join("config")).unwrap(), b"planted");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
+}

@@ -1,0 +1,878 @@
+//! Attacks on protected names: every operation on every kind of pattern, with every way to name the
+//! protected place.
+//!
+//! The rows are generated: patterns × states of the place × ways × paths at and below the place ×
+//! operations × direct or by a proof. An oracle that matches strings
+//! ([`protected`](crate::support::protected)) decides which places are protected. The same request
+//! to roots without protected names shows the result without protection. The tested properties are:
+//!
+//! - No protected entry is created, changed, renamed or removed. After the operations, each
+//!   protected entry has the same type, mode, inode, times and content.
+//! - Read-only: each change is refused with `protected`, unless it would fail without the
+//!   protection too. Reading has the same result as without it.
+//! - Hidden: the error is identical, byte for byte, to the error for a place that is really
+//!   outside, regardless of what exists at the hidden name. Listings and walks are the same as if
+//!   the name did not exist. The traced system calls never look the name up.
+//! - Names that no pattern matches are served as if there were no protected names.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use mcp_roots_guard::{
+    Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Protection, Replace, Result,
+    Roots, WalkOptions,
+};
+
+use self::operations::{
+    INTENTS, Mode, Operation, PATHS, TWO_PATHS, TwoPaths, described, operations,
+};
+use self::world::{
+    Case, PATTERNS, STATES, Snapshot, State, UNPROTECTED, VARIANTS, WAYS, Way, World,
+};
+use crate::support::protected::Effect;
+use crate::support::runs_without_openat2;
+use crate::support::walked;
+
+mod operations;
+#[cfg(target_arch = "x86_64")]
+mod trace;
+mod world;
+
+const EFFECTS: [Effect; 2] = [Effect::ReadOnly, Effect::Hidden];
+
+#[test]
+fn no_operation_changes_or_reveals_a_protected_name_in_any_way() {
+    let mut judge = Judge::default();
+    let (some, all) = (operations(false), operations(true));
+    // The names are compared in the same way without `openat2`, so fewer patterns are tried then.
+    let (patterns, least) =
+        if runs_without_openat2() { (2, 60_000) } else { (PATTERNS.len(), 140_000) };
+    for (number, case) in PATTERNS.iter().enumerate().take(patterns) {
+        let states = if number == 0 { &STATES[..] } else { &SOME_STATES };
+        for (effect, state) in pairs(&EFFECTS, states) {
+            for way in WAYS {
+                let (operations, modes) = match number {
+                    0 if FULL_WAYS.contains(&way.name) => (&all, Modes::All),
+                    0 => (&some, Modes::DirectAndProof),
+                    _ => (&some, Modes::Direct),
+                };
+                judge.attack(&World::new(*case, state), effect, way, operations, modes);
+            }
+        }
+    }
+    judge.finish("every pattern and way", least);
+}
+
+#[test]
+fn other_forms_of_a_protected_name_are_protected() {
+    let mut judge = Judge::default();
+    let operations = operations(false);
+    let (step, least) = if runs_without_openat2() { (5, 6_000) } else { (1, 30_000) };
+    for case in VARIANTS.iter().step_by(step) {
+        for (effect, state) in pairs(&EFFECTS, &SOME_STATES) {
+            for way in WAYS.iter().filter(|way| VARIANT_WAYS.contains(&way.name)) {
+                let world = World::new(*case, state);
+                assert!(world.is_protected(Path::new(&world.place())), "{case:?}");
+                judge.attack(&world, effect, way, &operations, Modes::Direct);
+            }
+        }
+    }
+    judge.finish("other forms of names", least);
+}
+
+#[test]
+fn names_that_no_pattern_matches_are_served() {
+    let mut judge = Judge::default();
+    let operations = operations(false);
+    for case in UNPROTECTED {
+        for (effect, state) in pairs(&EFFECTS, &SOME_STATES) {
+            for way in WAYS.iter().filter(|way| way.name == "relative symlink") {
+                let world = World::new(*case, state);
+                assert!(!world.is_protected(Path::new(&world.place())), "{case:?}");
+                judge.attack(&world, effect, way, &operations, Modes::Direct);
+            }
+        }
+    }
+    judge.finish("unprotected names", 2_000);
+    assert!(judge.served > 500, "only {} changes were made", judge.served);
+}
+
+/// If the attacks failed even without protected names, the rows above would prove nothing.
+#[test]
+fn attacks_succeed_without_protected_names() {
+    let mut succeeded = Vec::new();
+    for way in WAYS {
+        let (mut rows, mut changed) = (0, 0);
+        for state in [State::Directory, State::Missing] {
+            let world = World::new(PATTERNS[0], state);
+            if !(way.suits)(&world, None) {
+                continue;
+            }
+            let (mut roots, mut before) = ((way.roots)(&world, None), world.protected());
+            for suffix in state.suffixes() {
+                let Some(text) = (way.text)(&world, suffix) else { continue };
+                for operation in operations(false).iter().filter(|operation| operation.changes) {
+                    rows += 1;
+                    if operation.run(Mode::Directly, &roots, &text).is_ok() {
+                        changed += usize::from(world.protected() != before);
+                        world.rebuild();
+                        (roots, before) = ((way.roots)(&world, None), world.protected());
+                    }
+                }
+            }
+        }
+        assert!(changed > 0, "{}: none of {rows} attacks succeeded", way.name);
+        succeeded.push(format!("{} {changed} of {rows}", way.name));
+    }
+    println!("without protection: {}", succeeded.join(", "));
+}
+
+/// The states in which most patterns are attacked.
+const SOME_STATES: [State; 2] = [State::Directory, State::Missing];
+
+/// The ways in which one pattern is attacked with every combination of open options and with a
+/// proof for every intent.
+const FULL_WAYS: [&str; 2] = ["relative", "relative symlink"];
+
+const VARIANT_WAYS: [&str; 3] = ["absolute", "relative symlink", "client root at the parent"];
+
+/// How each operation runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Modes {
+    Direct,
+    DirectAndProof,
+    /// Directly, and by a proof for each intent.
+    All,
+}
+
+impl Modes {
+    fn of(self, own: Intent) -> Vec<Mode> {
+        let others = INTENTS.into_iter().filter(|intent| self == Self::All && *intent != own);
+        let own = (self != Self::Direct).then_some(own);
+        [Mode::Directly]
+            .into_iter()
+            .chain(own.into_iter().chain(others).map(Mode::ByProof))
+            .collect()
+    }
+}
+
+fn pairs(effects: &[Effect], states: &[State]) -> Vec<(Effect, State)> {
+    effects.iter().flat_map(|effect| states.iter().map(|state| (*effect, *state))).collect()
+}
+
+/// One request and its expected result.
+struct Row {
+    what: String,
+    changes: bool,
+    /// Whether the place that the request names is protected. `None` if it names no place.
+    is_protected: Option<bool>,
+    intent: Intent,
+    /// For a hidden place, the error for a place outside, and the requests in it that must be
+    /// replaced by those of the row.
+    control: Option<(String, Vec<(String, String)>)>,
+}
+
+#[derive(Default)]
+struct Judge {
+    rows: usize,
+    /// Changes that were refused with `protected`, and requests that were refused as outside.
+    protected: usize,
+    hidden: usize,
+    /// Changes that were made to unprotected places.
+    served: usize,
+    failures: Vec<String>,
+}
+
+/// One way to name the place, and the roots with and without protected names.
+struct Attack<'a> {
+    world: &'a World,
+    effect: Effect,
+    way: &'a Way,
+    roots: Roots,
+    twin: Roots,
+    before: Snapshot,
+}
+
+impl<'a> Attack<'a> {
+    fn new(world: &'a World, effect: Effect, way: &'a Way) -> Self {
+        let roots = (way.roots)(world, Some(effect));
+        Self {
+            world,
+            effect,
+            way,
+            roots,
+            twin: (way.roots)(world, None),
+            before: world.protected(),
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.world.rebuild();
+        *self = Self::new(self.world, self.effect, self.way);
+    }
+
+    /// Whether the place that a request would name without protection is protected. `None` if it
+    /// would name no place.
+    fn is_protected(&self, text: &str, intent: Intent) -> Option<bool> {
+        let checked = self.twin.check(text, intent).ok()?;
+        Some(self.world.is_protected(&checked.to_unguarded_path()))
+    }
+
+    /// Whether a request passes through the hidden name. Every request of these rows does, unless
+    /// it concerns only a symlink at the end of the path.
+    fn is_hidden(&self, text: &str, intent: Intent) -> bool {
+        self.effect == Effect::Hidden
+            && self.world.is_protected(Path::new(&self.world.place()))
+            && !(intent == Intent::NoFollow && SYMLINKS.iter().any(|link| text.ends_with(link)))
+    }
+
+    /// A request for a place that is really outside.
+    fn outside(&self) -> String {
+        self.world.path("outside/x")
+    }
+}
+
+/// The symlinks that point to the protected place.
+const SYMLINKS: [&str; 7] =
+    ["to-p", "to-p-abs", "chain", "chain-3", "through", "dangling", "dangling-tree"];
+
+impl Judge {
+    fn attack(
+        &mut self,
+        world: &World,
+        effect: Effect,
+        way: &Way,
+        operations: &[Operation],
+        modes: Modes,
+    ) {
+        if !(way.suits)(world, Some(effect)) {
+            return;
+        }
+        let mut attack = Attack::new(world, effect, way);
+        // The error of each operation for a place outside.
+        let mut outside = BTreeMap::new();
+        for suffix in world.state.suffixes() {
+            let Some(text) = (way.text)(world, suffix) else { continue };
+            let is_protected = INTENTS.map(|intent| attack.is_protected(&text, intent));
+            for (number, operation) in operations.iter().enumerate() {
+                for mode in modes.of(operation.intent) {
+                    let what = format!("{} {mode:?} {text:?}", operation.name);
+                    let run = |roots: &Roots, text: &str| operation.run(mode, roots, text);
+                    let intent = operation.intent(mode);
+                    let control = attack.is_hidden(&text, intent).then(|| {
+                        let place = attack.outside();
+                        let refused = outside
+                            .entry((number, format!("{mode:?}")))
+                            .or_insert_with(|| shown(&run(&attack.roots, &place)));
+                        (refused.clone(), vec![(place, text.clone())])
+                    });
+                    let place = INTENTS.iter().position(|it| *it == intent).unwrap();
+                    let row = Row {
+                        what,
+                        changes: operation.changes,
+                        is_protected: is_protected[place],
+                        intent,
+                        control,
+                    };
+                    self.judge(&mut attack, row, |roots| run(roots, &text));
+                }
+            }
+            if suffix.is_empty() {
+                self.two_paths(&mut attack, modes);
+            }
+            self.compare(&mut attack, &format!("all operations on {text:?}"));
+        }
+    }
+
+    fn two_paths(&mut self, attack: &mut Attack<'_>, modes: Modes) {
+        let Some(helpers) = attack.way.helpers else { return };
+        let (world, helpers) = (attack.world, helpers(attack.world));
+        for &(from, to) in PATHS {
+            let is_at_place = [from, to].map(|side| side.starts_with('@'));
+            let text_of = |side: &str| match side.strip_prefix('@') {
+                Some(rest) => (attack.way.text)(world, rest.trim_start_matches('/')),
+                None => Some(side.replace('+', &helpers)),
+            };
+            let (Some(from), Some(to)) = (text_of(from), text_of(to)) else { continue };
+            if from == "." || to == "." {
+                continue; // The root itself.
+            }
+            for operation in TWO_PATHS {
+                let TwoPaths { name, intents, .. } = operation;
+                let modes = modes.of(Intent::NoFollow).into_iter().take(2);
+                for by_proof in modes.map(|mode| mode != Mode::Directly) {
+                    let what = format!("{name} by_proof={by_proof} {from:?} {to:?}");
+                    let run = |roots: &Roots, from: &str, to: &str| {
+                        if by_proof {
+                            let from = roots.check(from, intents[0])?;
+                            (operation.by_proof)(&from, &roots.check(to, intents[1])?)
+                        } else {
+                            (operation.directly)(roots, from, to)
+                        }
+                    };
+                    let sides = [&from, &to];
+                    let hides = [0, 1].map(|side| {
+                        is_at_place[side] && attack.is_hidden(sides[side], intents[side])
+                    });
+                    let control = hides.contains(&true).then(|| {
+                        let pairs: Vec<_> = [0, 1]
+                            .map(|side| {
+                                let outside = format!("{}-{side}", attack.outside());
+                                let place = if hides[side] { outside } else { sides[side].clone() };
+                                (place, sides[side].clone())
+                            })
+                            .into();
+                        (shown(&run(&attack.roots, &pairs[0].0, &pairs[1].0)), pairs)
+                    });
+                    let both = [0, 1].map(|side| attack.is_protected(sides[side], intents[side]));
+                    let is_protected = match both {
+                        [None, _] | [_, None] => None,
+                        // A tree can contain a name that is protected at the destination.
+                        [_, to] if name.starts_with("copy_tree") => to.filter(|it| *it),
+                        // A copy changes only its destination.
+                        [_, to] if name.starts_with("copy") => to,
+                        _ => Some(both.contains(&Some(true)) || Self::escapes(attack, sides)),
+                    };
+                    let row =
+                        Row { what, changes: true, is_protected, intent: intents[1], control };
+                    self.judge(attack, row, |roots| run(roots, &from, &to));
+                }
+            }
+        }
+    }
+
+    /// Whether a rename could complete or undo a match of several names.
+    fn escapes(attack: &Attack<'_>, sides: [&String; 2]) -> bool {
+        let world = attack.world;
+        let allowed = ["proj", "other"].map(|name| world.tree.path(name));
+        let [from, to] = sides.map(|side| {
+            let checked = attack.twin.check(side.as_str(), Intent::NoFollow).unwrap();
+            let allowed = allowed.iter().map(PathBuf::as_path);
+            world.rules(attack.effect).partial(allowed, &checked.to_unguarded_path())
+        });
+        from != to
+    }
+
+    fn judge(&mut self, attack: &mut Attack<'_>, row: Row, run: impl Fn(&Roots) -> Result<String>) {
+        let Row { what, changes, is_protected, intent, control } = row;
+        let what = what.as_str();
+        self.rows += 1;
+        let done = run(&attack.roots);
+        if let Some((mut expected, pairs)) = control {
+            for (outside, text) in pairs {
+                expected =
+                    expected.replacen(&format!("{outside:?}"), &format!("{text:?}"), usize::MAX);
+            }
+            self.hidden += usize::from(done.as_ref().is_err_and(|e| e.code() == "outside_roots"));
+            // If a directory above the hidden name is missing, the request may be refused there.
+            let parent = attack.world.tree.path("proj").join(attack.world.parent());
+            let may_be_missing = intent != Intent::NewTree && !parent.exists();
+            let is_missing = |error: &Error| error.code() == "not_found" && may_be_missing;
+            let is_as_expected = shown(&done) == expected || done.as_ref().is_err_and(is_missing);
+            if !is_as_expected {
+                self.fail(attack, what, &format!("{}\n      outside: {expected}", shown(&done)));
+            }
+        } else {
+            match &done {
+                Err(error) if error.code() == "protected" => {
+                    self.protected += 1;
+                    let is_fair = changes || what.starts_with("check");
+                    if is_protected == Some(false)
+                        || !is_fair
+                        || error.kind() != ErrorKind::ReadOnly
+                    {
+                        self.fail(attack, what, &shown(&done));
+                    }
+                }
+                Ok(_) if changes && is_protected == Some(true) => {
+                    self.fail(attack, what, &shown(&done));
+                }
+                _ => {
+                    if changes && done.is_ok() {
+                        self.served += 1;
+                        self.compare(attack, what);
+                        attack.rebuild();
+                    }
+                    let twin = run(&attack.twin);
+                    if twin.is_ok() && changes {
+                        attack.rebuild();
+                    }
+                    // A request that the kernel resolves has the system's error as its source, and
+                    // one that the resolver refuses has no source.
+                    let text = |done: &Result<String>| {
+                        shown(done).split(" | ").take(3).map(Into::into).collect::<Vec<String>>()
+                    };
+                    if text(&twin) != text(&done) {
+                        let twin = shown(&twin);
+                        self.fail(attack, what, &format!("{}\n      twin: {twin}", shown(&done)));
+                    }
+                    return;
+                }
+            }
+        }
+        if changes && done.is_ok() {
+            self.compare(attack, what);
+            attack.rebuild();
+        }
+    }
+
+    /// Compares the protected entries with their earlier state.
+    fn compare(&mut self, attack: &mut Attack<'_>, what: &str) {
+        let after = attack.world.protected();
+        if after != attack.before {
+            let change = difference(&attack.before, &after);
+            self.fail(attack, what, &format!("changed what is protected: {change}"));
+            attack.rebuild();
+        }
+    }
+
+    fn fail(&mut self, attack: &Attack<'_>, what: &str, why: &str) {
+        let World { case, state, .. } = attack.world;
+        let text =
+            format!("{:?} {case:?} {state:?} {}: {what}: {why}", attack.effect, attack.way.name);
+        self.failures.push(text);
+    }
+
+    fn finish(&self, what: &str, least: usize) {
+        let Self { rows, protected, hidden, served, failures } = self;
+        println!(
+            "{what}: {rows} rows, {protected} refused as protected, {hidden} refused as outside, \
+             {served} unprotected changes made, {} failures",
+            failures.len()
+        );
+        assert!(
+            failures.is_empty(),
+            "{} of {rows} rows failed:\n{}",
+            failures.len(),
+            failures.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n")
+        );
+        assert!(*rows >= least, "only {rows} rows");
+    }
+}
+
+/// The number of failures that are shown.
+const SHOWN: usize = 60;
+
+fn difference(before: &Snapshot, after: &Snapshot) -> String {
+    let mut text = String::new();
+    for (path, line) in before.iter().filter(|(path, line)| after.get(*path) != Some(line)) {
+        let _ = write!(text, "\n      - {}: {line}", path.display());
+    }
+    for (path, line) in after.iter().filter(|(path, line)| before.get(*path) != Some(line)) {
+        let _ = write!(text, "\n      + {}: {line}", path.display());
+    }
+    text
+}
+
+/// Everything that a caller can learn from a result.
+fn shown(done: &Result<String>) -> String {
+    match done {
+        Ok(text) => format!("ok: {text}"),
+        Err(error) => {
+            let mut text = format!("{:?} {} | {error} | {error:?}", error.kind(), error.code());
+            let mut cause = error.source();
+            while let Some(source) = cause {
+                let _ = write!(text, " | {source} | {source:?}");
+                cause = source.source();
+            }
+            text
+        }
+    }
+}
+
+/// A directory above a read-only name cannot be renamed or removed, and nothing in it is removed
+/// before the refusal.
+#[test]
+fn directory_that_contains_a_read_only_name_is_neither_renamed_nor_removed() {
+    let mut rows = 0;
+    for case in PATTERNS {
+        for state in [State::Directory, State::File, State::Link] {
+            let world = World::new(*case, state);
+            let roots = world.allowed(Some(Effect::ReadOnly));
+            let (other, before) = (world.path("other"), world.everything());
+            for ancestor in world.ancestors() {
+                let [free, here] = [format!("{other}/free"), "free".into()];
+                let my_dir = format!("{other}/my-dir");
+                let attempts = [
+                    roots.remove_dir_all(ancestor),
+                    roots.rename(ancestor, free.as_str(), Replace::Never),
+                    roots.rename(ancestor, free.as_str(), Replace::Existing),
+                    roots.rename(ancestor, here.as_str(), Replace::Never),
+                    roots.rename(ancestor, my_dir.as_str(), Replace::Existing),
+                    roots.check(ancestor, Intent::NoFollow).and_then(|it| it.remove_dir_all()),
+                ];
+                for (number, attempt) in attempts.into_iter().enumerate() {
+                    rows += 1;
+                    let what = format!("{case:?} {state:?} {ancestor}: attempt {number}");
+                    assert_eq!(attempt.map_err(|error| error.code()), Err("protected"), "{what}");
+                    assert_eq!(world.everything(), before, "{what}");
+                }
+            }
+        }
+    }
+    println!("{rows} attempts on directories that contain a read-only name");
+    assert!(rows >= 100, "only {rows} rows");
+}
+
+/// A directory prepared elsewhere cannot become a protected name, as a whole or in part.
+#[test]
+fn prepared_directory_cannot_become_a_protected_name() {
+    let mut rows = 0;
+    for case in PATTERNS.iter().filter(|case| case.place.contains('/')) {
+        for effect in EFFECTS {
+            let world = World::new(*case, State::NoParent);
+            let names: Vec<&str> = case.place.split('/').collect();
+            for first in 0..names.len() {
+                world.rebuild();
+                // `stage` is to be renamed to the first names, and contains the rest of the place.
+                let (target, rest) = names.split_at(first + 1);
+                let stage = [&["other", "stage"], rest].concat().join("/");
+                fs::create_dir_all(world.tree.path(&stage)).unwrap();
+                fs::write(world.tree.path(&stage).join("attack"), "attack").unwrap();
+                let parent = [&["proj"], &target[..first]].concat().join("/");
+                fs::create_dir_all(world.tree.path(parent)).unwrap();
+                let (roots, before) = (world.allowed(Some(effect)), world.protected());
+                if effect == Effect::Hidden && !before.is_empty() {
+                    continue; // An unanchored hidden name stays hidden when its directory is moved.
+                }
+                let (from, to) = (world.path("other/stage"), target.join("/"));
+                for replace in [Replace::Never, Replace::Existing] {
+                    rows += 1;
+                    let renamed = roots.rename(from.as_str(), to.as_str(), replace);
+                    let what = format!("{effect:?} {case:?}: {from} to {to}: {renamed:?}");
+                    assert_eq!(difference(&before, &world.protected()), "", "{what}");
+                    let completes = world.is_protected(&world.tree.path(format!("proj/{to}")))
+                        || !world
+                            .rules(effect)
+                            .partial(
+                                [world.tree.path("proj").as_path()],
+                                &world.tree.path(format!("proj/{to}")),
+                            )
+                            .is_empty();
+                    if completes {
+                        assert!(renamed.is_err(), "{what}");
+                    }
+                    if renamed.is_ok() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    println!("{rows} renames of prepared directories");
+    assert!(rows >= 20, "only {rows} rows");
+}
+
+/// Requests that concern directories above a hidden name, or the whole tree, have the same result
+/// regardless of what is hidden. Only the error for a directory that is not empty can differ.
+#[test]
+fn listings_and_changes_above_a_hidden_name_do_not_depend_on_it() {
+    let mut rows = 0;
+    for case in PATTERNS {
+        let mut world = World::new(*case, State::Missing);
+        let mut first: Option<Vec<String>> = None;
+        for (state, mode) in HIDDEN_STATES {
+            world = world.with_state(*state);
+            if *state != State::Missing && *state != State::Link {
+                let place = world.tree.path(world.place());
+                fs::set_permissions(place, fs::Permissions::from_mode(*mode)).unwrap();
+            }
+            let answers = above(&world);
+            if *state == State::Directory {
+                let place = world.tree.path(world.place());
+                if place.exists() {
+                    fs::set_permissions(place, fs::Permissions::from_mode(0o700)).unwrap();
+                }
+            }
+            rows += answers.len();
+            for line in &answers {
+                let hidden = format!("{}/", world.name());
+                assert!(!line.contains(&hidden), "{case:?} {state:?}: {line}");
+            }
+            let first = first.get_or_insert_with(|| answers.clone());
+            for (answer, other) in answers.iter().zip(first.iter()) {
+                let leaks = answer != other && !answer.contains("directory_not_empty");
+                assert!(!leaks, "{case:?} {state:?}:\n  {answer}\n  {other}");
+            }
+        }
+    }
+    println!("{rows} requests above hidden names");
+    assert!(rows >= 300, "only {rows} rows");
+}
+
+const HIDDEN_STATES: &[(State, u32)] = &[
+    (State::Missing, 0),
+    (State::Directory, 0o755),
+    (State::Directory, 0o000),
+    (State::File, 0o644),
+    (State::File, 0o000),
+    (State::Link, 0),
+];
+
+/// The results of requests above the hidden place.
+fn above(world: &World) -> Vec<String> {
+    let fresh = || world.allowed(Some(Effect::Hidden));
+    let mut answers = Vec::new();
+    let mut directories = vec!["."];
+    directories.extend(world.ancestors());
+    let roots = fresh();
+    for directory in &directories {
+        let listed = roots.read_dir(*directory).and_then(|entries| {
+            entries
+                .map(|entry| {
+                    entry.and_then(|it| {
+                        Ok(format!("{:?} {}", it.name(), described(&it.metadata()?)))
+                    })
+                })
+                .collect::<Result<Vec<_>>>()
+        });
+        let mut listed = listed.unwrap();
+        listed.sort();
+        let name = world.name();
+        assert!(!listed.iter().any(|line| line.contains(&format!("{name:?}"))), "{listed:?}");
+        answers.push(format!("list {directory}: {listed:?}"));
+        let walk = |options: WalkOptions| {
+            let lines: Vec<_> = walked(roots.walk(*directory, options).unwrap())
+                .into_iter()
+                .map(|entry| match entry {
+                    Ok(it) => {
+                        format!("{} {}", it.path().display(), described(&it.metadata().unwrap()))
+                    }
+                    Err(error) => format!("{} {error}", error.code()),
+                })
+                .collect();
+            format!("walk {directory} {options:?}: {lines:?}")
+        };
+        // Only visible entries count towards the limits.
+        let visible = walked(roots.walk(*directory, WalkOptions::new()).unwrap()).len();
+        answers.push(walk(WalkOptions::new()));
+        answers.push(walk(WalkOptions::new().max_depth(1)));
+        answers.push(walk(WalkOptions::new().max_entries(visible)));
+        answers.push(walk(WalkOptions::new().max_entries(visible - 1)));
+        let described = roots.metadata(*directory).map(|it| described(&it));
+        answers.push(format!("metadata {directory}: {}", shown(&described)));
+    }
+    // Changes that can succeed, outermost last.
+    for directory in world.ancestors().into_iter().rev() {
+        let removed = fresh().remove_dir(directory).map(|()| String::new());
+        answers.push(format!("remove_dir {directory}: {}", shown(&removed)));
+        let to = world.path("other/free");
+        let renamed = fresh().rename(directory, to.as_str(), Replace::Never);
+        if renamed.is_ok() {
+            fresh().rename(to.as_str(), directory, Replace::Never).unwrap();
+        }
+        answers.push(format!("rename {directory}: {}", shown(&renamed.map(|()| String::new()))));
+    }
+    answers
+}
+
+/// A recursive removal removes visible entries and leaves hidden ones in place.
+#[test]
+fn recursive_removal_leaves_hidden_names() {
+    for case in PATTERNS {
+        for state in [State::Directory, State::File, State::Link] {
+            let world = World::new(*case, state);
+            let roots = world.allowed(Some(Effect::Hidden));
+            let Some(outermost) = world.ancestors().first().copied() else { continue };
+            let before = world.protected();
+            let removed = roots.remove_dir_all(outermost).map_err(|error| error.code());
+            assert_eq!(removed, Err("directory_not_empty"), "{case:?} {state:?}");
+            assert_eq!(difference(&before, &world.protected()), "", "{case:?} {state:?}");
+            let left = world.tree.path(format!("proj/{outermost}"));
+            assert!(!left.join("mine").exists() && !left.join("full").exists(), "{case:?}");
+        }
+    }
+}
+
+/// A client root that is hidden, or whose path passes through a hidden name, is rejected like one
+/// outside.
+#[test]
+fn hidden_client_root_is_rejected_like_one_outside() {
+    let mut rows = 0;
+    for case in PATTERNS {
+        for state in STATES {
+            let world = World::new(*case, state);
+            let boundary = world.boundary(Some(Effect::Hidden), &["proj", "other"]);
+            let rejected = |path: &str| {
+                let list = ListRootsResult::from_uris([path.to_owned()]);
+                let roots = boundary.resolve(&list).unwrap();
+                assert!(roots.is_empty(), "{case:?} {state:?}: {path} is in force");
+                let [rejected] = roots.rejected() else { panic!("{path}: {:?}", roots.rejected()) };
+                let error = rejected.error();
+                format!("{:?} {} {error} {error:?}", error.kind(), error.code())
+            };
+            let outside = rejected(&world.path("outside"));
+            let missing = rejected(&world.path("outside/none"));
+            assert_eq!(
+                outside.replace(&world.path("outside"), ""),
+                missing.replace(&world.path("outside/none"), "")
+            );
+            let place = world.place();
+            for path in [
+                place.clone(),
+                format!("{place}/hooks"),
+                format!("{place}/config"),
+                format!("{place}/none"),
+                world.path("proj/to-p"),
+                world.path("proj/to-p/hooks"),
+                world.path("proj/chain"),
+                world.path("proj/through"),
+                world.path(&format!("proj/to-parent/{}", world.name())),
+                format!("{place}/../plain"),
+                format!("{place}/hooks/../.."),
+            ] {
+                rows += 1;
+                let found = rejected(&path).replace(&path, "");
+                if state == State::NoParent && found.contains("not_found") && world.parent() != "."
+                {
+                    continue; // The parent is missing, so the request does not reach the name.
+                }
+                let expected = outside.replace(&world.path("outside"), "");
+                assert_eq!(found, expected, "{case:?} {state:?}: {path}");
+            }
+        }
+    }
+    println!("{rows} hidden client roots");
+}
+
+#[test]
+fn name_that_is_not_utf_8_is_compared_lossily() {
+    let world = World::new(Case { pattern: ".env*", place: "sub/.env" }, State::File);
+    for effect in EFFECTS {
+        let roots = world.allowed(Some(effect));
+        for (name, is_protected) in [
+            (&b".env\xff"[..], true),
+            (b".ENV\xff\xfe", true),
+            (b".env\xff/x", true),
+            (b".en\xffv", false),
+            (b"\xff.env", false),
+        ] {
+            let path = Path::new("sub").join(OsStr::from_bytes(name));
+            let code = roots.write(path.as_path(), "x").map_err(|error| error.code());
+            let expected = match (is_protected, effect) {
+                (false, _) => Ok(()),
+                (true, Effect::ReadOnly) if name.contains(&b'/') => Err("not_found"),
+                (true, Effect::ReadOnly) => Err("protected"),
+                (true, Effect::Hidden) => Err("outside_roots"),
+            };
+            assert_eq!(code, expected, "{effect:?} {path:?}");
+        }
+    }
+}
+
+/// If a name is both read-only and hidden, it is hidden, in either order of the patterns.
+#[test]
+fn strongest_protection_wins() {
+    let world = World::new(PATTERNS[0], State::Directory);
+    let patterns = [(".git", Protection::ReadOnly), ("hooks", Protection::Hidden)];
+    for patterns in [[patterns[0], patterns[1]], [patterns[1], patterns[0]]] {
+        let builder = Boundary::builder().directory(world.tree.path("proj"), Access::ReadWrite);
+        let builder = patterns
+            .into_iter()
+            .fold(builder, |builder, (pattern, protection)| builder.protect(pattern, protection));
+        let roots = builder.build().unwrap().allowed_roots();
+        let code = |done: Result<()>| done.map_err(|error| error.code());
+        assert_eq!(code(roots.write("sub/.git/config", "x")), Err("protected"));
+        assert_eq!(code(roots.read("sub/.git/config", 9).map(drop)), Ok(()));
+        assert_eq!(code(roots.read("sub/.git/hooks/run", 9).map(drop)), Err("outside_roots"));
+        assert_eq!(code(roots.write("sub/.git/hooks/run", "x")), Err("outside_roots"));
+        assert_eq!(code(roots.write("hooks", "x")), Err("outside_roots"));
+        assert_eq!(roots.read_dir("sub/.git").unwrap().count(), 3);
+    }
+}
+
+/// Neither the name of an allowed directory nor the names above it are matched.
+#[test]
+fn allowed_directory_may_have_a_protected_name() {
+    let world = World::new(PATTERNS[0], State::Directory);
+    for protection in EFFECTS {
+        let roots = world.boundary(Some(protection), &["proj/sub/.git"]).allowed_roots();
+        roots.write("config", "new").unwrap();
+        roots.write("hooks/run", "new").unwrap();
+        assert_eq!(roots.read("config", 9).unwrap(), b"new");
+    }
+    // Another allowed directory encloses it, so it is protected.
+    let build = |effect| {
+        let builder = world.builder(Some(effect));
+        ["proj", "proj/sub/.git"]
+            .into_iter()
+            .fold(builder, |builder, path| {
+                builder.directory(world.tree.path(path), Access::ReadWrite)
+            })
+            .build()
+    };
+    assert_eq!(build(Effect::Hidden).unwrap_err().kind(), ErrorKind::InvalidConfiguration);
+    let roots = build(Effect::ReadOnly).unwrap().allowed_roots();
+    let code = roots.write(world.path("proj/sub/.git/config").as_str(), "x").map_err(|e| e.code());
+    assert_eq!(code, Err("protected"));
+}
+
+#[test]
+fn invalid_pattern_is_an_error_that_names_it() {
+    let world = World::new(PATTERNS[0], State::Directory);
+    let long = vec!["a"; 17].join("/");
+    let bad = [
+        "", "/", "//", "a//b", "a/", "/a/", "//a", ".", "..", "a/./b", "a/../b", "../a", "/..",
+        "*/a", "a*/b", "a?/b", "a\0b", &long,
+    ];
+    for pattern in bad {
+        let built = Boundary::builder()
+            .directory(world.tree.path("proj"), Access::ReadWrite)
+            .protect(pattern, Protection::ReadOnly)
+            .build();
+        let error = built.expect_err(&format!("{pattern:?} is accepted"));
+        let found = (error.kind(), error.code());
+        assert_eq!(found, (ErrorKind::InvalidConfiguration, "invalid_pattern"), "{pattern:?}");
+        let text = format!("{error} {:?}", error.operator_detail());
+        assert!(text.contains(&format!("{pattern:?}").replace('"', "")), "{pattern:?}: {text}");
+    }
+    let built = |count: usize| {
+        let builder = Boundary::builder().directory(world.tree.path("proj"), Access::ReadWrite);
+        let names = (0..count).map(|number| format!("name{number}"));
+        names.fold(builder, |builder, name| builder.protect(name, Protection::Hidden)).build()
+    };
+    assert!(built(1_000).is_ok());
+    assert_eq!(built(1_001).unwrap_err().kind(), ErrorKind::InvalidConfiguration);
+    let sixteen = vec!["a"; 16].join("/");
+    let builder = Boundary::builder().directory(world.tree.path("proj"), Access::ReadWrite);
+    assert!(builder.protect(sixteen, Protection::Hidden).build().is_ok());
+}
+
+/// A new operation must be added to the tables of this test.
+#[test]
+fn every_operation_of_the_crate_is_attacked() {
+    let attacked: Vec<String> = operations(false)
+        .into_iter()
+        .map(|operation| operation.name.split('(').next().unwrap().trim().to_owned())
+        .chain(["rename".into()])
+        .collect();
+    let sources = [
+        include_str!("../../src/fs/mod.rs"),
+        include_str!("../../src/fs/open.rs"),
+        include_str!("../../src/fs/change.rs"),
+        include_str!("../../src/check/mod.rs"),
+        include_str!("../../src/check/within.rs"),
+    ];
+    let mut found = 0;
+    for source in sources {
+        let rows = source.lines().filter(|line| {
+            line.starts_with("    pub fn ") && line.contains("<L>(&self, request: L")
+                || line.starts_with("    pub fn ") && line.contains("<F, T>(&self")
+                || INTENTS.iter().any(|it| line.starts_with(&format!("    {it:?}: fn ")))
+                || line.starts_with("    New(options): fn ")
+        });
+        for row in rows {
+            let name = row.split("fn ").nth(1).unwrap();
+            let name = name.split(['(', '<']).next().unwrap();
+            assert!(attacked.iter().any(|attacked| attacked == name), "{name} is not attacked");
+            found += 1;
+        }
+    }
+    assert!(found >= 18, "only {found} operations were found in the source");
+}

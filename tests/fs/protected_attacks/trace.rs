@@ -1,0 +1,180 @@
+//! The system calls of requests for hidden names. None of them may look up a hidden name.
+
+use std::fs::File;
+use std::path::Path;
+
+use mcp_roots_guard::{Intent, ListRootsResult, Replace};
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::gettid;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+
+use super::operations::{Mode as Run, operations};
+use super::world::{Case, State, WAYS, World};
+use crate::support::kernel::{ENOSYS, block};
+use crate::support::protected::Effect;
+use crate::support::tracer::{
+    AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace_hidden,
+};
+
+const TEST: &str = "fs::protected_attacks::trace::hidden_requests_under_a_tracer";
+
+/// The hidden names begin with `.hidden-`, which occurs nowhere else in a path.
+const CASE: Case = Case { pattern: ".hidden*", place: "sub/.hidden-1" };
+
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|name| name.as_os_str().to_str().is_some_and(|it| it.starts_with(".hid")))
+}
+
+#[test]
+fn no_system_call_looks_up_a_hidden_name() {
+    let ways: &[&str] = if openat2_is_there() { &[AS_IT_IS, WITHOUT_OPENAT2] } else { &[AS_IT_IS] };
+    for how in ways {
+        let seen = trace_hidden(how, TEST, &["proj", "other"], "none/such", Some(is_hidden));
+        println!("hidden names, {how}: {}", seen.counts());
+        assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
+        assert!(seen.made.len() > 500 && seen.judged > 500, "{how}: {}", seen.counts());
+    }
+}
+
+#[test]
+fn the_tracer_detects_every_look_up_of_a_hidden_name() {
+    let seen = trace_hidden(LOOKING, TEST, &["proj", "other"], "none/such", Some(is_hidden));
+    let accesses =
+        if openat2_is_there() { LOOK_UPS.len() } else { LOOK_UPS.len() - OPENAT2_LOOK_UPS };
+    for number in 0..accesses {
+        let detected = seen.refused.iter().any(|line| line.starts_with(&format!("{number}: ")));
+        assert!(detected, "look-up {number} was not detected: {}", seen.refused.join("\n"));
+    }
+}
+
+/// The traced child runs this test. Without a tracer, it verifies that nothing hidden is served.
+#[test]
+fn hidden_requests_under_a_tracer() {
+    let how = std::env::var(TRACED).ok();
+    let world = World::new(CASE, State::Directory);
+    if how.as_deref() == Some(WITHOUT_OPENAT2) {
+        block(ENOSYS);
+    }
+    if how.is_some() {
+        ptrace::traceme().unwrap();
+        println!("{THREAD}{} {}", gettid(), world.tree.path("").display());
+    }
+    if how.as_deref() == Some(LOOKING) {
+        look_up(&world);
+    } else {
+        request(&world, how.is_some());
+    }
+    if how.is_some() {
+        raise(Signal::SIGSTOP).unwrap();
+        mark("over");
+    }
+}
+
+/// Makes each request in a traced section, and rebuilds the tree between the sections.
+fn request(world: &World, traced: bool) {
+    let begin = || {
+        if traced {
+            raise(Signal::SIGSTOP).unwrap();
+        }
+    };
+    let name = |what: &str| {
+        if traced {
+            mark(what);
+        }
+    };
+    let texts: Vec<String> = WAYS
+        .iter()
+        .filter(|way| (way.suits)(world, Some(Effect::Hidden)) && !way.name.contains("client root"))
+        .flat_map(|way| {
+            let suffixes = world.state.suffixes().iter();
+            suffixes.filter_map(|suffix| (way.text)(world, suffix)).collect::<Vec<_>>()
+        })
+        .chain(PASSING.iter().map(|text| (*text).to_owned()))
+        .collect();
+    for operation in &operations(false) {
+        world.rebuild();
+        let roots = world.allowed(Some(Effect::Hidden));
+        begin();
+        for text in &texts {
+            name(&format!("{} {text}", operation.name));
+            let done = operation.run(Run::Directly, &roots, text);
+            assert!(done.is_err() || operation.intent == Intent::NoFollow, "{text}: {done:?}");
+        }
+        name("end");
+    }
+    world.rebuild();
+    let roots = world.allowed(Some(Effect::Hidden));
+    let boundary = world.boundary(Some(Effect::Hidden), &["proj", "other"]);
+    let [free, moved] = ["other/free", "other/moved"].map(|path| world.path(path));
+    let list = texts.iter().filter(|text| text.starts_with('/')).cloned();
+    let list = ListRootsResult::from_uris(list);
+    begin();
+    for text in &texts {
+        for replace in [Replace::Never, Replace::Existing] {
+            name(&format!("rename {replace:?} from and to {text}"));
+            drop(roots.rename(text.as_str(), free.as_str(), replace));
+            drop(roots.rename("plain/config", text.as_str(), replace));
+        }
+    }
+    for directory in [".", "sub"] {
+        name(&format!("list and walk {directory}"));
+        let listed =
+            roots.read_dir(directory).unwrap().map(|entry| entry.unwrap().name().to_owned());
+        assert!(!listed.into_iter().any(|name| is_hidden(Path::new(&name))));
+        let walk = roots.walk(directory, mcp_roots_guard::WalkOptions::new()).unwrap();
+        let walked = crate::support::walked(walk);
+        assert!(!walked.into_iter().any(|entry| is_hidden(&entry.unwrap().path())));
+    }
+    name("resolve client roots");
+    assert!(boundary.resolve(&list).unwrap().is_empty());
+    name("rename the parent");
+    roots.rename("sub", moved.as_str(), Replace::Never).unwrap();
+    name("remove the parent");
+    assert!(roots.remove_dir_all(moved.as_str()).is_err());
+    name("end");
+}
+
+/// Requests that pass through the hidden name and leave it again.
+const PASSING: [&str; 6] = [
+    "sub/.hidden-1/..",
+    "sub/.hidden-1/../mine",
+    "sub/.hidden-1/../../plain/config",
+    "sub/.hidden-1/hooks/../../mine",
+    "sub/.HIDDEN-2/../mine",
+    "none/.hidden-3/x",
+];
+
+const LOOK_UPS: &[fn(&World, &File)] = &[
+    |_, root| _ = rustix::fs::statat(root, ".hidden-1", AtFlags::SYMLINK_NOFOLLOW),
+    |_, root| _ = rustix::fs::statat(root, ".hidden-2", AtFlags::SYMLINK_NOFOLLOW),
+    |_, root| _ = rustix::fs::mkdirat(root, ".hidden-2", Mode::RWXU),
+    |_, root| _ = rustix::fs::openat(root, ".hidden-1", OFlags::PATH, Mode::empty()),
+    |_, root| _ = rustix::fs::unlinkat(root, ".hidden-1", AtFlags::empty()),
+    |world, _| _ = std::fs::metadata(world.place()),
+    |_, root| {
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        _ = rustix::fs::openat2(root, ".hidden-1/config", OFlags::PATH, Mode::empty(), how);
+    },
+    |_, root| {
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        _ = rustix::fs::openat2(root, ".hidden-1/../mine", OFlags::PATH, Mode::empty(), how);
+    },
+    |_, root| {
+        let how = ResolveFlags::BENEATH;
+        _ = rustix::fs::openat2(root, "full/f", OFlags::PATH, Mode::empty(), how);
+    },
+];
+
+/// The number of look-ups at the end of the list that use `openat2`.
+const OPENAT2_LOOK_UPS: usize = 3;
+
+fn look_up(world: &World) {
+    let root = File::open(world.tree.path("proj/sub")).unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+    for (number, look_up) in LOOK_UPS.iter().enumerate() {
+        mark(&number.to_string());
+        look_up(world, &root);
+    }
+    mark("end");
+}

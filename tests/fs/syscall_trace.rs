@@ -1,0 +1,511 @@
+//! Proves that the guard never accesses anything outside the roots, and that a refusal never
+//! reveals what exists there.
+//!
+//! *Access:* the test binary runs itself again as a traced child. The child makes every request
+//! with every operation, with and without `openat2`, and [`crate::support::tracer`] checks each
+//! system call. To prove that the tracer detects violations, the test also runs
+//! [`OUTSIDE_ACCESSES`], each of which the tracer must refuse.
+//!
+//! *Refusals:* the same requests are made at the same path in worlds that differ only outside the
+//! roots. Every answer must be identical, byte for byte.
+#![cfg(target_arch = "x86_64")]
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use mcp_roots_guard::{
+    Attributes, CopyOptions, Error, Existing, Intent, OpenOptions, Refused, Replace, Roots,
+    Version, WalkOptions, WriteOptions,
+};
+use nix::sys::ptrace::{self};
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::gettid;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use crate::support::kernel::{ENOSYS, block};
+use crate::support::tracer::{
+    AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
+};
+use crate::support::tree::Tree;
+
+/// The name of the traced test.
+const TRACED_TEST: &str = "fs::syscall_trace::requests_that_lead_outside_are_refused";
+
+#[test]
+fn no_path_passed_to_the_kernel_is_outside_the_roots() {
+    let ways: &[&str] = if openat2_is_there() { &[AS_IT_IS, WITHOUT_OPENAT2] } else { &[AS_IT_IS] };
+    for (number, how) in ways.iter().enumerate() {
+        let seen = trace(how, TRACED_TEST, &ROOTS, FILE_ROOT);
+        println!("{how}: {}", seen.counts());
+        assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
+        assert!(seen.judged > 5000, "{how}: {}", seen.counts());
+        let by_openat2 = number == 0 && openat2_is_there();
+        assert_eq!(
+            (seen.answered > 5000, seen.edge > 500),
+            (by_openat2, by_openat2),
+            "{how}: {}",
+            seen.counts()
+        );
+    }
+}
+
+#[test]
+fn the_tracer_detects_every_access_outside() {
+    let seen = trace(LOOKING, TRACED_TEST, &ROOTS, FILE_ROOT);
+    println!(
+        "{} accesses outside: {}\n{}",
+        OUTSIDE_ACCESSES.len(),
+        seen.counts(),
+        seen.refused.join("\n")
+    );
+    let accesses = if openat2_is_there() {
+        OUTSIDE_ACCESSES.len()
+    } else {
+        OUTSIDE_ACCESSES.len() - OPENAT2_ACCESSES
+    };
+    for number in 0..accesses {
+        assert!(
+            seen.refused.iter().any(|line| line.starts_with(&format!("{number}: "))),
+            "access {number} was not detected"
+        );
+    }
+}
+
+#[test]
+fn refusals_do_not_reveal_whether_the_target_exists() {
+    let tree = Tree::new("");
+    let mut first = None;
+    let mut failures = Vec::new();
+    for world in WORLDS {
+        let answers = ask(&tree, world, &REQUESTS[..2], false);
+        let first = first.get_or_insert_with(|| answers.clone());
+        for (answer, other) in
+            answers.iter().zip(first.iter()).filter(|(answer, other)| answer != other)
+        {
+            failures.push(format!("{world:?}\n    {}\n    {}", answer.text, other.text));
+        }
+    }
+    println!("{} answers in {} worlds", first.map_or(0, |answers| answers.len()), WORLDS.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The traced child runs this test. Without a tracer, it verifies that requests that lead outside
+/// are refused.
+#[test]
+fn requests_that_lead_outside_are_refused() {
+    let how = std::env::var(TRACED).ok();
+    let tree = Tree::new("");
+    if how.as_deref() == Some(WITHOUT_OPENAT2) {
+        block(ENOSYS);
+    }
+    if how.is_some() {
+        ptrace::traceme().unwrap();
+        println!("{THREAD}{} {}", gettid(), tree.path("").display());
+    }
+    if how.as_deref() == Some(LOOKING) {
+        access_outside(&tree);
+    } else {
+        let answers = ask(&tree, WORLDS.last().unwrap(), &REQUESTS, how.is_some());
+        let wrong = |answer: &&Answer| answer.leads_out && answer.code != Some("outside_roots");
+        let failures: Vec<_> =
+            answers.iter().filter(wrong).map(|answer| answer.text.as_str()).collect();
+        let served = answers.iter().filter(|answer| answer.code.is_none()).count();
+        // In a traced child, the tracer decides.
+        assert!(how.is_some() || failures.is_empty(), "\n{}", failures.join("\n"));
+        assert!(served > 300, "only {served} requests succeeded");
+    }
+    if how.is_some() {
+        raise(Signal::SIGSTOP).unwrap();
+        mark("over");
+    }
+}
+
+/// The tree inside the roots. Everything else, such as `outside` and `none`, differs between
+/// worlds.
+const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare; file second/g; \
+    file data/only; link root/in-rel -> a/f; link root/in-abs -> $T/root/a/f; \
+    link root/in-dir -> ../root/a; fifo root/fifo; link root/to-second -> ../second; \
+    link root/in-none -> a/none; link root/loop -> loop; link root/a/up -> ../..; \
+    link second/back -> ../root/a/d; link root/out-x -> ../outside/x; \
+    link root/out-x-abs -> $T/outside/x; link root/out-none -> ../outside/none; \
+    link root/out-dir -> ../outside; link root/out-dir-abs -> $T/outside; \
+    link root/out-back -> ../outside/back; link root/chain -> chain-2; \
+    link root/chain-2 -> a/up/chain-3; link root/chain-dir -> out-dir; link root/top -> /; \
+    link root/climb -> ../../../../../../../../etc/passwd; \
+    link root/proc-root -> /proc/self/root; link root/cwd -> /proc/self/cwd; \
+    link root/proc-again -> proc-root; link root/stdin -> /dev/fd/0; \
+    link root/fds -> /proc/self/fd; link root/share -> //server/share; \
+    link root/auto -> /net/host/export; link root/misc -> /misc/cd";
+
+/// The tree outside the roots, and those of its paths that have no permissions.
+type World = (&'static str, &'static [&'static str]);
+
+const WORLDS: &[World] = &[
+    ("", &[]),
+    ("dir outside", &[]),
+    ("file outside", &[]),
+    ("file outside/x", &[]),
+    ("file outside/x", &["outside/x"]),
+    ("file outside/x", &["outside"]),
+    ("dir outside/x", &[]),
+    ("dir outside/x/y", &[]),
+    ("file outside/x/y", &["outside/x"]),
+    ("link outside/x -> x", &[]),
+    ("link outside/x -> none; link outside/back -> none", &[]),
+    ("link outside -> root", &[]),
+    ("link outside/x -> $T/root/a/f; link outside/back -> $T/root/a", &[]),
+    ("fifo outside/x; socket outside/none", &[]),
+    ("file none/such; file root-2/f; file roo; file data/other; file chain-3/x", &[]),
+    (
+        "file outside/x; link outside/back -> $T/root/a; file root-2/f; file data/other; \
+         link chain-3 -> outside/x",
+        &[],
+    ),
+];
+
+/// Requests, grouped by where they lead.
+type Requests = (Leads, &'static str);
+
+#[derive(PartialEq)]
+enum Leads {
+    Outside,
+    /// The last name is a symlink that leads outside.
+    OutsideIfFollowed,
+    /// Inside the roots, or refused by name alone.
+    Inside,
+}
+
+const REQUESTS: [Requests; 3] = [
+    (
+        Leads::Outside,
+        "$T/outside/x $T/outside/x/ $T/outside/x/y $T/outside $T/outside/ $T $T/ / // /none/such
+        /etc/passwd $T/none/such $T/root/.. $T/root/../outside/x $T/root-2 $T/root-2/f $T/roo
+        $T/data/other $T/data /proc/self/root /proc/self/root/ /proc/self/root$T/root/a/f
+        /proc/self/cwd /proc/self/cwd/x /proc/self/fd/3 /dev/fd/0 /dev/stdin //server/share/x
+        /net/host/export file:///etc/passwd file://$T/outside/x file://localhost$T/outside/x/
+        file://$T/root/../outside/x file://$T/root/%2e%2e/none/such .. ../ ../.. ../outside
+        ../outside/x ../outside/x/ ../outside/x/.. ../outside/../root/a/f ../none/such ../root-2/f
+        ../data/other a/../../outside/x a/up/outside/x in-dir/../../outside/x
+        to-second/../outside/x ../../../../../../../../etc/passwd out-dir/x out-dir/x/ out-dir/x/y
+        out-dir/none out-dir/.. out-dir/../root/a/f out-dir/back/f out-dir-abs/x out-back/f
+        out-back/none chain/x chain-dir/x chain-dir/none top/etc/passwd proc-root/etc/passwd
+        proc-root$T/root/a/f proc-again/none cwd/x cwd/../x fds/0 share/x auto/x misc/x/y",
+    ),
+    (
+        Leads::OutsideIfFollowed,
+        "a/up a/up/ out-x out-x-abs out-none out-dir out-dir/ out-dir-abs out-dir-abs/. out-back
+        out-x/ chain chain-2 chain-dir climb proc-root proc-again proc-again/ cwd stdin fds share
+        auto auto/ misc",
+    ),
+    (
+        Leads::Inside,
+        "a/f $T/root/a/f $T/root/./a//f file://$T/root/a/f ../root/a/f $T/root/../root/a/f
+        ../second/g $T/second/g $T/data/only ../data/only $T/data/only/ in-rel in-abs in-abs/
+        in-dir/f in-dir/../spare a/up/root/a/f to-second/g to-second/back to-second/../root/a/f
+        a/./d/../f a/f/ a/f/x a/f/.. a/none none a/none/none a/none/../f a/none/../../../outside/x
+        in-none loop loop/x fifo fifo/ file://host/x http://localhost/x file:x new a/new
+        new-dir/new/new in-dir/new-dir/ in-rel in-dir to-second ../root .. . $T/root a/d a/g a",
+    ),
+];
+
+type Operation = fn(&Roots, &str) -> Result<(), Error>;
+
+#[derive(PartialEq)]
+enum Last {
+    Followed,
+    Itself,
+}
+use Last::{Followed, Itself};
+
+const OPERATIONS: &[(&str, Last, Operation)] = &[
+    ("check existing", Followed, |roots, at| roots.check(at, Intent::Existing).map(drop)),
+    ("check new", Followed, |roots, at| roots.check(at, Intent::New).map(drop)),
+    ("check new tree", Followed, |roots, at| roots.check(at, Intent::NewTree).map(drop)),
+    ("check entry", Itself, |roots, at| roots.check(at, Intent::NoFollow).map(drop)),
+    ("check and open", Followed, |roots, at| roots.check(at, Intent::Existing)?.open().map(drop)),
+    ("check entry and open", Itself, |roots, at| {
+        roots.check(at, Intent::NoFollow)?.open().map(drop)
+    }),
+    ("open", Followed, |roots, at| roots.open(at)?.read_all(LIMIT).map(drop)),
+    ("open with read", Followed, |roots, at| roots.open_with(at, with().read(true)).map(drop)),
+    ("open with write", Followed, |roots, at| roots.open_with(at, with().write(true)).map(drop)),
+    ("open with append", Followed, |roots, at| roots.open_with(at, with().append(true)).map(drop)),
+    ("open with create", Followed, |roots, at| {
+        roots.open_with(at, with().append(true).create(true)).map(drop)
+    }),
+    ("open with create_new", Followed, |roots, at| {
+        roots.open_with(at, with().write(true).create_new(true)).map(drop)
+    }),
+    ("open with truncate", Followed, |roots, at| {
+        roots.open_with(at, with().write(true).truncate(true)).map(drop)
+    }),
+    ("read", Followed, |roots, at| roots.read(at, LIMIT).map(drop)),
+    ("read_to_string", Followed, |roots, at| roots.read_to_string(at, LIMIT).map(drop)),
+    ("write", Followed, |roots, at| roots.write(at, "new")),
+    ("write in place", Followed, |roots, at| {
+        roots.write_with(at, "new", WriteOptions::new().existing(Existing::InPlace))
+    }),
+    ("write with parents", Followed, |roots, at| {
+        roots.write_with(at, "new", WriteOptions::new().create_parents(true))
+    }),
+    ("write if unchanged", Followed, |roots, at| {
+        let version = roots.version(at, LIMIT)?;
+        roots.write_with(at, "new", WriteOptions::new().if_unchanged(version))
+    }),
+    ("atomic file", Followed, |roots, at| {
+        drop(roots.atomic_file(at, WriteOptions::new())?);
+        roots.atomic_file(at, WriteOptions::new())?.commit()
+    }),
+    ("change set", Followed, |roots, at| {
+        let mut changes = roots.change_set();
+        changes.write(at, "new", WriteOptions::new().create_parents(true))?;
+        changes.remove_file("spare", None)?;
+        Ok(changes.commit()?)
+    }),
+    ("copy", Followed, |roots, at| roots.copy(at, "moved", LIMIT, WriteOptions::new()).map(drop)),
+    ("copy to", Followed, |roots, at| {
+        roots.copy("spare", at, LIMIT, WriteOptions::new()).map(drop)
+    }),
+    ("copy_tree", Followed, |roots, at| copy_tree(roots, at, "moved")),
+    ("copy_tree to", Followed, |roots, at| copy_tree(roots, "a", at)),
+    ("create_dir", Followed, |roots, at| roots.create_dir(at)),
+    ("create_dir_all", Followed, |roots, at| roots.create_dir_all(at)),
+    ("read_dir", Followed, |roots, at| roots.read_dir(at)?.try_for_each(|entry| entry.map(drop))),
+    ("walk", Followed, |roots, at| {
+        let mut walk = roots.walk(at, WalkOptions::new())?;
+        while let Some(entry) = walk.next_entry()? {
+            drop((entry.metadata(), entry.open()));
+        }
+        Ok(())
+    }),
+    ("metadata", Followed, |roots, at| roots.metadata(at).map(drop)),
+    ("set_attributes", Followed, |roots, at| {
+        roots.set_attributes(at, Attributes::new().modified(SystemTime::UNIX_EPOCH))
+    }),
+    ("open_unguarded_dir", Followed, |roots, at| roots.open_unguarded_dir(at).map(drop)),
+    ("open entries", Followed, |roots, at| {
+        roots.read_dir(at)?.try_for_each(|entry| {
+            let entry = entry?;
+            entry.metadata()?;
+            let _ = entry.open();
+            let _ = entry.to_checked().open_with(with().write(true));
+            Ok(())
+        })
+    }),
+    ("remove entries", Followed, |roots, at| {
+        let mut walk = roots.walk(at, WalkOptions::new())?;
+        while let Some(entry) = walk.next_entry()? {
+            let _ = entry.to_checked().remove_file();
+        }
+        Ok(())
+    }),
+    ("join", Followed, |roots, at| {
+        // An absolute path is refused before it is decided.
+        if at.starts_with('/') || at.contains(':') {
+            return roots.metadata(at).map(drop);
+        }
+        roots.check(".", Intent::Existing)?.join(at, Intent::Existing)?.metadata().map(drop)
+    }),
+    ("check and no_follow", Followed, |roots, at| {
+        roots.check(at, Intent::Existing)?.no_follow()?.remove_file()
+    }),
+    ("check and parent", Followed, |roots, at| {
+        let parent = roots.check(at, Intent::Existing)?.parent();
+        parent.map_or(Ok(()), |parent| parent.symlink_metadata().map(drop))
+    }),
+    ("symlink to", Followed, |roots, at| {
+        // The text of a symlink is never a URI.
+        if at.contains(':') {
+            return roots.metadata(at).map(drop);
+        }
+        roots.symlink(at, "new-link")
+    }),
+    ("read_link", Itself, |roots, at| roots.read_link(at).map(drop)),
+    ("symlink", Itself, |roots, at| roots.symlink("spare", at)),
+    ("hard_link", Itself, |roots, at| roots.hard_link(at, "linked")),
+    ("hard_link to", Itself, |roots, at| roots.hard_link("spare", at)),
+    ("symlink_metadata", Itself, |roots, at| roots.symlink_metadata(at).map(drop)),
+    ("rename", Itself, |roots, at| roots.rename(at, "moved", Replace::Never)),
+    ("rename and replace", Itself, |roots, at| roots.rename(at, "moved", Replace::Existing)),
+    ("rename to", Itself, |roots, at| roots.rename("spare", at, Replace::Never)),
+    ("replace", Itself, |roots, at| roots.rename("spare", at, Replace::Existing)),
+    ("remove_file", Itself, |roots, at| roots.remove_file(at)),
+    ("remove_file if unchanged", Itself, |roots, at| {
+        roots.remove_file_if_unchanged(at, Version::of(b"root/spare"))
+    }),
+    ("remove_dir", Itself, |roots, at| roots.remove_dir(at)),
+    ("remove_dir_all", Itself, |roots, at| roots.remove_dir_all(at)),
+];
+
+const LIMIT: u64 = 1 << 20;
+
+fn copy_tree(roots: &Roots, from: &str, to: &str) -> Result<(), Error> {
+    let options = CopyOptions::new().refused(Refused::Skip);
+    roots.copy_tree(from, to, options, |_| ControlFlow::Continue(())).map(drop)
+}
+
+fn with() -> OpenOptions {
+    OpenOptions::new()
+}
+
+#[derive(Clone, PartialEq)]
+struct Answer {
+    code: Option<&'static str>,
+    text: String,
+    leads_out: bool,
+}
+
+/// Makes every request with every operation. After an operation that changed something, the tree is
+/// rebuilt at the same path.
+fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = Vec::new();
+    let mut fresh = false;
+    for (name, last, operation) in OPERATIONS {
+        if !fresh {
+            build(tree, world);
+        }
+        let roots = tree.roots(ROOTS);
+        let first = answers.len();
+        if traced {
+            raise(Signal::SIGSTOP).unwrap();
+        }
+        for (leads, list) in requests {
+            let leads_out =
+                *leads == Leads::Outside || *leads == Leads::OutsideIfFollowed && *last == Followed;
+            for request in tree.expand(list).split_whitespace() {
+                let mut text = format!("{name} {request}");
+                if traced {
+                    mark(&text);
+                }
+                let result = operation(&roots, request);
+                let code = result.as_ref().err().map(Error::code);
+                if let Err(error) = &result {
+                    write!(text, ": {} | {error} | {error:?}", error.code()).unwrap();
+                    let mut cause = error.source();
+                    while let Some(source) = cause {
+                        write!(text, " | {source} | {source:?}").unwrap();
+                        cause = source.source();
+                    }
+                }
+                answers.push(Answer { code, text, leads_out });
+            }
+        }
+        if traced {
+            mark("end");
+        }
+        fresh = answers[first..].iter().all(|answer| answer.code.is_some());
+    }
+    clear(tree);
+    answers
+}
+
+const ROOTS: [&str; 3] = ["root", "second", FILE_ROOT];
+const FILE_ROOT: &str = "data/only";
+
+fn build(tree: &Tree, (outside, locked): &World) {
+    clear(tree);
+    tree.add(INSIDE);
+    tree.add(outside);
+    for path in *locked {
+        fs::set_permissions(tree.path(path), PermissionsExt::from_mode(0o0)).unwrap();
+    }
+}
+
+fn clear(tree: &Tree) {
+    for path in ["outside", "outside/x"].map(|path| tree.path(path)) {
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        }
+    }
+    for entry in fs::read_dir(tree.path("")).unwrap().map(Result::unwrap) {
+        let is_dir = entry.file_type().unwrap().is_dir();
+        if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
+            .unwrap();
+    }
+}
+
+/// Accesses that a guard must never make, and that the tracer must detect. The arguments are the
+/// top of the tree and an open handle to the first root.
+const OUTSIDE_ACCESSES: &[fn(&Path, &File)] = &[
+    |top, _| _ = fs::metadata(top.join("outside/x")),
+    |top, _| _ = fs::symlink_metadata(top.join("outside/none")),
+    |top, _| _ = File::open(top.join("outside/x")),
+    |top, _| _ = fs::create_dir(top.join("outside/new")),
+    |top, _| _ = fs::canonicalize(top.join("root/out-x")),
+    |_, _| _ = fs::read_link("/proc/self/root"),
+    |top, _| _ = fs::read_link(top.join("root/out-x")),
+    |top, _| _ = fs::read_dir(top),
+    |top, _| _ = std::env::set_current_dir(top),
+    |_, _| _ = fs::metadata("Cargo.toml"),
+    |_, root| _ = rustix::fs::statat(root, "..", rustix::fs::AtFlags::SYMLINK_NOFOLLOW),
+    |_, root| _ = rustix::fs::statat(root, "out-x", rustix::fs::AtFlags::empty()),
+    |_, root| _ = rustix::fs::statat(root, "out-dir/x", rustix::fs::AtFlags::SYMLINK_NOFOLLOW),
+    |_, root| {
+        _ = rustix::fs::accessat(
+            root,
+            "out-none",
+            rustix::fs::Access::EXISTS,
+            rustix::fs::AtFlags::empty(),
+        );
+    },
+    |_, root| _ = rustix::fs::openat(root, "out-x", OFlags::RDONLY, Mode::empty()),
+    |_, root| {
+        _ = rustix::fs::openat(
+            root,
+            "..",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW,
+            Mode::empty(),
+        );
+    },
+    |_, root| _ = rustix::fs::renameat(root, "spare", root, "../spare"),
+    |_, root| _ = rustix::fs::symlinkat("spare", root, "../new"),
+    |_, root| _ = rustix::fs::symlinkat("spare", root, "out-dir/new"),
+    |_, root| {
+        let times = rustix::fs::Timestamps {
+            last_access: rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 },
+            last_modification: rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 },
+        };
+        _ = rustix::fs::utimensat(root, "out-x", &times, rustix::fs::AtFlags::empty());
+    },
+    |top, root| {
+        _ = rustix::fs::linkat(
+            root,
+            "out-x",
+            CWD,
+            top.join("x"),
+            rustix::fs::AtFlags::SYMLINK_FOLLOW,
+        );
+    },
+    |_, root| {
+        _ = rustix::fs::openat2(
+            root,
+            "../none",
+            OFlags::PATH,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        );
+    },
+    |top, _| {
+        _ = rustix::fs::openat2(CWD, top, OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    },
+];
+
+/// The number of accesses at the end of the list that use `openat2`. They have no effect where
+/// `openat2` is blocked.
+const OPENAT2_ACCESSES: usize = 2;
+
+fn access_outside(tree: &Tree) {
+    build(tree, WORLDS.last().unwrap());
+    let root = File::open(tree.path("root")).unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+    for (number, access) in OUTSIDE_ACCESSES.iter().enumerate() {
+        mark(&number.to_string());
+        access(&tree.path(""), &root);
+    }
+    mark("end");
+}

@@ -1,0 +1,3 @@
+//! How paths and URIs are read.
+
+pub(crate) mod windows_names;

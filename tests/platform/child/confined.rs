@@ -1,0 +1,341 @@
+//! Attempts of a confined program, and of the programs that it starts, to leave the roots.
+//!
+//! Each attempt also runs unconfined, where it must succeed. Attempts that a shell cannot make are
+//! made by this test binary, which the confined program runs ([`probe`]).
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::thread;
+
+use mcp_roots_guard::{
+    Access, Boundary, ChildCommand, ChildOutput, Confinement, Enforced, ExtraAccess,
+    ListRootsResult, Roots,
+};
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::{code, command, executable, is_own_process, sh, text};
+use crate::support::tree::{Tree, uri};
+
+const TREE: &str = "file r/f = inside; dir r/d; file ro/f = read-only; file out/secret = SECRET; \
+                    dir out/dir; file out/victim = victim; file out/gone = gone";
+
+fn confined(command: ChildCommand) -> ChildCommand {
+    command.confined(Confinement::new().programs())
+}
+
+fn roots(tree: &Tree) -> Roots {
+    let boundary = Boundary::builder()
+        .directory(tree.path("r"), Access::ReadWrite)
+        .directory(tree.path("ro"), Access::ReadOnly);
+    boundary.build().unwrap().allowed_roots()
+}
+
+/// Whether an attempt succeeded: it printed the secret, or changed something outside.
+fn escaped(tree: &Tree, before: &[String], output: &ChildOutput) -> bool {
+    text(output.stdout()).contains("SECRET") || outside(tree) != before
+}
+
+fn outside(tree: &Tree) -> Vec<String> {
+    [tree.snapshot("out"), tree.snapshot("ro")].concat()
+}
+
+#[test]
+fn confined_program_and_its_children_stay_inside() {
+    let attempts = [
+        "cat ../out/secret",
+        "cat $T/out/secret",
+        "cat d/../../out/secret",
+        "cd .. && cat out/secret",
+        "ln -s ../out/secret l && cat l",
+        "ln $T/out/secret h && cat h",
+        "cp $T/out/secret copy && cat copy",
+        "cat /proc/self/root$T/out/secret",
+        "cat /proc/self/cwd/../out/secret",
+        "cat /proc/thread-self/root$T/out/secret",
+        "tr '\\0' '\\n' </proc/$SERVER/environ",
+        "cat /proc/$SERVER/root$T/out/secret",
+        "ls $T/out && echo SECRET",
+        "test -n \"$(find $T/out -name victim -printf %f)\" && ls $T/out/dir && echo SECRET",
+        "echo new >$T/out/new",
+        ": >$T/out/victim",
+        "echo more >>$T/out/victim",
+        "rm $T/out/gone",
+        "rmdir $T/out/dir",
+        "mkdir $T/out/more",
+        "mv f $T/out/f",
+        "mv $T/out/gone .",
+        "mv d $T/out/d",
+        "ln f $T/out/hard",
+        "ln -s f $T/out/soft",
+        "mkfifo $T/out/fifo",
+        "echo new >$T/ro/new",
+        "echo new >$T/ro/f",
+        "mv $T/ro/f here",
+        "printf '#!/bin/sh\\ncat $T/out/secret' >run; chmod +x run; ./run || sh ./run",
+        "setsid cat $T/out/secret",
+        "nohup cat $T/out/secret",
+        "cat $T/out/secret | cat",
+    ];
+    for attempt in attempts {
+        for level in ["", "sh -c \"$SCRIPT\"", "(sh -c \"sh -c \\\"\\$SCRIPT\\\"\" & wait $!)"] {
+            let mut is_escape = [false, true].map(|is_confined| {
+                let tree = Tree::new(TREE);
+                let roots = roots(&tree);
+                let before = outside(&tree);
+                let script = tree.expand(attempt);
+                let run = sh(&roots, ".", if level.is_empty() { &script } else { level });
+                let server = std::process::id().to_string();
+                let run = run.env("SCRIPT", &script).env("SERVER", server);
+                let run = if is_confined { confined(run) } else { run };
+                escaped(&tree, &before, &run.output().unwrap())
+            });
+            // The server's environment contains no secret here.
+            is_escape[0] |= attempt.contains("/environ");
+            assert_eq!(is_escape, [true, false], "{attempt} {level}");
+        }
+    }
+}
+
+/// A documented limit, because Landlock does not restrict these changes.
+#[test]
+fn confined_program_can_change_modes_and_times_outside() {
+    let tree = Tree::new(TREE);
+    let script = tree.expand("chmod 600 $T/out/victim && touch -c -d 2000-01-01 $T/out/victim");
+    let output = confined(sh(&roots(&tree), ".", &script)).output().unwrap();
+    assert!(output.success(), "{output:?}");
+}
+
+#[test]
+fn confined_program_works_inside_its_roots() {
+    let tree = Tree::new(TREE);
+    let roots = roots(&tree);
+    let script = "set -e; cat f; echo new >d/new; mv d/new new; cat new; mkdir e; ln new hard; \
+                  ln -s new soft; cat soft; rm new; cat ../ro/f; ls .. >/dev/null || echo refused";
+    let output = confined(sh(&roots, ".", script)).output().unwrap();
+    let expected = "insidenew\nnew\nread-onlyrefused\n";
+    assert_eq!((text(output.stdout()), output.success()), (expected, true), "{output:?}");
+    let report = output.confined().unwrap();
+    assert_eq!(report.enforced(), Enforced::Fully);
+    assert!(report.denies_network() && report.denies_signals());
+    assert_eq!(report.threads(), 1);
+    let directories: Vec<_> =
+        report.paths().iter().filter(|path| path.is_allowed_directory()).collect();
+    assert_eq!(directories.len(), 2);
+    assert_eq!(directories[1].access(), ExtraAccess::ReadOnly);
+    let shown = report.to_string();
+    assert!(shown.contains("denied: TCP") && shown.contains("directory, read-only"), "{shown}");
+    // A kernel that enforces everything also enforces it if it need not.
+    let output = confined(sh(&roots, ".", "cat ../out/secret")).allow_partial_confinement();
+    let output = output.output().unwrap();
+    assert_eq!((output.stdout(), output.success()), (&b""[..], false));
+    assert_eq!(output.confined().unwrap().enforced(), Enforced::Fully);
+    // The server and its other threads are not confined.
+    assert_eq!(fs::read(tree.path("out/secret")).unwrap(), b"SECRET");
+    let secret = tree.path("out/secret");
+    thread::spawn(move || fs::read(secret).unwrap()).join().unwrap();
+    // Without the extras, the program cannot load its libraries.
+    let output = sh(&roots, ".", "true").confined(Confinement::new()).output();
+    assert!(output.is_err() || !output.unwrap().success());
+}
+
+#[test]
+fn roots_in_force_limit_a_confined_program() {
+    let tree = Tree::new("file w/a/f = A; file w/b/f = B; file w/one = ONE; file w/two = TWO");
+    let boundary = Boundary::builder().directory(tree.path("w"), Access::ReadWrite).build();
+    let boundary = boundary.unwrap();
+    let of = |paths: &[&str]| {
+        let list = ListRootsResult::from_uris(paths.iter().map(|path| uri(&tree.path(path))));
+        boundary.resolve(&list).unwrap()
+    };
+    let script = tree.expand(
+        "cat $T/w/a/f; cat $T/w/b/f; cat $T/w/one; cat $T/w/two; echo x >$T/w/b/n && echo N",
+    );
+    let run = |roots: &Roots, directory: &str| {
+        let output = confined(sh(roots, directory, &script)).output().unwrap();
+        let _ = fs::remove_file(tree.path("w/b/n"));
+        text(output.stdout()).to_owned()
+    };
+    let all = boundary.allowed_roots();
+    assert_eq!(run(&all, "."), "ABONETWON\n");
+    assert_eq!(run(&all.read_only(), "."), "ABONETWO");
+    assert_eq!(run(&all.within("a").unwrap(), "."), "A");
+    assert_eq!(run(&of(&["w/a"]), "."), "A");
+    assert_eq!(run(&of(&["w/b"]), "."), "BN\n");
+    // A file root grants the file and not its parent.
+    assert_eq!(run(&of(&["w/a", "w/one"]), "."), "AONE");
+    // A root that is gone grants nothing, and does not affect the others.
+    let two = of(&["w/a", "w/b"]);
+    fs::rename(tree.path("w/b"), tree.path("w/moved")).unwrap();
+    assert_eq!(run(&two, "."), "A");
+    fs::rename(tree.path("w/moved"), tree.path("w/b")).unwrap();
+    // Two clients' programs at the same time.
+    thread::scope(|scope| {
+        for (directory, expected) in [("w/a", "A"), ("w/b", "BN\n")] {
+            let (of, run) = (&of, &run);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert_eq!(run(&of(&[directory]), "."), expected);
+                }
+            });
+        }
+    });
+}
+
+/// The attempts that only a program can make, by name. Each returns whether it succeeded.
+fn probe(name: &str, server: i32, argument: &str) -> bool {
+    let server = Pid::from_raw(server);
+    match name {
+        "ptrace" => ptrace::seize(server, ptrace::Options::empty()).is_ok(),
+        "signal" => nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).is_ok(),
+        "tcp-connect" => TcpStream::connect(argument).is_ok(),
+        "tcp-listen" => TcpListener::bind("127.0.0.1:0").is_ok(),
+        "abstract-socket" => {
+            let address = SocketAddr::from_abstract_name(argument).unwrap();
+            UnixStream::connect_addr(&address).is_ok()
+        }
+        "descriptor" => {
+            // A directory of the server that this program inherited.
+            (3..64)
+                .any(|number| fs::read_to_string(format!("/proc/self/fd/{number}/secret")).is_ok())
+        }
+        _ => panic!("{name}"),
+    }
+}
+
+const PROBE: &str = "platform::child::confined::probes_of_a_confined_program_are_refused";
+
+#[test]
+fn probes_of_a_confined_program_are_refused() {
+    if let Ok(name) = std::env::var("GUARD_PROBE") {
+        let server = std::env::var("SERVER").unwrap().parse().unwrap();
+        let argument = std::env::var("GUARD_ARGUMENT").unwrap();
+        println!("{}", if probe(&name, server, &argument) { "SUCCEEDED" } else { "REFUSED" });
+        return;
+    }
+    if !is_own_process(PROBE, &[]) {
+        return;
+    }
+    // Any process of the user may trace this one (ptrace(2), Yama).
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
+    let tree = Tree::new(TREE);
+    let roots = roots(&tree);
+    let leaked = rustix::io::dup(fs::File::open(tree.path("out")).unwrap()).unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp_address = tcp.local_addr().unwrap().to_string();
+    let name = format!("guard-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let _socket = UnixListener::bind_addr(&address).unwrap();
+    let exe = std::env::current_exe().unwrap();
+    let run = |probe: &str, argument: &str, choose: &dyn Fn(ChildCommand) -> ChildCommand| {
+        let run = command(&roots, ".", exe.to_str().unwrap()).unwrap();
+        let run = run.args(["--exact", PROBE, "--nocapture", "--test-threads=1"]);
+        let run = run.env("GUARD_PROBE", probe).env("GUARD_ARGUMENT", argument);
+        let run = run.env("SERVER", std::process::id().to_string());
+        let output = choose(run).output().unwrap();
+        let shown = text(output.stdout());
+        assert!(output.success(), "{shown} {}", text(output.stderr()));
+        assert_ne!(shown.contains("SUCCEEDED"), shown.contains("REFUSED"), "{shown}");
+        shown.contains("SUCCEEDED")
+    };
+    for (probe, argument) in [
+        ("ptrace", ""),
+        ("signal", ""),
+        ("tcp-connect", tcp_address.as_str()),
+        ("tcp-listen", ""),
+        ("abstract-socket", name.as_str()),
+    ] {
+        assert!(run(probe, argument, &|run| run), "{probe}");
+        assert!(!run(probe, argument, &confined), "{probe}");
+        let allowed = |run| confined(run).allow_network().allow_signals();
+        assert_eq!(run(probe, argument, &allowed), probe != "ptrace", "{probe}");
+    }
+    assert!(!run("descriptor", "", &|run| run));
+    assert!(!run("descriptor", "", &confined));
+    // The control: a program of `std::process` inherits it.
+    let mut control = std::process::Command::new("sh");
+    let script = "for fd in /proc/self/fd/*; do cat $fd/secret; done";
+    let control = control.args(["-c", script]).output().unwrap();
+    assert!(text(&control.stdout).contains("SECRET"));
+    drop(leaked);
+}
+
+/// A hook and a configured program of the repository are started by git, and stay inside.
+#[test]
+fn git_commits_inside_and_its_hooks_stay_inside() {
+    let tree = Tree::new("file r/repo/f = text; file out/secret = SECRET");
+    let roots = tree.roots(["r"]);
+    let steal = tree.expand("cat $T/out/secret >$T/r/stolen; echo x >$T/out/new; true");
+    let git = |arguments: &[&str]| {
+        command(&roots, "repo", "git")
+            .unwrap()
+            .args(arguments)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_AUTHOR_NAME", "a")
+            .env("GIT_AUTHOR_EMAIL", "a@example.com")
+            .env("GIT_COMMITTER_NAME", "a")
+            .env("GIT_COMMITTER_EMAIL", "a@example.com")
+    };
+    let done = |output: &ChildOutput| {
+        assert!(output.success(), "{} {}", text(output.stdout()), text(output.stderr()));
+    };
+    done(&confined(git(&["init", "-q"])).output().unwrap());
+    let hook = tree.path("r/repo/.git/hooks/pre-commit");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, format!("#!/bin/sh\n{steal}\n")).unwrap();
+    fs::set_permissions(&hook, executable()).unwrap();
+    let monitor = tree.path("r/repo/monitor");
+    fs::write(&monitor, format!("#!/bin/sh\ntouch {}\n{steal}\n", tree.expand("$T/r/ran")))
+        .unwrap();
+    fs::set_permissions(&monitor, executable()).unwrap();
+    done(&git(&["config", "core.fsmonitor", monitor.to_str().unwrap()]).output().unwrap());
+    // Programs in the roots run only if the server allows it.
+    let refused = confined(git(&["commit", "-q", "-m", "none"])).output().unwrap();
+    assert!(text(refused.stderr()).contains("cannot exec"), "{}", text(refused.stderr()));
+    assert!(!tree.path("r/ran").exists());
+    let with_programs = |command| confined(command).allow_programs_in_roots();
+    done(&with_programs(git(&["add", "f"])).output().unwrap());
+    done(&with_programs(git(&["commit", "-q", "-m", "first"])).output().unwrap());
+    let log = confined(git(&["log", "--format=%s"])).output().unwrap();
+    assert_eq!(text(log.stdout()), "first\n");
+    // The programs ran, but got nothing.
+    assert!(tree.path("r/ran").exists() && tree.path("r/stolen").exists());
+    assert_eq!(fs::read_to_string(tree.path("r/stolen")).unwrap_or_default(), "");
+    assert!(!tree.path("out/new").exists());
+    // The control: without the confinement, the hook steals the file.
+    done(&git(&["commit", "-q", "--allow-empty", "-m", "second"]).output().unwrap());
+    assert_eq!(fs::read_to_string(tree.path("r/stolen")).unwrap(), "SECRET");
+    assert!(tree.path("out/new").exists());
+}
+
+#[test]
+fn confinement_that_would_widen_access_is_refused() {
+    let tree =
+        Tree::new("dir r; dir ro/sub; dir extra; link r/planted -> $T/extra; link l -> extra");
+    let roots = roots(&tree);
+    for (extra, access, expected) in [
+        ("ro/sub", ExtraAccess::ReadWrite, Some("access_conflict")),
+        ("ro", ExtraAccess::ReadWrite, Some("access_conflict")),
+        (".", ExtraAccess::ReadWrite, Some("access_conflict")),
+        ("r/planted", ExtraAccess::ReadOnly, Some("through_link")),
+        ("none", ExtraAccess::ReadOnly, Some("not_found")),
+        ("l", ExtraAccess::ReadWrite, None),
+    ] {
+        let extras = Confinement::new().programs().extra(tree.path(extra), access);
+        let run = sh(&roots, ".", "true").confined(extras).output();
+        assert_eq!(code(run), expected, "{extra} {access:?}");
+    }
+    // A read-only directory that the client's roots do not include.
+    let boundary = Boundary::builder()
+        .directory(tree.path("r"), Access::ReadWrite)
+        .directory(tree.path("ro"), Access::ReadOnly);
+    let list = ListRootsResult::from_uris([uri(&tree.path("r"))]);
+    let roots = boundary.build().unwrap().resolve(&list).unwrap();
+    let extras = Confinement::new().programs().extra(tree.path("ro"), ExtraAccess::ReadWrite);
+    let run = sh(&roots, ".", "true").confined(extras).output();
+    assert_eq!(code(run), Some("access_conflict"));
+}

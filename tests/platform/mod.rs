@@ -1,0 +1,11 @@
+//! What depends on the operating system.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod child;
+#[cfg(target_vendor = "apple")]
+pub(crate) mod macos_names;
+#[cfg(target_os = "linux")]
+pub(crate) mod mounts;
+#[cfg(windows)]
+pub(crate) mod windows_filesystem;
+pub(crate) mod without_openat2;

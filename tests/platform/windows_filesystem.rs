@@ -1,0 +1,425 @@
+//! How names, symlinks and handles behave on Windows' own filesystem.
+//!
+//! The rules for names are rows of `data/windows.txt`, which are tested on every system. These
+//! tests use real files.
+
+use std::fs;
+use std::path::Path;
+
+use mcp_roots_guard::{
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Result, Roots, Rule,
+};
+
+use crate::fs::operations::OPERATIONS;
+use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
+use crate::support::walked;
+
+fn kind<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+/// The drive letter, and the rest of the path with forward slashes.
+fn drive(path: &Path) -> (char, String) {
+    let path = path.to_str().unwrap();
+    (path.chars().next().unwrap(), path[2..].replace('\\', "/"))
+}
+
+/// Tests the forms of a root URI that VS Code, Claude Code and Cursor are known to send.
+#[test]
+fn each_clients_form_of_a_root_uri_names_the_root() {
+    let tree = Tree::new("file root/f = content");
+    let (letter, path) = drive(&tree.path("root"));
+    let lower = letter.to_ascii_lowercase();
+    let backslashes = path.replace('/', "\\");
+    let uris = [
+        format!("file:///{letter}:{path}"),
+        format!("file:///{lower}%3A{path}"),
+        format!("file:///{lower}%3a{path}/"),
+        format!("file:/{letter}:{path}"),
+        format!("file://localhost/{letter}:{path}"),
+        format!("file://{lower}:{backslashes}"),
+        format!("file://{letter}:{path}"),
+        format!("file:///{letter}:{}", path.to_uppercase()),
+    ];
+    let bare = [
+        format!("{letter}:{backslashes}"),
+        format!("{lower}:{path}"),
+        format!(r"\\?\{letter}:{backslashes}"),
+    ];
+    let build =
+        |bare: Rule| Boundary::builder().client_roots_only().bare_paths(bare).build().unwrap();
+    for (uri, rule) in uris
+        .iter()
+        .map(|uri| (uri, Rule::Refuse))
+        .chain(bare.iter().map(|path| (path, Rule::Allow)))
+    {
+        let roots = build(rule).resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
+        assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
+        assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
+        assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
+    }
+    for path in bare {
+        let rejected =
+            build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
+        assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
+    }
+    // All forms are one root, with and without allowed directories.
+    let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
+    for boundary in [operator, build(Rule::Refuse)] {
+        let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
+        assert_eq!(roots.roots().count(), 1, "{roots:?}");
+        assert!(
+            roots.rejected().iter().all(|rejected| rejected.error().code() == "duplicate"),
+            "{:?}",
+            roots.rejected()
+        );
+    }
+}
+
+#[test]
+fn a_request_names_the_same_file_with_any_separator_and_case() {
+    let tree = Tree::new("file root/Dir/File.txt = content; file root/ä/ß = other");
+    let roots = tree.roots(["root"]);
+    let path = tree.path("root").join("Dir").join("File.txt").to_str().unwrap().to_owned();
+    let system = fs::canonicalize(&path).unwrap().to_str().unwrap().to_owned();
+    let forms = [
+        path.clone(),
+        path.replace('\\', "/"),
+        path.to_uppercase(),
+        path.to_lowercase(),
+        system,
+        tree.uri("root/Dir/File.txt"),
+        r"Dir\File.txt".into(),
+        "dir/FILE.TXT".into(),
+        r".\Dir\..\none\..\Dir\.\File.txt".into(),
+        r"..\root\Dir\File.txt".into(),
+        r"..\ROOT\Dir\File.txt".into(),
+        format!("{}{path}", &path[..2]).replacen(&path[..2], "", 1),
+    ];
+    for form in &forms {
+        assert_eq!(roots.read(form.as_str(), 9).unwrap(), b"content", "{form}");
+        let checked = roots.check(form.as_str(), Intent::Existing).unwrap();
+        assert!(checked.display_path().eq_ignore_ascii_case(&path), "{form}: {checked}");
+        assert!(checked.uri().starts_with("file:///"), "{form}: {}", checked.uri());
+    }
+    assert_eq!(roots.read("Ä/ß", 9).unwrap(), b"other");
+}
+
+/// The name is refused before any system call, with the code that the name rules assign, even if
+/// the file exists.
+#[test]
+fn a_name_that_windows_would_reinterpret_is_refused() {
+    let tree =
+        Tree::new("file root/f.txt = content; dir root/d; file root/inside; file out/secret");
+    let roots = tree.roots(["root"]);
+    let (letter, path) = drive(&tree.path("root"));
+    let path = path.replace('/', "\\");
+    let rows = [
+        ("f.txt:stream".to_owned(), "stream"),
+        ("f.txt::$DATA".into(), "stream"),
+        ("dir:$I30:$INDEX_ALLOCATION".into(), "stream"),
+        ("f.txt.".into(), "trailing_dot"),
+        ("f.txt ".into(), "trailing_dot"),
+        ("... ".into(), "trailing_dot"),
+        ("NUL".into(), "reserved_name"),
+        ("d/con.txt".into(), "reserved_name"),
+        ("COM\u{b9}".into(), "reserved_name"),
+        (r"d\aux\f".into(), "reserved_name"),
+        ("FTXT~1".into(), "short_name"),
+        ("PROGRA~1/x".into(), "short_name"),
+        ("f?.txt".into(), "invalid_name"),
+        ("f\u{1}".into(), "invalid_name"),
+        (format!("{letter}:f.txt"), "drive_relative"),
+        (format!("{letter}:"), "drive_relative"),
+        (path.clone(), "drive_relative"),
+        (format!(r"\\.\{letter}:{path}\f.txt"), "device_path"),
+        (r"\\?\Volume{00000000-0000-0000-0000-000000000000}\f.txt".into(), "device_path"),
+        (r"\\?\GLOBALROOT\Device\Null".into(), "device_path"),
+        (r"\??\C:\x".into(), "device_path"),
+        (r"\\server\pipe\x".into(), "device_path"),
+        (r"\\server\share\x".into(), "outside_roots"),
+        (format!(r"\\localhost\{letter}$"), "outside_roots"),
+        (format!(r"\\127.0.0.1\{letter}${path}\f.txt"), "outside_roots"),
+        ("file://server/share/x".into(), "outside_roots"),
+        ("file:///f.txt".into(), "drive_relative"),
+        (r"..\out\secret".into(), "outside_roots"),
+        (r"d\..\..\out\secret".into(), "outside_roots"),
+        (r"C:\Windows\win.ini".into(), "outside_roots"),
+        (r"Q:\none".into(), "outside_roots"),
+    ];
+    for (request, expected) in rows {
+        for (name, operation) in OPERATIONS {
+            assert_eq!(kind(operation(&roots, &request)), Some(expected), "{name} {request}");
+        }
+    }
+    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
+}
+
+/// A share that only the client names is refused, with and without allowed directories.
+#[test]
+fn a_client_root_on_another_host_grants_nothing() {
+    let tree = Tree::new("file root/f");
+    let list = ListRootsResult::from_uris(["file://server/share/dir".to_owned(), tree.uri("root")]);
+    let without = Boundary::builder().client_roots_only().build().unwrap().resolve(&list).unwrap();
+    let within = Boundary::builder()
+        .directory(tree.path(""), Access::ReadOnly)
+        .build()
+        .unwrap()
+        .resolve(&list)
+        .unwrap();
+    for roots in [without, within] {
+        assert_eq!(roots.roots().count(), 1);
+        assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
+        assert_eq!(kind(roots.read(r"\\server\share\dir\f", 9)), Some("outside_roots"));
+    }
+}
+
+/// A path that leads outside through a symlink or a junction is refused, whether or not the system
+/// shows it as one. No outside file is read, listed, created or removed.
+#[test]
+fn a_path_that_points_outside_is_refused_before_any_effect() {
+    type Build = fn(&Tree);
+    let build: [(&str, Build); 2] = [
+        ("symlinks", |tree| {
+            tree.add("link root/dir -> ../out; link root/file -> ../out/secret");
+            tree.add("link root/d/abs -> $T/out");
+        }),
+        ("junctions", |tree| {
+            for (link, target) in [("root/dir", "out"), ("root/d/abs", "out")] {
+                let (link, target) = (tree.path(link), tree.path(target));
+                let arguments =
+                    ["/c", "mklink", "/J", link.to_str().unwrap(), target.to_str().unwrap()];
+                let output = std::process::Command::new("cmd").args(arguments).output().unwrap();
+                assert!(output.status.success(), "{output:?}");
+            }
+        }),
+    ];
+    for (what, build) in build {
+        if what == "junctions" && !symlinks_are_visible() {
+            report_not_shown(
+                "platform::windows_filesystem::a_path_that_points_outside_is_refused_before_any_effect",
+                "Wine has no junctions",
+            );
+            continue;
+        }
+        let tree = Tree::new(
+            "file root/inside; dir root/d; file out/secret = secret; file out/in/deep = deep",
+        );
+        build(&tree);
+        let before = tree.snapshot("out");
+        let roots = tree.roots(["root"]);
+        let requests = [
+            "dir/secret",
+            "dir/in/deep",
+            "dir/new",
+            "file",
+            "d/abs/secret",
+            "d/abs/in",
+            "dir/in/new/x",
+        ];
+        for request in requests.iter().filter(|request| what == "symlinks" || **request != "file") {
+            for (name, operation) in OPERATIONS {
+                let refused = kind(operation(&roots, request));
+                // Where symlinks are visible, the symlink itself may be described, renamed or
+                // removed.
+                let is_itself = *request == "file"
+                    && ["symlink_metadata", "read_link", "rename from", "rename to", "remove_file"]
+                        .contains(&name);
+                assert!(
+                    is_itself && symlinks_are_visible() || refused.is_some(),
+                    "{what}: {name} {request} succeeded"
+                );
+                assert_eq!(tree.snapshot("out"), before, "{what}: {name} {request}");
+            }
+        }
+        for entry in walked(roots.walk(".", mcp_roots_guard::WalkOptions::new()).unwrap()) {
+            let entry = entry.unwrap();
+            assert!(
+                entry.path().iter().all(|name| name != "secret" && name != "deep"),
+                "{what}: {}",
+                entry.path().display()
+            );
+        }
+        let _ = roots.remove_dir_all("d");
+        assert_eq!(
+            tree.snapshot("out"),
+            before,
+            "{what}: changed by removing the directory that contains the link"
+        );
+    }
+}
+
+/// A root list entry is rejected if it leads outside the allowed directory through a symlink,
+/// whether or not the system shows it as a symlink.
+#[test]
+fn a_client_root_that_points_outside_the_allowed_directory_grants_nothing() {
+    let tree = Tree::new("dir op/a; file out/secret; link op/l -> ../out");
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let roots = boundary
+        .resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")]))
+        .unwrap();
+    assert_eq!(roots.roots().count(), 1);
+    assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
+}
+
+#[test]
+fn each_operation_does_its_work() {
+    let tree = Tree::new("file root/f = old; dir root/d; file root/tree/a/b/c; file root/tree/x");
+    let roots = tree.roots(["root"]);
+    roots.write("f", "new").unwrap();
+    roots.write("d/made", "made").unwrap();
+    assert_eq!(
+        (roots.read("f", 9).unwrap(), roots.read("d/made", 9).unwrap()),
+        (b"new".to_vec(), b"made".to_vec())
+    );
+    roots.create_dir("e").unwrap();
+    roots.create_dir_all("g/h/i").unwrap();
+    assert_eq!(kind(roots.write("d", "x")), Some("is_a_directory"));
+    assert_eq!(kind(roots.read("d", 9)), Some("is_a_directory"));
+    let names = |request: &str| {
+        let mut names: Vec<_> = roots
+            .read_dir(request)
+            .unwrap()
+            .map(|entry| entry.unwrap().name().to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("."), ["d", "e", "f", "g", "tree"]);
+    assert_eq!(walked(roots.walk("tree", mcp_roots_guard::WalkOptions::new()).unwrap()).len(), 4);
+    roots.rename("f", "e/f", mcp_roots_guard::Replace::Never).unwrap();
+    assert_eq!(
+        kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)),
+        Some("already_exists")
+    );
+    roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Existing).unwrap();
+    assert_eq!(roots.read("d/made", 9).unwrap(), b"new");
+    assert_eq!(kind(roots.remove_file("d")), Some("is_a_directory"));
+    assert_eq!(kind(roots.remove_dir("d")), Some("directory_not_empty"));
+    assert_eq!(kind(roots.remove_dir("d/made")), Some("not_a_directory"));
+    roots.remove_file("d/made").unwrap();
+    roots.remove_dir("d").unwrap();
+    roots.remove_dir_all("tree").unwrap();
+    assert_eq!(names("."), ["e", "g"]);
+    let hard = Policy::default().hard_links(Rule::Refuse);
+    tree.add("file root/one; hard root/two = root/one");
+    let refusing = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .policy(hard)
+        .build()
+        .unwrap();
+    assert_eq!(kind(refusing.allowed_roots().read("one", 9)), Some("hard_linked"));
+    assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
+}
+
+/// A disk that is not attached or a share that does not exist counts as a missing directory.
+#[test]
+fn an_absent_volume_counts_as_a_missing_directory() {
+    let tree = Tree::new("file root/f");
+    for path in [r"Q:\data", r"Q:\"] {
+        let with = |builder: mcp_roots_guard::BoundaryBuilder| {
+            builder.directory(tree.path("root"), Access::ReadWrite).build()
+        };
+        assert_eq!(
+            kind(with(Boundary::builder().directory(path, Access::ReadOnly))),
+            Some("not_found"),
+            "{path}"
+        );
+        let roots = with(
+            Boundary::builder()
+                .directory_with(path, DirectoryOptions::new(Access::ReadOnly).optional(true)),
+        )
+        .unwrap()
+        .allowed_roots();
+        assert_eq!(
+            (roots.roots().count(), roots.rejected()[0].error().code()),
+            (1, "not_found"),
+            "{path}"
+        );
+        assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
+    }
+}
+
+/// An empty directory can become a junction even while it is held open. This test runs only under
+/// Wine. The host replaces the open directory with a symlink, which has the same effect: the handle
+/// reports the old path, but that path resolves to another directory.
+#[test]
+fn an_operation_by_path_affects_only_the_open_directory() {
+    if symlinks_are_visible() {
+        return; // Only the host can replace an open directory.
+    }
+    for (name, operation) in OPERATIONS {
+        let tree = Tree::new("dir root; file out/new; file out/inside; file out/d/f");
+        let before = tree.snapshot("out");
+        let roots = tree.roots(["root"]);
+        replace_with_symlink(&tree.path("out"), &tree.path("root"));
+        for request in ["new", "newer", "d", "d/newer"] {
+            // A check has no effect.
+            assert!(
+                operation(&roots, request).is_err() || name == "check create",
+                "{name} {request} succeeded"
+            );
+        }
+        assert_eq!(tree.snapshot("out"), before, "{name}");
+    }
+}
+
+/// Windows neither renames nor removes an open directory. The guard relies on this when it resolves
+/// names below one.
+#[test]
+fn a_root_in_force_cannot_be_renamed() {
+    let tree = Tree::new("file root/f");
+    let roots = tree.roots(["root"]);
+    assert!(fs::rename(tree.path("root"), tree.path("was")).is_err());
+    drop(roots);
+    fs::rename(tree.path("root"), tree.path("was")).unwrap();
+}
+
+/// Names that differ only in case are the same directory, so they cannot have different access.
+#[test]
+fn access_does_not_depend_on_the_case_of_a_path() {
+    let tree = Tree::new("dir Root/sub");
+    let path = tree.path("").join("ROOT").join("SUB");
+    let conflict = Boundary::builder()
+        .directory(tree.path("Root"), Access::ReadWrite)
+        .directory(path, Access::ReadOnly);
+    assert_eq!(kind(conflict.build()), Some("access_conflict"));
+    let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
+    let roots = Roots::from_list(&list).unwrap();
+    assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "duplicate"));
+}
+
+/// A volume is a root with nothing above it.
+#[test]
+fn a_volume_can_be_a_root() {
+    let list = ListRootsResult::from_uris(["file:///C:/"]);
+    let roots = Roots::from_list(&list).unwrap();
+    assert!(roots.metadata(r"C:\windows").unwrap().is_dir());
+    assert!(roots.metadata(r"windows\..\..\..\windows").unwrap().is_dir());
+    assert_eq!(kind(roots.metadata(r"Q:\windows")), Some("outside_roots"));
+    assert_eq!(kind(roots.remove_dir_all(r"C:\")), Some("root_itself"));
+}
+
+/// A tree deeper than the longest path that Windows supports by default.
+#[test]
+fn a_tree_deeper_than_the_longest_path_is_walked_and_removed() {
+    if !symlinks_are_visible() {
+        let reason = "Wine returns no final path longer than 260 characters";
+        return report_not_shown(
+            "platform::windows_filesystem::a_tree_deeper_than_the_longest_path_is_walked_and_removed",
+            reason,
+        );
+    }
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let deep = "directory\\".repeat(100);
+    roots.create_dir_all(deep.as_str()).unwrap();
+    roots.write(format!("{deep}file"), "deep").unwrap();
+    assert_eq!(roots.read(format!("{deep}file"), 9).unwrap(), b"deep");
+    let walked = walked(roots.walk(".", mcp_roots_guard::WalkOptions::new()).unwrap());
+    assert!(walked.iter().all(Result::is_ok), "{:?}", walked.iter().find(|entry| entry.is_err()));
+    assert_eq!(walked.len(), 101);
+    roots.remove_dir_all("directory").unwrap();
+    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 0);
+}

@@ -1,0 +1,96 @@
+//! Runs the whole suite again without `openat2`, as on an old kernel (ENOSYS) or in a strict
+//! container (EPERM).
+//!
+//! A thread of this process installs a seccomp filter and then starts the suite. A child inherits
+//! its parent's filter (seccomp(2)).
+
+#[cfg(target_os = "linux")]
+use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::thread;
+
+#[cfg(target_os = "linux")]
+use crate::support::kernel::{ENOSYS, block};
+#[cfg(target_os = "linux")]
+use crate::support::{OPENAT2_ERROR, runs_without_openat2};
+
+/// An environment variable that can be set by hand, so that the child runs only the tests whose
+/// names contain its value.
+#[cfg(target_os = "linux")]
+const ONLY: &str = "GUARD_TEST_ONLY";
+
+#[cfg(target_os = "linux")]
+const EPERM: u32 = 1;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_suite_passes_when_the_kernel_lacks_openat2() {
+    run_again(ENOSYS, &[]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_suite_passes_where_a_filter_forbids_openat2() {
+    run_again(EPERM, &SLOW);
+}
+
+/// Tests that do not depend on `openat2`: the states of a session, and child processes.
+#[cfg(target_os = "linux")]
+const UNAFFECTED: [&str; 3] = ["schedules::", "session::model::", "child::"];
+
+/// Tests that take long. Both errors lead to the same fallback, so these run with only one of them.
+#[cfg(target_os = "linux")]
+const SLOW: [&str; 8] = [
+    "boundary::options::",
+    "copy::",
+    "crash::",
+    "exhaustive::",
+    "permissions::",
+    "protected_attacks::",
+    "races::",
+    "session",
+];
+
+/// In the child, this test shows that the filter is active. In the parent, it shows that `openat2`
+/// is available.
+#[cfg(target_os = "linux")]
+#[test]
+fn openat2_is_available_unless_it_is_blocked() {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let opened = openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty());
+    let blocked: Option<i32> =
+        std::env::var(OPENAT2_ERROR).ok().map(|error| error.parse().unwrap());
+    assert_eq!(opened.err().map(rustix::io::Errno::raw_os_error), blocked);
+}
+
+#[cfg(target_os = "linux")]
+fn run_again(error: u32, skipped: &[&str]) {
+    if runs_without_openat2() {
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    for name in UNAFFECTED.iter().chain(skipped) {
+        child.args(["--skip", name]);
+    }
+    // Tests that this run skips are skipped again.
+    let arguments: Vec<_> = std::env::args().collect();
+    for pair in arguments.windows(2).filter(|pair| pair[0] == "--skip") {
+        child.args(pair);
+    }
+    let status = thread::spawn(move || {
+        block(error);
+        child
+            .env(OPENAT2_ERROR, error.to_string())
+            .args(std::env::var_os(ONLY))
+            .stdin(Stdio::null());
+        child.output().unwrap()
+    })
+    .join()
+    .unwrap();
+    let output = String::from_utf8_lossy(&status.stdout);
+    let summary =
+        output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no result line");
+    println!("openat2 fails with errno {error}: {summary}");
+    assert!(status.status.success(), "{output}\n{}", String::from_utf8_lossy(&status.stderr));
+    assert!(summary.contains(" passed") && !summary.contains("ok. 0 passed"), "{summary}");
+}

@@ -1,0 +1,1628 @@
+//! Sessions: when the client receives a request for its roots, which roots are in force, and how
+//! long a call can take.
+
+use std::fs;
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::thread::sleep;
+use std::time::Duration;
+
+use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
+use mcp_roots_guard::{
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, ErrorKind, Guard,
+    GuardBuilder, Intent, ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource,
+    RootsState, Rule, Session, WithoutClientRoots,
+};
+use tokio::time::Instant;
+
+#[cfg(windows)]
+use crate::support::tree::report_not_shown;
+use crate::support::tree::{Tree, symlinks_are_visible};
+
+type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
+
+const LIMIT: Duration = FETCH_LIMIT;
+
+/// The capabilities that clients declare.
+const ANNOUNCING: ClientCapabilities =
+    ClientCapabilities::with_roots(RootsCapability::announcing());
+const WITHOUT_ROOTS: ClientCapabilities = ClientCapabilities::without_roots();
+
+fn guard(tree: &Tree) -> GuardBuilder {
+    Guard::builder(Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap())
+}
+
+fn announcing(guard: &Guard) -> Session {
+    guard.session(ANNOUNCING).unwrap()
+}
+
+fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
+    ListRootsResult::from_uris(paths.iter().map(|path| tree.uri(path)))
+}
+
+/// The paths of the roots relative to the tree, or the code of the error.
+fn outcome(
+    tree: &Tree,
+    roots: &mcp_roots_guard::Result<Roots>,
+) -> Result<Vec<String>, &'static str> {
+    let short = |root: &mcp_roots_guard::Root| {
+        let path = root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
+        if cfg!(windows) { path.replace('\\', "/") } else { path }
+    };
+    roots
+        .as_ref()
+        .map(|roots| roots.roots().map(short).collect())
+        .map_err(mcp_roots_guard::Error::code)
+}
+
+fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+/// Waits until `now` returns the expected value, and fails after a minute. A slow resolution is not
+/// repeated immediately, and its duration depends on the machine.
+async fn assert_becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expected: T) {
+    let start = std::time::Instant::now();
+    while now().await != expected && start.elapsed() < Duration::from_secs(60) {
+        sleep(Duration::from_millis(50));
+    }
+    assert_eq!(now().await, expected);
+}
+
+/// A client that counts the requests that it receives.
+#[derive(Clone)]
+struct Client {
+    answer: Arc<Mutex<RootsResponse>>,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Client {
+    fn listing(list: ListRootsResult) -> Self {
+        Self { answer: Arc::new(Mutex::new(RootsResponse::List(list))), requests: Arc::default() }
+    }
+
+    fn set_list(&self, list: ListRootsResult) {
+        *self.answer.lock().unwrap() = RootsResponse::List(list);
+    }
+
+    fn set_failure(&self) {
+        *self.answer.lock().unwrap() = RootsResponse::Failed("-32601".into());
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    fn source(&self) -> impl RootsSource + use<> {
+        let Self { answer, requests } = self.clone();
+        move |_: Option<String>| {
+            requests.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.lock().unwrap().clone();
+            async {
+                tokio::task::yield_now().await;
+                answer
+            }
+        }
+    }
+}
+
+/// A client that always answers with this list.
+fn source_of(list: ListRootsResult) -> impl RootsSource {
+    move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
+}
+
+fn source_listing(tree: &Tree, paths: &[&str]) -> impl RootsSource + use<> {
+    source_of(list(tree, paths))
+}
+
+fn no_answer() -> impl RootsSource {
+    |_: Option<String>| pending()
+}
+
+fn no_request_expected() -> impl RootsSource {
+    |_: Option<String>| async { panic!("the client received a request") }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_concurrent_first_calls_share_one_fetch() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    for round in 0..20 {
+        let (session, client) = (announcing(&guard), Client::listing(list(&tree, &["a"])));
+        let calls: Vec<_> = (0..1000)
+            .map(|_| {
+                let (session, source) = (session.clone(), client.source());
+                tokio::spawn(async move { session.roots(source).await })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(outcome(&tree, &call.await.unwrap()), Ok(vec!["a".into()]));
+        }
+        assert_eq!(client.requests(), 1, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn the_next_call_succeeds_after_three_hundred_cancelled_leaders() {
+    let tree = Tree::new("dir a");
+    // A long limit, because a loaded machine may need seconds for 300 cancelled calls.
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(600)).build().unwrap();
+    let session = announcing(&guard);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let calls: Vec<_> = (0..300)
+        .map(|_| {
+            let (session, requests) = (session.clone(), requests.clone());
+            let source = move |_: Option<String>| {
+                requests.fetch_add(1, Ordering::SeqCst);
+                pending()
+            };
+            tokio::spawn(async move { session.roots(source).await })
+        })
+        .collect();
+    let client = Client::listing(list(&tree, &["a"]));
+    let (last, source) = (session.clone(), client.source());
+    let last = tokio::spawn(async move { last.roots(source).await });
+    for (number, call) in calls.into_iter().enumerate() {
+        while requests.load(Ordering::SeqCst) <= number {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            (requests.load(Ordering::SeqCst), client.requests()),
+            (number + 1, 0),
+            "more than one call sent a request at a time"
+        );
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(outcome(&tree, &last.await.unwrap()), Ok(vec!["a".into()]));
+    assert_eq!(client.requests(), 1);
+    assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
+}
+
+/// If a client declares roots and never answers, no call waits for longer than the limit, and
+/// nothing is granted.
+#[tokio::test(start_paused = true)]
+async fn an_unresponsive_client_delays_a_call_by_at_most_the_fetch_limit() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let call = |after: Duration| {
+        let session = session.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let start = Instant::now();
+            (code(session.roots(no_answer()).await), start.elapsed())
+        })
+    };
+    let timed_out = |took| (Some("roots_timed_out"), took);
+    // The calls that waited share the failure. A later call is refused at once, until the client
+    // may be asked again.
+    let calls =
+        [Duration::ZERO, LIMIT / 10, LIMIT / 2, LIMIT + Duration::from_millis(500)].map(call);
+    let mut took = Vec::new();
+    for call in calls {
+        took.push(call.await.unwrap());
+    }
+    let rounded =
+        |took: Duration| Duration::from_millis(u64::try_from(took.as_millis()).unwrap() / 10 * 10);
+    let took: Vec<_> = took.into_iter().map(|(code, took)| (code, rounded(took))).collect();
+    let expected = [LIMIT, LIMIT / 10 * 9, LIMIT / 2, Duration::ZERO].map(timed_out);
+    assert_eq!(took, expected);
+    assert_eq!(session.state(), RootsState::Failed(ErrorKind::RootsFailed));
+    // The back-off doubles, up to half a minute.
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let start = Instant::now();
+        loop {
+            let start = Instant::now();
+            assert_eq!(code(session.roots(no_answer()).await), Some("roots_timed_out"));
+            assert!(start.elapsed() <= LIMIT + Duration::from_millis(10), "{:?}", start.elapsed());
+            if start.elapsed() > LIMIT / 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        waits.push(start.elapsed().saturating_sub(LIMIT).as_millis().div_ceil(1000));
+    }
+    println!("seconds of back-off: {waits:?}");
+    assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+    // A change notification shows that the client is alive, and ends the back-off.
+    session.list_changed();
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
+}
+
+/// A leader that is cancelled late does not extend the deadlines of the calls that wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_times_out_at_its_own_deadline() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let leader = session.clone();
+    let leader = tokio::spawn(async move { leader.roots(no_answer()).await });
+    tokio::task::yield_now().await;
+    let waiter = session.clone();
+    let waiter = tokio::spawn(async move {
+        let start = Instant::now();
+        (code(waiter.roots(no_answer()).await), start.elapsed())
+    });
+    tokio::time::sleep(LIMIT / 10 * 9).await;
+    leader.abort();
+    let (code, took) = waiter.await.unwrap();
+    assert_eq!(code, Some("roots_timed_out"));
+    assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
+    // The waiting call had only a tenth of the limit for its own request, so the client does not
+    // count as failed.
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
+}
+
+#[tokio::test]
+async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
+    let tree = Tree::new("dir a; dir b");
+    let guard = guard(&tree).build().unwrap();
+    let many =
+        |count: usize| ListRootsResult::from_uris((0..count).map(|n| format!("file:///{n}")));
+    let page = |cursor: Option<String>| {
+        let mut page = list(&tree, &["a"]);
+        page.next_cursor = Some(cursor.map_or(String::new(), |cursor| cursor + "x"));
+        page
+    };
+    let large = "file:///".to_owned() + &"x".repeat(1 << 20);
+    let cases: Vec<(&str, Source<'_>, &'static str)> = vec![
+        ("an error", Box::new(|_| RootsResponse::Failed("-32601".into())), "roots_failed"),
+        (
+            "not a list",
+            Box::new(|_| RootsResponse::from_result(serde_json::json!({"roots": 7}))),
+            "roots_failed",
+        ),
+        ("100,001 entries", Box::new(|_| RootsResponse::List(many(100_001))), "too_many_roots"),
+        (
+            "an endless pager",
+            Box::new(|cursor| RootsResponse::List(page(cursor))),
+            "too_many_pages",
+        ),
+        (
+            "a pager that repeats itself",
+            Box::new(|_| {
+                let mut page = list(&tree, &["a"]);
+                page.next_cursor = Some("again".into());
+                RootsResponse::List(page)
+            }),
+            "repeated_cursor",
+        ),
+        (
+            "pages of many entries",
+            Box::new(|cursor| {
+                let mut list = many(ROOT_LIST_ENTRIES / 2);
+                list.next_cursor = page(cursor).next_cursor;
+                RootsResponse::List(list)
+            }),
+            "too_many_roots",
+        ),
+        (
+            "a long cursor",
+            Box::new(|_| {
+                let mut page = list(&tree, &["a"]);
+                page.next_cursor = Some("c".repeat(1 << 20));
+                RootsResponse::List(page)
+            }),
+            "too_large",
+        ),
+        (
+            "long URIs",
+            Box::new(|_| RootsResponse::List(ListRootsResult::from_uris(vec![large.clone(); 10]))),
+            "too_large",
+        ),
+        (
+            "unsupported, after a page",
+            Box::new(|cursor| {
+                if cursor.is_none() {
+                    RootsResponse::List(page(None))
+                } else {
+                    RootsResponse::Unsupported
+                }
+            }),
+            "roots_unsupported",
+        ),
+    ];
+    let session = announcing(&guard);
+    let mut earlier = session.roots(source_listing(&tree, &["b"])).await.unwrap();
+    for (name, mut source, expected) in cases {
+        session.list_changed();
+        let mut requests = 0;
+        let counting = |cursor: Option<String>| {
+            requests += 1;
+            assert!(requests <= ROOT_LIST_PAGES, "{name}");
+            std::future::ready(source(cursor))
+        };
+        let refused = session.roots(counting).await.unwrap_err();
+        assert_eq!(refused.code(), expected, "{name}");
+        // The next call is refused the same way without a request, and the earlier roots are no
+        // longer in force.
+        assert_eq!(code(session.roots(no_request_expected()).await), Some(expected), "{name}");
+        assert_eq!(session.state(), RootsState::Failed(refused.kind()), "{name}");
+        let checked = earlier.check(".", Intent::Existing).unwrap();
+        assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"), "{name}");
+        session.list_changed();
+        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        earlier = session.roots(source_listing(&tree, &["a"])).await.unwrap();
+        assert_eq!(session.state(), RootsState::Available, "{name}");
+    }
+    // A bad entry does not affect the others.
+    session.list_changed();
+    let mut one_long = list(&tree, &["a"]);
+    one_long.roots.extend(ListRootsResult::from_uris([large]).roots);
+    let roots = session.roots(source_of(one_long)).await;
+    assert_eq!(roots.as_ref().unwrap().rejected()[0].error().code(), "too_long");
+    assert_eq!(outcome(&tree, &roots), Ok(vec!["a".into()]));
+}
+
+#[tokio::test]
+async fn every_page_of_a_list_is_read() {
+    let tree = Tree::new("dir a; dir b; dir c");
+    let guard = guard(&tree).build().unwrap();
+    let source = |cursor: Option<String>| {
+        let (path, next) = match cursor.as_deref() {
+            None => ("a", Some("second")),
+            Some("second") => ("b", Some("third")),
+            Some(_) => ("c", None),
+        };
+        let mut page = list(&tree, &[path]);
+        page.next_cursor = next.map(str::to_owned);
+        std::future::ready(RootsResponse::List(page))
+    };
+    let roots = announcing(&guard).roots(source).await;
+    assert_eq!(outcome(&tree, &roots), Ok(vec!["a".into(), "b".into(), "c".into()]));
+}
+
+/// The roots in force depend on the declared capabilities, on the client's answer and on the
+/// policy.
+#[tokio::test]
+async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
+    let tree = Tree::new("dir op/a; dir out");
+    let with_directory = || {
+        Guard::builder(
+            Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap(),
+        )
+    };
+    let without_directory =
+        || Guard::builder(Boundary::builder().client_roots_only().build().unwrap());
+    let (some, without) = (ANNOUNCING, WITHOUT_ROOTS);
+    let good = || RootsResponse::List(list(&tree, &["op/a", "out"]));
+    let none = || RootsResponse::List(ListRootsResult::default());
+    let failed = || RootsResponse::Failed(String::new());
+    let (deny, ignore) = (WithoutClientRoots::Deny, ClientRoots::Ignore);
+    let ok = |paths: &[&str]| Ok(paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
+    let rows = [
+        ("narrowed", with_directory(), some, good(), ok(&["op/a"]), RootsState::Available),
+        ("empty", with_directory(), some, none(), ok(&[]), RootsState::Empty),
+        (
+            "failed",
+            with_directory(),
+            some,
+            failed(),
+            Err("roots_failed"),
+            RootsState::Failed(ErrorKind::RootsFailed),
+        ),
+        ("undeclared", with_directory(), without, good(), ok(&["op"]), RootsState::Unsupported),
+        (
+            "declared, and then unsupported",
+            with_directory(),
+            some,
+            RootsResponse::Unsupported,
+            Err("roots_unsupported"),
+            RootsState::Failed(ErrorKind::RootsUnsupported),
+        ),
+        (
+            "undeclared, deny",
+            with_directory().without_client_roots(deny),
+            without,
+            good(),
+            Err("roots_unsupported"),
+            RootsState::Unsupported,
+        ),
+        (
+            "ignored",
+            with_directory().client_roots(ignore),
+            some,
+            good(),
+            ok(&["op"]),
+            RootsState::Ignored,
+        ),
+        (
+            "ignored, undeclared",
+            with_directory().client_roots(ignore),
+            without,
+            good(),
+            ok(&["op"]),
+            RootsState::Ignored,
+        ),
+        (
+            "no directory",
+            without_directory(),
+            some,
+            good(),
+            ok(&["op/a", "out"]),
+            RootsState::Available,
+        ),
+        ("no directory, empty", without_directory(), some, none(), ok(&[]), RootsState::Empty),
+        (
+            "no directory, undeclared",
+            without_directory(),
+            without,
+            good(),
+            Err("roots_unsupported"),
+            RootsState::Unsupported,
+        ),
+    ];
+    for (name, builder, declared, answer, expected, state) in rows {
+        let session = builder.build().unwrap().session(declared).unwrap();
+        let source = |_: Option<String>| std::future::ready(answer.clone());
+        for _ in 0..2 {
+            let roots = session.roots(source).await;
+            assert_eq!(outcome(&tree, &roots), expected, "{name}");
+            let allows = roots.and_then(|roots| roots.check(".", Intent::Existing));
+            if let Ok(checked) = allows {
+                assert_eq!(code(session.still_allows(&checked)), None, "{name}");
+            }
+        }
+        assert_eq!(session.state(), state, "{name}");
+    }
+    // A guard without allowed directories cannot be configured to serve them.
+    let operator = WithoutClientRoots::AllowedDirectories;
+    assert_eq!(
+        code(without_directory().without_client_roots(operator).build()),
+        Some("no_directories")
+    );
+    assert_eq!(code(without_directory().client_roots(ignore).build()), Some("no_directories"));
+}
+
+/// Every option has an effect or is refused. Options about client lists are refused if no list is
+/// ever requested.
+#[test]
+fn a_guard_that_ignores_client_roots_rejects_options_about_them() {
+    let tree = Tree::new("dir a");
+    let ignore = || guard(&tree).client_roots(ClientRoots::Ignore);
+    let hour = Duration::from_secs(3600);
+    for (builder, name) in [
+        (ignore().without_client_roots(WithoutClientRoots::Deny), "without_client_roots(Deny)"),
+        (ignore().time_to_live(hour), "time_to_live"),
+        (ignore().time_to_live_unannounced(hour), "time_to_live_unannounced"),
+        (ignore().time_to_idle(hour), "time_to_idle"),
+        // The order of the options does not matter.
+        (guard(&tree).time_to_idle(hour).client_roots(ClientRoots::Ignore), "time_to_idle"),
+    ] {
+        let refused = builder.build().unwrap_err();
+        assert_eq!(refused.code(), "invalid_options");
+        assert!(refused.to_string().ends_with(&format!("leave {name} out")), "{refused}");
+    }
+    // These options have an effect or restate the default: one selects the roots that are in force
+    // anyway, and the other limits the wait for an allowed directory.
+    ignore()
+        .without_client_roots(WithoutClientRoots::AllowedDirectories)
+        .fetch_limit(hour)
+        .build()
+        .unwrap();
+    let narrow = guard(&tree).client_roots(ClientRoots::Narrow);
+    narrow.without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
+}
+
+/// An answer that was requested before a change is discarded, and the list is requested again.
+#[tokio::test]
+async fn a_list_that_changes_during_its_fetch_is_requested_again() {
+    let tree = Tree::new("dir old; dir new");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let mut answers = vec![list(&tree, &["new"]), list(&tree, &["old"])];
+    let roots = session.roots(|_: Option<String>| {
+        let answer = answers.pop().unwrap();
+        let session = session.clone();
+        let last = answers.is_empty();
+        async move {
+            if !last {
+                session.list_changed();
+            }
+            RootsResponse::List(answer)
+        }
+    });
+    assert_eq!(outcome(&tree, &roots.await), Ok(vec!["new".into()]));
+    // The number of requests for a list that keeps changing is bounded.
+    session.list_changed();
+    let mut requests = 0;
+    let roots = session.roots(|_: Option<String>| {
+        requests += 1;
+        session.list_changed();
+        std::future::ready(RootsResponse::List(list(&tree, &["old"])))
+    });
+    assert_eq!(code(roots.await), Some("roots_changing"));
+    assert_eq!(requests, 5);
+    assert_eq!(session.state(), RootsState::Stale);
+}
+
+#[tokio::test]
+async fn roots_are_fetched_for_every_call_if_changes_are_not_announced() {
+    let tree = Tree::new("dir a; dir b");
+    let client = Client::listing(list(&tree, &["a"]));
+    let silent = ClientCapabilities::with_roots(RootsCapability::silent());
+    let session = guard(&tree).build().unwrap().session(silent).unwrap();
+    for (path, times) in [("a", 1), ("b", 2), ("a", 3)] {
+        client.set_list(list(&tree, &[path]));
+        let roots = session.roots(client.source()).await;
+        assert_eq!((outcome(&tree, &roots), client.requests()), (Ok(vec![path.into()]), times));
+        let checked = roots.unwrap().check(".", Intent::Existing).unwrap();
+        assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"));
+    }
+    // With a time to live, the server uses the list for that long.
+    let short = Duration::from_secs(2);
+    let session =
+        guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    client.set_list(list(&tree, &["b"]));
+    assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
+    tokio::time::sleep(short).await;
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["b".into()]));
+}
+
+#[tokio::test]
+async fn a_snapshot_expires_or_is_dropped_by_forget_all() {
+    let tree = Tree::new("dir a");
+    let client = Client::listing(list(&tree, &["a"]));
+    let short = Duration::from_secs(2);
+    for (name, builder) in
+        [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))]
+    {
+        let guard = builder.build().unwrap();
+        let session = announcing(&guard);
+        let before = client.requests();
+        for _ in 0..3 {
+            session.roots(client.source()).await.unwrap();
+        }
+        assert_eq!(client.requests() - before, 1, "{name}");
+        tokio::time::sleep(short + Duration::from_millis(5)).await;
+        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        session.roots(client.source()).await.unwrap();
+        assert_eq!(client.requests() - before, 2, "{name}");
+        guard.forget_all();
+        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        session.roots(client.source()).await.unwrap();
+        assert_eq!(client.requests() - before, 3, "{name}");
+    }
+}
+
+/// A directory that disappears and returns is resolved again from the cached list, without a
+/// request to the client.
+#[tokio::test]
+async fn a_cached_list_is_resolved_again_when_its_directories_change() {
+    let tree = Tree::new("file a/f = old; dir b; link current -> a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let paths_now = async || outcome(&tree, &session.roots(no_request_expected()).await);
+    let file = if symlinks_are_visible() { "current/f" } else { "a/f" };
+    session.roots(source_listing(&tree, &["a", "later", file])).await.unwrap();
+    assert_eq!(paths_now().await, Ok(vec!["a".into(), "a/f".into()]));
+    tree.add("dir later");
+    assert_becomes(&paths_now, Ok(vec!["a".into(), "later".into(), "a/f".into()])).await;
+    // On Windows an open directory cannot be moved.
+    #[cfg(unix)]
+    {
+        fs::rename(tree.path("a"), tree.path("was")).unwrap();
+        tree.add("file a/f = new");
+        let read = async || {
+            session.roots(no_request_expected()).await.unwrap().read(tree.path("a/f"), 9).ok()
+        };
+        assert_becomes(read, Some(b"new".to_vec())).await;
+        fs::remove_dir_all(tree.path("a")).unwrap();
+        assert_becomes(&paths_now, Ok(vec!["later".into()])).await;
+    }
+    assert_eq!(session.state(), RootsState::Available);
+}
+
+#[tokio::test]
+async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
+    let tree = Tree::new("file a/in/f; dir b; file c; dir d");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let roots = session.roots(source_listing(&tree, &["a", "b", "c"])).await.unwrap();
+    let [f, b, c] =
+        ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
+    let mut changes = session.changes();
+    let assert_codes = |expected: [Option<&'static str>; 3]| {
+        assert_eq!([&f, &b, &c].map(|proof| code(session.still_allows(proof))), expected);
+    };
+    assert_codes([None; 3]);
+    session.list_changed();
+    changes.changed().await.unwrap();
+    assert_codes([Some("roots_stale"); 3]);
+    let rows: [(&[&str], [Option<&'static str>; 3]); 6] = [
+        (&["b", "a"], [None, None, Some("outside_roots")]),
+        (&["a/in", "d"], [None, Some("outside_roots"), Some("outside_roots")]),
+        (&["a/in/f", "c"], [None, Some("outside_roots"), None]),
+        (&[""], [None; 3]),
+        (&["d"], [Some("outside_roots"); 3]),
+        (&[], [Some("outside_roots"); 3]),
+    ];
+    for (paths, expected) in rows {
+        session.list_changed();
+        session.roots(source_listing(&tree, paths)).await.unwrap();
+        changes.changed().await.unwrap();
+        assert_codes(expected);
+    }
+    // A proof is bound to a directory, so it is invalid for another directory of the same name.
+    session.list_changed();
+    #[cfg(unix)]
+    {
+        fs::rename(tree.path("b"), tree.path("was")).unwrap();
+        tree.add("dir b");
+    }
+    let of_b = if cfg!(unix) { Some("root_unavailable") } else { None };
+    for paths in [&["b", "c"][..], &[""]] {
+        session.list_changed();
+        session.roots(source_listing(&tree, paths)).await.unwrap();
+        assert_eq!(code(session.still_allows(&b)), of_b, "{paths:?}");
+        assert_eq!(code(session.still_allows(&c)), None, "{paths:?}");
+    }
+    session.close();
+    assert_eq!(code(changes.changed().await), Some("session_closed"));
+    assert_eq!(code(session.still_allows(&c)), Some("session_closed"));
+}
+
+/// A proof made with write access is invalid where only reading is allowed.
+#[test]
+fn a_proof_is_invalid_where_access_is_narrower() {
+    let tree = Tree::new("file a/f");
+    let boundary = |access| {
+        Boundary::builder().directory(tree.path("a"), access).build().unwrap().allowed_roots()
+    };
+    let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
+    assert_eq!(
+        code(read.still_allows(&write.check("f", Intent::Existing).unwrap())),
+        Some("read_only")
+    );
+    assert_eq!(code(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
+    // A proof is also invalid if a file root has the name of a directory on its path.
+    tree.add("file a/in/f");
+    let below = write.check("in/f", Intent::Existing).unwrap();
+    fs::remove_dir_all(tree.path("a/in")).unwrap();
+    tree.add("file a/in");
+    assert_eq!(code(tree.roots(["a/in"]).still_allows(&below)), Some("outside_roots"));
+}
+
+#[tokio::test]
+async fn a_change_wakes_every_waiter_and_closing_ends_every_wait() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    session.roots(source_listing(&tree, &["a"])).await.unwrap();
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut changes = session.changes();
+            tokio::spawn(async move {
+                [changes.changed().await.is_ok(), changes.changed().await.is_ok()]
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    session.list_changed();
+    tokio::task::yield_now().await;
+    // Closing also ends a call that waits for the client.
+    let waiter = session.clone();
+    let leader = session.clone();
+    let leader = tokio::spawn(async move { leader.roots(no_answer()).await });
+    tokio::task::yield_now().await;
+    let waiter = tokio::spawn(async move { waiter.roots(no_request_expected()).await });
+    tokio::task::yield_now().await;
+    session.close();
+    assert_eq!(code(waiter.await.unwrap()), Some("session_closed"));
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap(), [true, false]);
+    }
+    leader.abort();
+    session.list_changed();
+    assert_eq!(session.state(), RootsState::Closed);
+    assert_eq!(code(session.roots(no_request_expected()).await), Some("session_closed"));
+    assert_eq!(guard.sessions(), 0);
+    // After closing, the policy for clients without roots grants nothing either.
+    let undeclared = guard.session(WITHOUT_ROOTS).unwrap();
+    let checked = undeclared
+        .roots(no_request_expected())
+        .await
+        .unwrap()
+        .check("a", Intent::Existing)
+        .unwrap();
+    undeclared.close();
+    assert_eq!(code(undeclared.roots(no_request_expected()).await), Some("session_closed"));
+    assert_eq!(code(undeclared.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
+    assert_eq!(code(undeclared.still_allows(&checked)), Some("session_closed"));
+    // Dropping the last clone closes the session. A `Changes` does not keep the session open.
+    let session = announcing(&guard);
+    let mut changes = session.changes();
+    drop(session.clone());
+    assert_eq!(guard.sessions(), 1);
+    drop(session);
+    assert_eq!(guard.sessions(), 0);
+    assert_eq!(code(changes.changed().await), Some("session_closed"));
+}
+
+/// Each session uses its own client's roots, whatever happens in other sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_sessions_roots_never_serve_another() {
+    const SESSIONS: usize = 40;
+    // A step is slower on Windows, which opens each name.
+    const STEPS: usize = if cfg!(windows) { 30 } else { 300 };
+    let tree = Tree::in_memory("");
+    for number in 0..SESSIONS {
+        tree.add(&format!("file own/{number}/a/f = {number}; file own/{number}/b/f = {number}"));
+    }
+    let tree = Arc::new(tree);
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(60)).build().unwrap();
+    let decided = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..SESSIONS)
+        .map(|number| {
+            let (tree, guard, decided) = (tree.clone(), guard.clone(), decided.clone());
+            tokio::spawn(async move {
+                let mut random = number as u64 * 2 + 1;
+                let mut next = |below: u64| {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    random % below
+                };
+                let own = |path: &str| format!("own/{number}/{path}");
+                let mut session = announcing(&guard);
+                for _ in 0..STEPS {
+                    let mine = list(&tree, &[&own(["a", "b"][usize::try_from(next(2)).unwrap()])]);
+                    match next(8) {
+                        0 => session.list_changed(),
+                        1 => guard.forget_all(),
+                        2 => session = announcing(&guard),
+                        3 => drop(
+                            tokio::time::timeout(
+                                Duration::from_micros(next(300)),
+                                session.roots(source_of(mine)),
+                            )
+                            .await,
+                        ),
+                        _ => {
+                            let roots = session.roots(source_of(mine)).await.unwrap();
+                            assert!(
+                                roots
+                                    .roots()
+                                    .all(|root| root.path().starts_with(tree.path(own(""))))
+                            );
+                            assert_eq!(roots.read("f", 99).unwrap(), number.to_string().as_bytes());
+                            let other = (number + 1) % SESSIONS;
+                            let foreign = tree.path(format!("own/{other}/a/f"));
+                            assert_eq!(code(roots.read(foreign, 99)), Some("outside_roots"));
+                            decided.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    println!(
+        "{SESSIONS} sessions, {STEPS} steps each: {} decisions",
+        decided.load(Ordering::Relaxed)
+    );
+    assert!(decided.load(Ordering::Relaxed) > SESSIONS * STEPS / 4);
+}
+
+#[tokio::test]
+async fn bare_paths_are_roots_only_if_the_operator_allows_them() {
+    let tree = Tree::new("dir a%20b; dir a b");
+    let bare = ListRootsResult::from_uris([
+        tree.path("a%20b").display().to_string(),
+        "relative".into(),
+        r"Q:\x".into(),
+        String::new(),
+        "ftp://host/x".into(),
+        tree.uri("a%20b"),
+    ]);
+    for (rule, expected) in [(Rule::Refuse, vec!["a b"]), (Rule::Allow, vec!["a%20b", "a b"])] {
+        let boundary = Boundary::builder()
+            .directory(tree.path(""), Access::ReadOnly)
+            .bare_paths(rule)
+            .build()
+            .unwrap();
+        let roots = announcing(&Guard::new(boundary)).roots(source_of(bare.clone())).await;
+        let codes: Vec<_> = roots
+            .as_ref()
+            .unwrap()
+            .rejected()
+            .iter()
+            .map(|rejected| rejected.error().code())
+            .collect();
+        let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
+        let drive =
+            if cfg!(windows) && rule == Rule::Allow { "outside_roots" } else { "not_absolute" };
+        assert_eq!(
+            codes[codes.len() - 4..],
+            ["not_absolute", drive, "empty", "foreign_scheme"],
+            "{rule:?}"
+        );
+        assert_eq!(outcome(&tree, &roots), Ok(expected), "{rule:?}");
+    }
+}
+
+/// The call is polled by hand, without a runtime or in a runtime without a timer.
+#[test]
+fn a_call_without_a_tokio_timer_is_refused() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let poll = || {
+        let call = pin!(session.roots(no_answer()));
+        match call.poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(roots) => code(roots),
+            std::task::Poll::Pending => panic!("the call waits without a timer"),
+        }
+    };
+    assert_eq!(poll(), Some("no_runtime"));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(async { poll() }), Some("no_runtime"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert_eq!(
+        outcome(&tree, &runtime.block_on(session.roots(source_listing(&tree, &["a"])))),
+        Ok(vec!["a".into()])
+    );
+}
+
+/// The longest and the shortest durations work like any other.
+#[tokio::test]
+async fn extreme_limits_work() {
+    let tree = Tree::new("dir a");
+    let (most, none) = (Duration::MAX, Duration::ZERO);
+    for (time, expected) in [(most, None), (none, Some("roots_timed_out"))] {
+        let builder = guard(&tree).fetch_limit(time).time_to_live(time).time_to_idle(time);
+        let session = announcing(&builder.time_to_live_unannounced(time).build().unwrap());
+        assert_eq!(code(session.roots(source_listing(&tree, &["a"])).await), expected, "{time:?}");
+        assert_eq!(code(session.roots(source_listing(&tree, &["a"])).await), expected, "{time:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_fetch_is_retried_after_the_back_off() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let client = Client::listing(list(&tree, &["a"]));
+    client.set_failure();
+    tokio::time::pause();
+    for times in [1, 1, 1] {
+        assert_eq!(code(session.roots(client.source()).await), Some("roots_failed"));
+        assert_eq!(client.requests(), times);
+    }
+    client.set_list(list(&tree, &["a"]));
+    tokio::time::advance(Duration::from_millis(1001)).await;
+    tokio::time::resume();
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    assert_eq!(client.requests(), 2);
+}
+
+/// Frequent `still_allows` calls do not use up the turns to verify, and they eventually report the
+/// missing root.
+#[cfg(unix)]
+#[tokio::test]
+async fn frequent_proof_checks_do_not_keep_a_replaced_directory_in_force() {
+    let tree = Tree::new("file top/op/f = old; dir top/op/a");
+    let boundary =
+        Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
+    let guard = Guard::new(boundary);
+    let watch = guard.session(WITHOUT_ROOTS).unwrap();
+    let narrow = announcing(&guard);
+    let of_allowed = watch.roots(no_answer()).await.unwrap().check("f", Intent::Existing).unwrap();
+    let narrowed = narrow
+        .roots(source_listing(&tree, &["top/op/a"]))
+        .await
+        .unwrap()
+        .check(".", Intent::Existing)
+        .unwrap();
+    fs::rename(tree.path("top/op"), tree.path("trash")).unwrap();
+    tree.add("file top/op/f = new; dir top/op/a");
+    let start = std::time::Instant::now();
+    while start.elapsed() < 3 * VERIFY_EVERY {
+        let _ = watch.still_allows(&of_allowed);
+        let _ = narrow.still_allows(&narrowed);
+        sleep(Duration::from_millis(1));
+    }
+    assert_becomes(async || code(watch.still_allows(&of_allowed)), Some("root_unavailable")).await;
+    assert_becomes(async || code(narrow.still_allows(&narrowed)), Some("root_unavailable")).await;
+    assert_eq!(watch.roots(no_answer()).await.unwrap().read("f", 9).unwrap(), b"new");
+    let other = announcing(&guard).roots(source_listing(&tree, &["top/op"])).await.unwrap();
+    assert_eq!(other.read("f", 9).unwrap(), b"new");
+}
+
+/// An allowed directory was missing during the fetch, because of a deployment or because it was
+/// never created.
+#[cfg(unix)]
+#[tokio::test]
+async fn an_allowed_directory_that_returns_is_in_force_for_cached_lists() {
+    let tree = Tree::new("dir op/a; dir x");
+    let boundary = Boundary::builder()
+        .directory(tree.path("op"), Access::ReadWrite)
+        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadWrite).optional(true))
+        .build()
+        .unwrap();
+    let guard = Guard::new(boundary);
+    let (inside, around) = (announcing(&guard), announcing(&guard));
+    inside.roots(source_listing(&tree, &["op/a", "later/b"])).await.unwrap();
+    around.roots(source_listing(&tree, &[""])).await.unwrap();
+    let in_force = async |session: &Session| {
+        outcome(&tree, &session.roots(no_request_expected()).await).unwrap()
+    };
+    let both = async || (in_force(&inside).await, in_force(&around).await);
+    let paths = |paths: &[&str]| paths.iter().copied().map(String::from).collect::<Vec<_>>();
+    fs::rename(tree.path("op"), tree.path("was")).unwrap();
+    assert_becomes(&both, (vec![], vec![])).await;
+    fs::rename(tree.path("was"), tree.path("op")).unwrap();
+    tree.add("dir later/b");
+    assert_becomes(&both, (paths(&["op/a", "later/b"]), paths(&["op", "later"]))).await;
+}
+
+/// A source that is always busy must not starve the timer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_source_times_out() {
+    let tree = Tree::new("dir a");
+    let limit = Duration::from_millis(100);
+    let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+    let busy = |_: Option<String>| async {
+        loop {
+            tokio::task::consume_budget().await;
+        }
+    };
+    let call = tokio::time::timeout(50 * limit, session.roots(busy)).await;
+    assert_eq!(call.map(code), Ok(Some("roots_timed_out")));
+}
+
+/// If a leader is neither polled nor dropped, other calls continue without it.
+#[tokio::test(start_paused = true)]
+async fn a_stalled_leader_is_replaced() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let mut leader = pin!(session.roots(no_answer()));
+    assert!(leader.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    tokio::time::sleep(LIMIT / 2).await;
+    let start = Instant::now();
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
+    assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
+    assert_eq!(code(leader.await), None, "it uses the snapshot that the other call obtained");
+    assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_after_a_change_does_not_wait_for_an_earlier_fetch() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let leader = session.clone();
+    let mut answers = vec![Some(list(&tree, &["a"])), None];
+    let leader = tokio::spawn(async move {
+        let source = |_: Option<String>| {
+            let answer = answers.pop().unwrap();
+            async {
+                if let Some(list) = answer { RootsResponse::List(list) } else { pending().await }
+            }
+        };
+        leader.roots(source).await
+    });
+    tokio::task::yield_now().await;
+    session.list_changed();
+    let start = Instant::now();
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
+    assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
+    assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_session_ends_its_fetch() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let leader = session.clone();
+    let leader = tokio::spawn(async move {
+        let start = Instant::now();
+        (code(leader.roots(no_answer()).await), start.elapsed())
+    });
+    tokio::task::yield_now().await;
+    session.close();
+    assert_eq!(leader.await.unwrap(), (Some("session_closed"), Duration::ZERO));
+}
+/// Runs a call in its own task.
+type PanickingCall = fn(Session) -> tokio::task::JoinHandle<bool>;
+
+/// A panic in a source written by the server's author propagates to the leader's call, which then
+/// counts as dropped. A waiting call then leads the next fetch.
+#[tokio::test]
+async fn a_panicking_source_fails_only_its_own_call() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    fn at_once(_: Option<String>) -> std::future::Ready<RootsResponse> {
+        panic!("at once")
+    }
+    async fn later(_: Option<String>) -> RootsResponse {
+        tokio::task::yield_now().await;
+        panic!("later")
+    }
+    async fn when_dropped(_: Option<String>) -> RootsResponse {
+        let _bomb = Bomb;
+        pending().await
+    }
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(2)).build().unwrap();
+    let ok = Ok(vec!["a".to_owned()]);
+    // The waiting call has no time left if the leader used all of it.
+    let calls: [(PanickingCall, _); 3] = [
+        (|session| tokio::spawn(async move { session.roots(at_once).await.is_ok() }), ok.clone()),
+        (|session| tokio::spawn(async move { session.roots(later).await.is_ok() }), ok.clone()),
+        (
+            |session| tokio::spawn(async move { session.roots(when_dropped).await.is_ok() }),
+            Err("roots_timed_out"),
+        ),
+    ];
+    for (call, expected) in calls {
+        let session = announcing(&guard);
+        let leader = call(session.clone());
+        tokio::task::yield_now().await;
+        let next = session.roots(source_listing(&tree, &["a"])).await;
+        assert!(leader.await.unwrap_err().is_panic());
+        let next = outcome(&tree, &next);
+        assert!(next == expected || next == ok, "{next:?}");
+        assert_eq!(outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await), ok);
+    }
+}
+
+/// The debug output of a session reveals nothing about other sessions.
+#[tokio::test]
+async fn debug_output_of_a_session_reveals_no_other_session() {
+    let tree = Tree::new("dir mine; dir secret");
+    let guard = guard(&tree).build().unwrap();
+    let (mine, other) = (announcing(&guard), announcing(&guard));
+    let roots = mine.roots(source_listing(&tree, &["mine"])).await.unwrap();
+    other.roots(source_listing(&tree, &["secret"])).await.unwrap();
+    assert!(format!("{:?}", mine.changes()).contains(&mine.id().to_string()));
+    let shown = format!("{mine:?} {:?} {guard:?} {:?} {roots:?}", mine.changes(), guard.boundary());
+    assert!(
+        shown.contains("Available") && shown.contains("mine") && !shown.contains("secret"),
+        "{shown}"
+    );
+    assert!(
+        !format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())),
+        "{roots:?}"
+    );
+}
+
+/// If an operation finds that a directory was replaced, the next call resolves it again, without
+/// waiting for the regular verification.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_root_found_missing_by_an_operation_is_resolved_again_at_once() {
+    let tree = Tree::new("file d/f = one");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let roots = session.roots(source_listing(&tree, &["d"])).await.unwrap();
+    fs::rename(tree.path("d"), tree.path("was")).unwrap();
+    tree.add("file d/f = two");
+    assert_eq!(roots.read("none", 9).unwrap_err().code(), "root_unavailable");
+    let again = session.roots(no_request_expected()).await.unwrap();
+    assert_eq!(again.read("f", 9).unwrap(), b"two");
+}
+
+/// Only one call at a time verifies a slow list, and verification takes a small fraction of the
+/// time, so no call fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_succeed_while_a_slow_list_is_verified() {
+    #[cfg(windows)]
+    if !symlinks_are_visible() {
+        return report_not_shown(
+            "session::calls::calls_succeed_while_a_slow_list_is_verified",
+            "roots through symlinks",
+        );
+    }
+    let tree = Tree::in_memory("link op/l -> .");
+    let deep = "d/".repeat(150);
+    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let session = announcing(&Guard::builder(boundary).build().unwrap());
+    let paths: Vec<_> = (0..100).map(|n| format!("op/l/{}", &deep[..deep.len() - 2 * n])).collect();
+    let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+    session.roots(source_listing(&tree, &paths)).await.unwrap();
+    let start = std::time::Instant::now();
+    let mut late = 0;
+    while start.elapsed() < 6 * VERIFY_EVERY {
+        late += usize::from(session.roots(no_request_expected()).await.is_err());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(late, 0);
+}
+
+/// When the cache is full, the evicted session requests its list again, and nothing else changes.
+#[tokio::test]
+async fn an_evicted_snapshot_is_fetched_again() {
+    let tree = Tree::new("dir a");
+    // A long limit, because this test is not about time.
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(120)).build().unwrap();
+    let session = announcing(&guard);
+    let client = Client::listing(list(&tree, &["a"]));
+    session.roots(client.source()).await.unwrap();
+    // A snapshot keeps its list, so 80 of these exceed the cache's 512 MiB.
+    let large = || ListRootsResult::from_uris([format!("x://{}", "y".repeat(7_900_000))]);
+    let mut others = Vec::new();
+    // Do not read the session's state here, because that would count as a use and prevent the
+    // eviction.
+    while others.len() < 80 {
+        let other = announcing(&guard);
+        other.roots(source_of(large())).await.unwrap();
+        others.push(other);
+    }
+    // The cache evicts entries some time after they no longer fit, or when a session is closed.
+    others.pop();
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    assert_eq!(client.requests(), 2);
+}
+
+/// A list that arrives with a request applies to that request only. It is not cached, and a change
+/// notification does not affect it.
+#[tokio::test]
+async fn a_list_sent_with_a_request_applies_only_to_that_request() {
+    let tree = Tree::new("dir a; dir b; dir op");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let leader = session.clone();
+    let leader = tokio::spawn(async move { leader.roots(no_answer()).await });
+    tokio::task::yield_now().await;
+    let call = session.roots_from_list(list(&tree, &["a"]));
+    session.list_changed();
+    assert_eq!(outcome(&tree, &call.await), Ok(vec!["a".into()]));
+    assert_eq!(session.state(), RootsState::Stale);
+    leader.abort();
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["b"])).await),
+        Ok(vec!["b".into()])
+    );
+    assert_eq!(
+        outcome(
+            &tree,
+            &guard.session(WITHOUT_ROOTS).unwrap().roots_from_list(list(&tree, &["a"])).await
+        ),
+        Ok(vec![String::new()])
+    );
+    session.close();
+    assert_eq!(code(session.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
+}
+
+/// Calls arrive continuously after a leader that was cancelled late. Each call waits for the one
+/// before it and has little time left.
+#[tokio::test(start_paused = true)]
+async fn leaders_with_little_time_left_send_a_bounded_number_of_requests() {
+    let tree = Tree::new("dir a");
+    let limit = Duration::from_millis(5005);
+    let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let answer = list(&tree, &["a"]);
+    let source = || {
+        let (requests, answer) = (requests.clone(), answer.clone());
+        move |_: Option<String>| {
+            requests.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.clone();
+            async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                RootsResponse::List(answer)
+            }
+        }
+    };
+    let first = session.clone();
+    let first = tokio::spawn(async move { first.roots(no_answer()).await });
+    let calls: Vec<_> = (1..2000)
+        .map(|number| {
+            let (session, source) = (session.clone(), source());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(10 * number)).await;
+                session.roots(source).await.is_ok()
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(4810)).await;
+    first.abort();
+    let mut served = 0;
+    for call in calls {
+        served += usize::from(call.await.unwrap());
+    }
+    println!(
+        "{} requests to the client, {served} of 1999 calls succeeded",
+        requests.load(Ordering::SeqCst)
+    );
+    assert!(requests.load(Ordering::SeqCst) < 20 && served > 500);
+}
+
+/// A burst of changes does not count as a list that keeps changing.
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_changes_refuses_no_call() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let answer = list(&tree, &["a"]);
+    let calls: Vec<_> = (0..20)
+        .map(|number| {
+            let (session, answer) = (session.clone(), answer.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(10 * number)).await;
+                session.list_changed();
+                let source = |_: Option<String>| {
+                    let answer = answer.clone();
+                    async {
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                        RootsResponse::List(answer)
+                    }
+                };
+                code(session.roots(source).await)
+            })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), None);
+    }
+}
+
+/// A call that takes the turn to verify but cannot use it returns the turn.
+#[cfg(unix)]
+#[test]
+fn an_unused_turn_to_verify_passes_to_the_next_call() {
+    let tree = Tree::new("file op/f = old");
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let session = Guard::new(boundary.clone()).session(WITHOUT_ROOTS).unwrap();
+    fs::rename(tree.path("op"), tree.path("was")).unwrap();
+    tree.add("file op/f = new");
+    sleep(VERIFY_EVERY);
+    let call = pin!(session.roots(no_answer()));
+    let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("the call waits without a runtime")
+    };
+    assert_eq!(code(roots), Some("no_runtime"));
+    assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");
+}
+
+/// A waiting call does not use an answer that has expired by the time it arrives, because the
+/// client may have withdrawn a root since the request.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_expires_before_it_arrives_serves_no_later_call() {
+    let tree = Tree::new("dir a; dir b");
+    let guard = guard(&tree).time_to_live_unannounced(Duration::from_millis(10)).build().unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent())).unwrap();
+    let (slow, first_list) = (session.clone(), list(&tree, &["a"]));
+    let leader = tokio::spawn(async move {
+        let source = |_: Option<String>| {
+            let list = first_list.clone();
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                RootsResponse::List(list)
+            }
+        };
+        slow.roots(source).await
+    });
+    tokio::time::sleep(LIMIT / 4).await;
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["b"])).await),
+        Ok(vec!["b".into()])
+    );
+    assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
+}
+
+/// An optional allowed directory is created later. No other call looks for it, and nothing in the
+/// list indicates that it may appear.
+#[tokio::test]
+async fn an_optional_directory_created_later_becomes_available() {
+    let tree = Tree::new("dir op");
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
+    let boundary = boundary
+        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadWrite).optional(true))
+        .build()
+        .unwrap();
+    let session = announcing(&Guard::new(boundary));
+    let roots = session.roots(source_listing(&tree, &["later/b"])).await.unwrap();
+    assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
+    tree.add("dir later/b");
+    assert_becomes(
+        async || outcome(&tree, &session.roots(no_request_expected()).await),
+        Ok(vec!["later/b".into()]),
+    )
+    .await;
+}
+
+/// A client's error text goes to the operator's log and can be arbitrarily long.
+#[tokio::test]
+async fn a_clients_error_text_is_truncated() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let why = "x".repeat(1 << 20);
+    let error = session
+        .roots(|_: Option<String>| std::future::ready(RootsResponse::Failed(why.clone())))
+        .await
+        .unwrap_err();
+    assert_eq!((error.code(), error.operator_detail().map(str::len)), ("roots_failed", Some(1024)));
+}
+
+/// Requesting and resolving a list share one time limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fetch_limit_includes_resolving_the_list() {
+    let tree = Tree::in_memory("dir op");
+    let mut deep = "d/".repeat(300);
+    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
+    if symlinks_are_visible() {
+        tree.add("link op/l -> .");
+        deep.insert_str(0, "l/");
+    }
+    // Each entry names the same place with a different text. Windows would normalize these to the
+    // same path, so different places are used there.
+    let entry = |n: usize| match n {
+        _ if cfg!(windows) => tree.uri(format!("op/{}", &deep[..deep.len() - 2 * (n % 250)])),
+        _ => format!("{}/op/{}{deep}", tree.uri(""), "./".repeat(n)),
+    };
+    // Wine needs more than 30 ms for each entry.
+    let count = if cfg!(windows) { 20 } else { 1_000 };
+    let entries = || ListRootsResult::from_uris((0..count).map(entry));
+    let mut took = Vec::new();
+    for (limit, expected) in [(10, Some("roots_timed_out")), (600_000, None)] {
+        let limit = Duration::from_millis(limit);
+        let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+        let start = std::time::Instant::now();
+        assert_eq!(code(session.roots(source_of(entries())).await), expected);
+        took.push(start.elapsed());
+    }
+    assert!(took[0] < took[1], "the limit does not end the wait: {took:?}");
+}
+
+/// A failure from before a change does not apply to the new list. Neither the call that sent the
+/// request nor the calls that wait for it are refused.
+#[tokio::test(start_paused = true)]
+async fn a_failure_from_before_a_change_refuses_no_call() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let mut answers =
+        vec![RootsResponse::List(list(&tree, &["a"])), RootsResponse::Failed("-32601".into())];
+    let roots = session.roots(|_: Option<String>| {
+        if answers.len() > 1 {
+            session.list_changed();
+        }
+        std::future::ready(answers.pop().unwrap())
+    });
+    assert_eq!(outcome(&tree, &roots.await), Ok(vec!["a".into()]));
+    session.list_changed();
+    let (leader, waiter, now) = (session.clone(), session.clone(), list(&tree, &["a"]));
+    let leader = tokio::spawn(async move {
+        let fails = |_: Option<String>| async {
+            tokio::time::sleep(LIMIT / 4).await;
+            RootsResponse::Failed("-32601".into())
+        };
+        let failed = code(leader.roots(fails).await);
+        // The change comes before the waiting call is polled.
+        leader.list_changed();
+        failed
+    });
+    tokio::task::yield_now().await;
+    let waiter = tokio::spawn(async move { waiter.roots(source_of(now)).await });
+    assert_eq!(leader.await.unwrap(), Some("roots_failed"));
+    assert_eq!(outcome(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
+}
+
+/// A session starts only if its capabilities can be read. Unreadable capabilities do not even grant
+/// what a client without roots gets.
+#[tokio::test]
+async fn unreadable_capabilities_start_no_session() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let begin = |capabilities: &str| -> Result<Session, Box<dyn std::error::Error>> {
+        let declared = serde_json::from_str::<ClientCapabilities>(capabilities)?;
+        Ok(guard.session(declared)?)
+    };
+    for unreadable in ["", "null", "5", "[]", "[null]", r#""{}""#, "true", r#"{"roots":"#] {
+        assert!(begin(unreadable).is_err(), "{unreadable}");
+    }
+    assert_eq!(guard.sessions(), 0);
+    for (none, some) in [("{}", r#"{"roots":5}"#), (r#"{"roots":null}"#, r#"{"roots":false}"#)] {
+        let (none, some) = (begin(none).unwrap(), begin(some).unwrap());
+        let silent =
+            || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
+        assert_eq!(outcome(&tree, &none.roots(silent()).await), Ok(vec![String::new()]));
+        assert_eq!(outcome(&tree, &some.roots(silent()).await), Err("roots_failed"));
+    }
+}
+
+/// The policy denies this client all roots, so no proof is valid for it.
+#[tokio::test]
+async fn no_proof_is_valid_for_a_client_that_is_denied() {
+    let tree = Tree::new("file a/f");
+    let proof = tree.roots(["a"]).check("f", Intent::Existing).unwrap();
+    let guard = guard(&tree).without_client_roots(WithoutClientRoots::Deny).build().unwrap();
+    let undeclared = guard.session(WITHOUT_ROOTS).unwrap();
+    assert_eq!(code(undeclared.still_allows(&proof)), Some("roots_unsupported"));
+    let declared = announcing(&guard);
+    assert_eq!((undeclared.declared(), declared.declared()), (WITHOUT_ROOTS, ANNOUNCING));
+    assert_eq!(code(declared.still_allows(&proof)), Some("roots_stale"));
+}
+
+/// Equal lists share a snapshot only if they resolve to the same roots and the same rejected
+/// entries.
+#[tokio::test]
+async fn equal_lists_do_not_share_outdated_rejections() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let mut snapshots = Vec::new();
+    #[cfg(unix)]
+    let rows = [("dir c", Some("not_found")), ("fifo b", Some("special_file")), ("dir b", None)];
+    #[cfg(windows)]
+    let rows = [("dir c", Some("not_found")), ("dir b", None)];
+    for (line, expected) in rows {
+        if cfg!(unix) && expected.is_none() {
+            fs::remove_file(tree.path("b")).unwrap();
+        }
+        tree.add(line);
+        let session = announcing(&guard);
+        let roots = session.roots(source_of(list(&tree, &["a", "b"]))).await.unwrap();
+        let rejected: Vec<_> = roots
+            .rejected()
+            .iter()
+            .map(|rejected| (rejected.index(), rejected.error().code()))
+            .collect();
+        assert_eq!(rejected, expected.map(|code| (1, code)).into_iter().collect::<Vec<_>>());
+        snapshots.push((session, roots));
+    }
+}
+
+/// Each call counts as a use of the snapshot, whatever the time to idle.
+#[tokio::test]
+async fn a_snapshot_in_use_does_not_expire_as_idle() {
+    let idle = Duration::from_secs(1);
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).time_to_idle(idle).build().unwrap();
+    // Try again if this machine paused for so long that the snapshot could become idle.
+    for _ in 0..20 {
+        let client = Client::listing(list(&tree, &["a"]));
+        let session = announcing(&guard);
+        let (start, mut last) = (std::time::Instant::now(), std::time::Instant::now());
+        let mut longest = Duration::ZERO;
+        while start.elapsed() < 3 * idle {
+            session.roots(client.source()).await.unwrap();
+            longest = longest.max(last.elapsed());
+            last = std::time::Instant::now();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if longest < idle / 2 {
+            assert_eq!(client.requests(), 1);
+            return;
+        }
+    }
+    panic!("this machine paused in every attempt");
+}
+
+/// When one session verifies a shared snapshot, the other sessions still detect the change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_session_sharing_a_snapshot_finds_a_directory_created_later() {
+    for optional in [false, true] {
+        let tree = Tree::new("dir a");
+        let boundary = Boundary::builder();
+        let boundary = if optional {
+            boundary.directory(tree.path("a"), Access::ReadOnly).directory_with(
+                tree.path("b"),
+                DirectoryOptions::new(Access::ReadOnly).optional(true),
+            )
+        } else {
+            boundary.directory(tree.path(""), Access::ReadOnly)
+        };
+        let guard = Guard::new(boundary.build().unwrap());
+        let listed = list(&tree, &["a", "b"]);
+        let (one, other) = (announcing(&guard), announcing(&guard));
+        let snapshot = one.roots(source_of(listed.clone())).await.unwrap();
+        other.roots(source_of(listed)).await.unwrap();
+        let ends = Arc::new(AtomicBool::new(false));
+        let verifier = std::thread::spawn({
+            let ends = ends.clone();
+            move || {
+                while !ends.load(Ordering::SeqCst) {
+                    let _ = snapshot.verify();
+                    sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        tree.add("dir b");
+        let count = async || other.roots(no_request_expected()).await.unwrap().roots().count();
+        assert_becomes(count, 2).await;
+        ends.store(true, Ordering::SeqCst);
+        verifier.join().unwrap();
+    }
+}
+
+/// Checking for a directory that is still missing is not a change.
+#[tokio::test]
+async fn a_renewal_without_a_change_wakes_no_waiter() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    session.roots(source_listing(&tree, &["a", "missing"])).await.unwrap();
+    let mut changes = session.changes();
+    let start = std::time::Instant::now();
+    while start.elapsed() < 4 * VERIFY_EVERY {
+        session.roots(no_request_expected()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(tokio::time::timeout(Duration::ZERO, changes.changed()).await.is_err());
+    tree.add("dir missing");
+    assert_becomes(async || session.roots(no_request_expected()).await.unwrap().roots().count(), 2)
+        .await;
+    changes.changed().await.unwrap();
+}
+
+/// The text names the limit, both for the call that sent the request and for calls during the
+/// back-off.
+#[tokio::test]
+async fn a_repeated_failure_keeps_its_text() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let large = ListRootsResult::from_uris(["file:///".to_owned() + &"x".repeat(8_000_001)]);
+    for _ in 0..2 {
+        let refused = session.roots(source_of(large.clone())).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the root list is larger than 8000000 bytes");
+    }
+}
+
+/// Resolving a cached list again does not extend its time to live.
+// On Windows an open directory cannot be moved.
+#[cfg(unix)]
+#[test]
+fn a_list_that_expires_while_it_is_resolved_again_is_requested_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let tree = Tree::new("file a/f = old");
+        let guard = guard(&tree)
+            .time_to_live_unannounced(Duration::from_secs(10))
+            .fetch_limit(Duration::from_secs(60))
+            .build()
+            .unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent()));
+        let session = session.unwrap();
+        let client = Client::listing(list(&tree, &["a"]));
+        let roots = session.roots(client.source()).await.unwrap();
+        fs::rename(tree.path("a"), tree.path("was")).unwrap();
+        tree.add("file a/f = new");
+        assert_eq!(roots.read("none", 9).unwrap_err().code(), "root_unavailable");
+        // The only blocking thread is busy while the list is resolved again.
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || released.recv()));
+        let (session, source) = (session.clone(), client.source());
+        let call = tokio::spawn(async move { session.roots(source).await.unwrap() });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!call.is_finished());
+        tokio::time::advance(Duration::from_secs(11)).await;
+        drop(release);
+        assert_eq!(call.await.unwrap().read("f", 9).unwrap(), b"new");
+        assert_eq!(client.requests(), 2);
+    });
+}

@@ -1,0 +1,237 @@
+//! The log events of the feature `tracing`: each names its session, and contains details that the
+//! client never receives.
+//!
+//! This test has its own process, because concurrent threads that reach the same event can hide it
+//! from a subscriber that is set for one thread only.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "../support/tree.rs"]
+#[allow(dead_code)] // The suite uses the other items.
+mod tree;
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::{
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
+    RootsSource,
+};
+
+use tree::Tree;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Returns the lines logged since the last call, without their targets. `$T` stands for the
+    /// path of the tree, and `$S` for the session.
+    fn take(&self, tree: &Tree, session: impl std::fmt::Display) -> String {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
+        let mut lines = String::new();
+        for line in text.lines() {
+            let line = line.trim_start().replace("mcp_roots_guard: ", "");
+            let line = line.replace(&tree.uri(""), "file://$T/");
+            let line = line.replace(tree.path("").to_str().unwrap(), "$T/").replace("$T//", "$T/");
+            writeln!(lines, "{}", line.replace(&format!("session={session}"), "session=$S"))
+                .unwrap();
+        }
+        lines
+    }
+}
+
+#[test]
+fn each_event_names_its_session_and_its_cause() {
+    let tree = Tree::new("file op/a/f; dir secret; link op/out -> ../secret");
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
+    let subscriber =
+        subscriber.with_ansi(false).without_time().with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let boundary =
+            Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+        let guard =
+            Guard::builder(boundary).time_to_idle(Duration::from_millis(1)).build().unwrap();
+        let session =
+            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let number = session.id();
+        let uris =
+            [tree.uri("op/a"), tree.uri("op/later"), tree.uri("op/out\n"), "ftp://host/".into()];
+        let list = ListRootsResult::from_uris(uris);
+        let roots = session.roots(source(&list)).await.unwrap();
+        let events = log.take(&tree, number);
+        assert_eq!(
+            events,
+            "DEBUG roots fetched session=$S roots=1 rejected=3 pages=1\n\
+             WARN entry rejected session=$S index=1 \
+             entry=\"file://$T/op/later\" kind=\"not_found\"\n\
+             WARN entry rejected session=$S index=2 \
+             entry=\"file://$T/op/out\\n\" kind=\"dropped_character\"\n\
+             WARN entry rejected session=$S index=3 \
+             entry=\"ftp://host/\" kind=\"foreign_scheme\"\n"
+        );
+        // A list that comes with a request causes the same events.
+        session.roots_from_list(list.clone()).await.unwrap();
+        assert_eq!(log.take(&tree, number), events);
+        // A refusal's event says where the symlink points. The client's error does not.
+        let refused = roots.read(tree.path("op/out/x"), 9).unwrap_err();
+        assert!(roots.read("file:///x?y", 9).is_err());
+        assert!(roots.check("f", mcp_roots_guard::Intent::Existing).unwrap().read(1).is_err());
+        let events = log.take(&tree, number);
+        let lines: Vec<_> = events.lines().collect();
+        assert_eq!(lines.len(), 3, "{events}");
+        let kinds = ["kind=\"outside_roots\"", "kind=\"query\"", "kind=\"too_large\""];
+        for (line, kind) in lines.iter().zip(kinds) {
+            assert!(line.starts_with("INFO refused session=$S") && line.contains(kind), "{line}");
+        }
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+        // The cache evicts an expired snapshot.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        guard.forget_all();
+        assert_eq!(log.take(&tree, number), "DEBUG roots evicted session=$S cause=\"time\"\n");
+        session.list_changed();
+        let failing =
+            |_: Option<String>| std::future::ready(RootsResponse::Failed("-32601: \"no\"".into()));
+        assert!(session.roots(failing).await.is_err());
+        assert_eq!(
+            log.take(&tree, number),
+            "DEBUG roots changed session=$S\n\
+             WARN roots not fetched session=$S kind=\"roots_failed\" \
+             detail=\"-32601: \\\"no\\\"\"\n\
+             INFO refused session=$S kind=\"roots_failed\" \
+             error=the client's roots could not be obtained \
+             detail=\"-32601: \\\"no\\\"\"\n"
+        );
+        // The session is closed once, although closing and dropping both close it.
+        session.close();
+        drop(session);
+        assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
+        // The list is resolved again after a missing directory is created.
+        let guard = Guard::new(guard.boundary().clone());
+        let session =
+            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        session.roots(source(&list)).await.unwrap();
+        tree.add("dir op/later");
+        log.take(&tree, number);
+        let unasked = |_: Option<String>| async { panic!("the client was asked") };
+        // The pause between verifications depends on how long the last one took.
+        let start = Instant::now();
+        while session.roots(unasked).await.unwrap().roots().len() != 2
+            && start.elapsed() < Duration::from_secs(60)
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(session.roots(unasked).await.unwrap().roots().len(), 2);
+        assert_eq!(
+            log.take(&tree, session.id()),
+            "DEBUG roots resolved again session=$S roots=2\n"
+        );
+        #[cfg(feature = "__rmcp-tests")]
+        {
+            // The model learns that the tool failed. Only the operator learns why.
+            let answer = failing::call(&guard).await;
+            assert!(
+                answer.contains("its operator can see why") && !answer.contains("password"),
+                "{answer}"
+            );
+            let events = log.take(&tree, "");
+            let failed = "handler failed session=";
+            let line = events
+                .lines()
+                .find(|line| line.contains(failed))
+                .unwrap_or_else(|| panic!("{events}"));
+            assert!(line.ends_with("error=\"the catalogue: password refused\""), "{line}");
+        }
+    });
+}
+
+fn source(list: &ListRootsResult) -> impl RootsSource + use<> {
+    let list = list.clone();
+    move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
+}
+
+/// An rmcp server whose tool always fails with an error that the guard did not cause.
+#[cfg(feature = "__rmcp-tests")]
+mod failing {
+    use std::error::Error;
+    use std::fmt;
+
+    use mcp_roots_guard::Guard;
+    use mcp_roots_guard::rmcp::HandlerError;
+    use rmcp::ErrorData;
+    use rmcp::handler::server::ServerHandler;
+    use rmcp::model::{CallToolRequestParams, CallToolResponse};
+    use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+    #[derive(Debug)]
+    struct Catalogue(std::io::Error);
+
+    impl fmt::Display for Catalogue {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the catalogue")
+        }
+    }
+
+    impl Error for Catalogue {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    struct Failing(Guard);
+
+    impl ServerHandler for Failing {
+        async fn call_tool(
+            &self,
+            call: CallToolRequestParams,
+            ctx: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            let refused = || Catalogue(std::io::Error::other("password refused"));
+            self.0
+                .tool(&ctx, &call, move |_| Err::<String, _>(HandlerError::other(refused())))
+                .await
+        }
+    }
+
+    /// Calls the tool and returns the response line.
+    pub(super) async fn call(guard: &Guard) -> String {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (server, transport) = (Failing(guard.clone()), guard.wrap(far));
+        tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
+        let (read, mut write) = tokio::io::split(near);
+        let mut lines = BufReader::new(read).lines();
+        let client = json!({ "name": "raw", "version": "1" });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        for message in [
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
+            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "any" } }),
+        ] {
+            write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            if line.contains("\"id\":1") {
+                return line;
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Which list decides a call.
+
+pub(crate) mod calls;
+pub(crate) mod model;
+pub(crate) mod schedules;

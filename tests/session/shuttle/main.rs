@@ -1,0 +1,364 @@
+//! The model check: runs the real session code under a scheduler that decides which task takes each
+//! step.
+//!
+//! A run has a cast of tasks that request the roots, change the list, close the session, drop their
+//! calls, forget snapshots, or wait for changes. The test prints the number of schedules tried. If
+//! a schedule breaks a property of [`world`], shuttle prints the schedule, and
+//! [`failed_schedule_is_replayed`] replays it. A lost wake-up is reported as a deadlock.
+//!
+//! Each use of the session's locks and atomics, of the cache or of a notification is a step, and so
+//! is each answer and each job that a worker runs. The operations of the cache and of notifications
+//! count as atomic, because their own crates test them and neither runs session code while it holds
+//! a lock. Memory is sequentially consistent, as in the code. Time does not pass, so no deadline
+//! expires. Calls that are dropped, at any step, stand for expired deadlines. The step number
+//! decides whether names are verified again.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs the model
+//! check, and so does .ci/run. `GUARD_MODEL_RUNS=1000000` sets the number of schedules for each
+//! cast and scheduler.
+#![cfg(shuttle)]
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "../../support/shuttle_scheduler.rs"]
+mod schedule;
+#[path = "../../support/shuttle_world.rs"]
+mod world;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Instant;
+
+use shuttle::scheduler::{
+    DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler,
+    UncontrolledNondeterminismCheckScheduler,
+};
+use shuttle::{Config, Runner};
+use tempfile::TempDir;
+
+use crate::schedule::Preempting;
+use crate::world::{World, proof, top};
+
+/// The tasks of a run, and its initial state.
+#[derive(Clone, Copy)]
+struct Cast {
+    name: &'static str,
+    /// One task for each role, in this order.
+    roles: &'static [Role],
+    /// Whether a call before the tasks start caches a snapshot.
+    is_cached: bool,
+    announces: bool,
+    /// One in this many requests to the client fails.
+    fails: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Makes this many requests, one after another.
+    Calls(u32),
+    /// Makes a request and drops it after this many polls.
+    DropsCall(u32),
+    Changes(u32),
+    Closes,
+    Forgets,
+    /// Obtains a proof and checks this many times whether it is still allowed.
+    ChecksProof(u32),
+    /// Waits for this many changes, or until the session is closed.
+    WaitsForChanges(u32),
+}
+
+use Role::*;
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Role {
+    fn task(self, world: Arc<World>) -> Task {
+        match self {
+            Self::Calls(times) => Box::pin(async move {
+                for _ in 0..times {
+                    world.call().await;
+                }
+            }),
+            Self::DropsCall(polls) => {
+                Box::pin(async move { world.call_dropped_after(polls).await })
+            }
+            Self::Changes(times) => {
+                Box::pin(async move { (0..times).for_each(|_| world.change()) })
+            }
+            Self::Closes => Box::pin(async move { world.close() }),
+            Self::Forgets => Box::pin(async move { world.guard.forget_all() }),
+            Self::ChecksProof(times) => Box::pin(async move {
+                if let Some(roots) = world.call().await {
+                    let (checked, version) = proof(&roots);
+                    drop(roots);
+                    (0..times).for_each(|_| world.check_still_allowed(&checked, version));
+                }
+            }),
+            Self::WaitsForChanges(times) => {
+                let mut changes = world.changes();
+                Box::pin(async move {
+                    for _ in 0..times {
+                        if let Err(error) = changes.changed().await {
+                            assert_eq!(error.code(), "session_closed");
+                            assert_eq!(
+                                changes.changed().await.unwrap_err().code(),
+                                "session_closed"
+                            );
+                            return;
+                        }
+                    }
+                })
+            }
+        }
+    }
+}
+
+impl Cast {
+    const fn new(name: &'static str, roles: &'static [Role]) -> Self {
+        Self { name, roles, is_cached: false, announces: true, fails: 0 }
+    }
+
+    const fn cached(self) -> Self {
+        Self { is_cached: true, ..self }
+    }
+
+    const fn unannounced(self) -> Self {
+        Self { announces: false, ..self }
+    }
+
+    const fn failing(self, fails: u64) -> Self {
+        Self { fails, ..self }
+    }
+
+    fn play(self, top: &Arc<TempDir>) {
+        let world = World::new(top, self.announces, self.fails);
+        shuttle::future::block_on(async {
+            if self.is_cached {
+                world.call().await;
+            }
+            let mut tasks: Vec<_> =
+                self.roles.iter().map(|role| role.task(world.clone())).collect();
+            let own = tasks.pop();
+            let others: Vec<_> = tasks.into_iter().map(shuttle::future::spawn).collect();
+            if let Some(own) = own {
+                // Choosing the first task costs no preemption.
+                shuttle::future::yield_now().await;
+                own.await;
+            }
+            for other in others {
+                other.await.unwrap();
+            }
+            world.check_at_end().await;
+        });
+    }
+
+    /// Runs the cast under a scheduler and returns the number of runs.
+    fn run(self, how: &str, scheduler: impl Scheduler + 'static) -> usize {
+        let mut config = Config::new();
+        config.stack_size = STACK;
+        let top = Arc::new(top());
+        let began = Instant::now();
+        let report = FailureReport { how, name: self.name, runs: Arc::default() };
+        let counted = report.runs.clone();
+        Runner::new(scheduler, config).run(move || {
+            counted.fetch_add(1, SeqCst);
+            self.play(&top);
+        });
+        let runs = report.runs.load(SeqCst);
+        println!("{how}: {}: {runs} runs in {:.1} s", self.name, began.elapsed().as_secs_f64());
+        runs
+    }
+}
+
+/// Prints the number of runs if a run fails.
+struct FailureReport<'a> {
+    how: &'a str,
+    name: &'a str,
+    runs: Arc<AtomicUsize>,
+}
+
+impl Drop for FailureReport<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}: {}: failed in run {}", self.how, self.name, self.runs.load(SeqCst));
+        }
+    }
+}
+
+/// Casts small enough to try every schedule.
+const SMALL: &[Cast] = &[
+    Cast::new("a call, a change; cached", &[Calls(1), Changes(1)]).cached(),
+    Cast::new("a call, a close; cached", &[Calls(1), Closes]).cached(),
+    Cast::new("two changes, one waiting for them", &[Changes(2), WaitsForChanges(1)]),
+    Cast::new("a call, all snapshots forgotten; cached", &[Calls(1), Forgets]).cached(),
+];
+
+/// Casts for which every schedule with at most this many preemptions is tried.
+const MIDDLE: &[(usize, Cast)] = &[
+    (3, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
+    (
+        2,
+        Cast::new(
+            "a change, a close, one waiting for them",
+            &[Changes(1), Closes, WaitsForChanges(2)],
+        ),
+    ),
+    (3, Cast::new("a call, a close", &[Calls(1), Closes])),
+    (2, Cast::new("two calls", &[Calls(1), Calls(1)])),
+    (1, Cast::new("two calls, a change", &[Calls(1), Calls(1), Changes(1)])),
+    (1, Cast::new("two calls, a change; cached", &[Calls(1), Calls(1), Changes(1)]).cached()),
+    (1, Cast::new("two calls, a close", &[Calls(1), Calls(1), Closes])),
+    (2, Cast::new("a call, one dropped early", &[Calls(1), DropsCall(1)])),
+    (2, Cast::new("a call, one dropped while asking", &[Calls(1), DropsCall(2)])),
+    (2, Cast::new("a call, one dropped while resolving", &[Calls(1), DropsCall(3)])),
+    (1, Cast::new("two calls, one dropped", &[Calls(1), Calls(1), DropsCall(2)])),
+    (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
+    (
+        1,
+        Cast::new("two calls, all snapshots forgotten; cached", &[Calls(1), Calls(1), Forgets])
+            .cached(),
+    ),
+    (
+        1,
+        Cast::new("one checks its proof, two changes; cached", &[ChecksProof(2), Changes(2)])
+            .cached(),
+    ),
+    (
+        1,
+        Cast::new(
+            "two calls of a client that announces nothing",
+            &[Calls(1), Calls(1), Changes(1)],
+        )
+        .unannounced(),
+    ),
+    (
+        1,
+        Cast::new(
+            "two calls, every second request to the client fails",
+            &[Calls(2), Calls(1), Changes(1)],
+        )
+        .failing(2),
+    ),
+];
+
+/// Casts too large to try every schedule. Their schedules are random.
+const LARGE: &[Cast] = &[
+    Cast::new(
+        "all roles except a close",
+        &[
+            Calls(3),
+            Calls(2),
+            DropsCall(2),
+            DropsCall(4),
+            ChecksProof(2),
+            Forgets,
+            WaitsForChanges(1),
+            Changes(3),
+        ],
+    ),
+    Cast::new(
+        "all roles",
+        &[
+            Calls(3),
+            Calls(2),
+            DropsCall(3),
+            ChecksProof(2),
+            Forgets,
+            Changes(3),
+            WaitsForChanges(5),
+            Closes,
+        ],
+    )
+    .cached(),
+    Cast::new(
+        "three calls, two dropped, a change",
+        &[Calls(1), Calls(1), Calls(1), DropsCall(3), DropsCall(2), Changes(1)],
+    ),
+    Cast::new(
+        "a client that announces nothing",
+        &[Calls(2), Calls(2), Calls(1), DropsCall(3), Forgets, Changes(3)],
+    )
+    .unannounced(),
+    Cast::new(
+        "every third request to the client fails",
+        &[Calls(3), Calls(2), Calls(1), DropsCall(3), Changes(3), Forgets],
+    )
+    .failing(3),
+];
+
+/// Replays the cast `GUARD_MODEL_CAST` with the schedule `GUARD_MODEL_SCHEDULE`, as printed by a
+/// failure.
+#[test]
+fn failed_schedule_is_replayed() {
+    let (Ok(name), Ok(schedule)) =
+        (std::env::var("GUARD_MODEL_CAST"), std::env::var("GUARD_MODEL_SCHEDULE"))
+    else {
+        return;
+    };
+    let casts = SMALL.iter().chain(MIDDLE.iter().map(|(_, cast)| cast)).chain(LARGE);
+    for &cast in casts.filter(|cast| cast.name == name) {
+        cast.run("replayed", ReplayScheduler::new_from_encoded(&schedule));
+    }
+}
+
+#[test]
+fn every_schedule_of_two_tasks_is_correct() {
+    for &cast in SMALL {
+        let (scheduler, finished) = Preempting::new(usize::MAX);
+        cast.run("all schedules", scheduler);
+        assert!(finished.load(SeqCst));
+    }
+    // Shuttle's own exhaustive scheduler finds the same number of schedules.
+    let cast = SMALL[1];
+    let again = cast.run("all schedules again", Preempting::new(usize::MAX).0);
+    assert_eq!(again, cast.run("by shuttle's own search", DfsScheduler::new(None, false)));
+}
+
+#[test]
+fn every_schedule_with_few_preemptions_is_correct() {
+    for &(preemptions, cast) in MIDDLE {
+        let (scheduler, finished) = Preempting::new(preemptions);
+        cast.run(&format!("all with at most {preemptions} preemptions"), scheduler);
+        assert!(finished.load(SeqCst));
+    }
+}
+
+#[test]
+fn random_schedules_are_correct() {
+    for &cast in LARGE {
+        cast.run("random", RandomScheduler::new(most_runs()));
+    }
+}
+
+#[test]
+fn priority_schedules_are_correct() {
+    for &cast in LARGE {
+        for preemptions in [3, 6] {
+            cast.run(
+                &format!("by priorities, {preemptions} priority changes"),
+                PctScheduler::new(preemptions, most_runs() / 2),
+            );
+        }
+    }
+}
+
+/// Running a schedule again gives the same result, because nothing depends on random numbers or
+/// time.
+#[test]
+fn schedules_are_deterministic() {
+    for &cast in LARGE {
+        let random = RandomScheduler::new(REPEATED);
+        cast.run("each schedule twice", UncontrolledNondeterminismCheckScheduler::new(random));
+    }
+}
+
+fn most_runs() -> usize {
+    std::env::var("GUARD_MODEL_RUNS").map_or(RUNS, |runs| runs.parse().unwrap())
+}
+
+const RUNS: usize = 10_000;
+
+const REPEATED: usize = 500;
+
+const STACK: usize = 256 << 10;
