@@ -10,6 +10,7 @@ pub(crate) mod boundary_model;
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod model;
+pub(crate) mod operations;
 #[cfg(target_os = "linux")]
 pub(crate) mod protected;
 pub(crate) mod random;

@@ -1,0 +1,519 @@
+//! The table of operations. Every suite that makes all operations takes them from here, so a new
+//! operation is one row and its implementation: the races, the traced system calls, the attacks on
+//! protected names, the random trees (also fuzzed), the refusals, and the list of what the example
+//! `operate` offers.
+//!
+//! A row says what each path of the operation must name for the operation to succeed, and what the
+//! operation changes there. Its functions return a text of everything that a caller can learn from
+//! a success: contents, names, types and modes. [`is_leak`] finds what is [marked](mark) in it.
+
+use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::time::SystemTime;
+
+use mcp_roots_guard::Intent::{Existing, New, NewTree, NoFollow};
+use mcp_roots_guard::{
+    AtomicFile, Attributes, CheckedPath, CopyOptions, CopyReport, DirEntry, Error, Existing as By,
+    Intent, Link, Metadata, OpenFile, OpenOptions, ReadDir, Refused, Replace, Result, Roots,
+    Version, Walk, WalkOptions, WriteOptions,
+};
+
+use Target::{
+    Any, Directory, EmptyDirectory, File, FileOrNew, Missing, MissingTree, Symlink, Tree,
+};
+
+pub(crate) struct Operation {
+    /// Identifies the row in the seeds of the fuzz target `operations`.
+    pub(crate) letter: u8,
+    /// The method and its arguments.
+    pub(crate) name: &'static str,
+    /// Its one or two paths.
+    pub(crate) paths: &'static [Path],
+    pub(crate) directly: fn(&Roots, &[&str], Pause<'_>) -> Result<String>,
+    pub(crate) by_proof: fn(&[CheckedPath], Pause<'_>) -> Result<String>,
+}
+
+/// Is called between the steps of an operation. A suite can change the tree there.
+pub(crate) type Pause<'a> = &'a dyn Fn();
+
+pub(crate) const NO_PAUSE: Pause<'static> = &|| ();
+
+/// A path of an operation.
+pub(crate) struct Path {
+    pub(crate) intent: Intent,
+    pub(crate) target: Target,
+    /// Whether the operation changes what the path names.
+    pub(crate) is_changed: bool,
+}
+
+/// What a path must name for the operation to succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Any,
+    File,
+    FileOrNew,
+    Directory,
+    /// A directory, to which the operation applies recursively.
+    Tree,
+    EmptyDirectory,
+    Symlink,
+    /// Nothing, in a directory that exists.
+    Missing,
+    /// Nothing, in a directory that need not exist.
+    MissingTree,
+}
+
+/// How an operation is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Directly,
+    /// By proofs that [`Roots::check`] made.
+    Proof,
+    /// By proofs that [`CheckedPath::join`] made, each from a proof of the parent.
+    Joined,
+    /// By proofs from a listing of the parent.
+    Listed,
+    /// By proofs for reading, of which the last name is then not followed.
+    Unfollowed,
+}
+
+pub(crate) const INTENTS: [Intent; 4] = [Existing, New, NewTree, NoFollow];
+
+impl Operation {
+    pub(crate) fn changes(&self) -> bool {
+        self.paths.iter().any(|path| path.is_changed)
+    }
+
+    /// Whether several changes are made one after another, so that a failure can come after some.
+    pub(crate) fn can_be_partial(&self) -> bool {
+        ["_all", "copy_tree", "change_set"].iter().any(|part| self.name.contains(part))
+    }
+
+    /// The ways in which the operation can succeed.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = Way> {
+        let removes = self.paths.iter().all(|path| path.intent == NoFollow);
+        let all = [Way::Directly, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed];
+        all.into_iter().filter(move |way| removes || *way != Way::Unfollowed)
+    }
+
+    pub(crate) fn proofs(
+        &self,
+        way: Way,
+        roots: &Roots,
+        texts: &[&str],
+    ) -> Result<Vec<CheckedPath>> {
+        let each = self.paths.iter().zip(texts);
+        each.map(|(path, text)| way.proof(roots, text, path.intent)).collect()
+    }
+
+    pub(crate) fn run(&self, way: Way, roots: &Roots, texts: &[&str]) -> Result<String> {
+        match way {
+            Way::Directly => (self.directly)(roots, texts, NO_PAUSE),
+            _ => (self.by_proof)(&self.proofs(way, roots, texts)?, NO_PAUSE),
+        }
+    }
+}
+
+impl Way {
+    /// A proof of a request. A request whose last name cannot be separated is checked as a whole.
+    fn proof(self, roots: &Roots, text: &str, intent: Intent) -> Result<CheckedPath> {
+        let (parent, name) = text.rsplit_once('/').unwrap_or((".", text));
+        let is_plain = !parent.is_empty() && !matches!(name, "" | "." | "..");
+        match self {
+            Self::Joined if is_plain => roots.check(parent, Existing)?.join(name, intent),
+            Self::Listed if is_plain => {
+                let listed = roots.read_dir(parent)?.flatten().find(|entry| entry.name() == name);
+                listed.map_or_else(|| roots.check(text, intent), |entry| Ok(entry.to_checked()))
+            }
+            Self::Unfollowed => roots.check(text, Existing)?.no_follow(),
+            _ => roots.check(text, intent),
+        }
+    }
+}
+
+/// An operation of which one path is given. The others name entries that a suite creates at the
+/// top of its root: the file `spare`, the directory `spare-dir`, and no entry `fresh`.
+pub(crate) struct Attempt {
+    pub(crate) operation: &'static Operation,
+    pub(crate) position: usize,
+}
+
+/// Each operation, once for each of its paths.
+pub(crate) fn attempts() -> impl Iterator<Item = Attempt> {
+    OPERATIONS.iter().flat_map(|operation| {
+        (0..operation.paths.len()).map(move |position| Attempt { operation, position })
+    })
+}
+
+impl Attempt {
+    pub(crate) fn path(&self) -> &'static Path {
+        &self.operation.paths[self.position]
+    }
+
+    /// The name of the operation, and which of its two paths is given.
+    pub(crate) fn name(&self) -> String {
+        let of = match (self.operation.paths.len(), self.position) {
+            (1, _) => "",
+            (_, 0) => " from",
+            _ => " to",
+        };
+        format!("{}{of}", self.operation.name)
+    }
+
+    /// The request at its position, and the entries for the other.
+    pub(crate) fn texts<'a>(&self, request: &'a str) -> Vec<&'a str> {
+        let text = |(position, path): (usize, &Path)| match path.target {
+            _ if position == self.position => request,
+            _ if position > 0 => "fresh",
+            Directory | Tree => "spare-dir",
+            _ => "spare",
+        };
+        self.operation.paths.iter().enumerate().map(text).collect()
+    }
+
+    pub(crate) fn run(&self, way: Way, roots: &Roots, request: &str) -> Result<String> {
+        self.operation.run(way, roots, &self.texts(request))
+    }
+}
+
+const fn reads(intent: Intent, target: Target) -> Path {
+    Path { intent, target, is_changed: false }
+}
+
+const fn changes(intent: Intent, target: Target) -> Path {
+    Path { intent, target, is_changed: true }
+}
+
+macro_rules! row {
+    ($letter:literal $method:ident($($arg:expr),*) on $one:expr => $seen:expr) => {
+        Operation {
+            letter: $letter,
+            name: stringify!($method($($arg),*)),
+            paths: &[$one],
+            directly: |roots, texts, pause| {
+                ($seen)(roots.$method(texts[0], $($arg),*)?, pause)
+            },
+            by_proof: |checked, pause| ($seen)(checked[0].$method($($arg),*)?, pause),
+        }
+    };
+    ($letter:literal $method:ident($($arg:expr),*) on $one:expr, $two:expr => $seen:expr) => {
+        Operation {
+            letter: $letter,
+            name: stringify!($method($($arg),*)),
+            paths: &[$one, $two],
+            directly: |roots, texts, pause| {
+                ($seen)(roots.$method(texts[0], texts[1], $($arg),*)?, pause)
+            },
+            by_proof: |checked, pause| ($seen)(checked[0].$method(&checked[1], $($arg),*)?, pause),
+        }
+    };
+    ($letter:literal check($intent:ident)) => {
+        Operation {
+            letter: $letter,
+            name: stringify!(check($intent)),
+            paths: &[reads($intent, Any)],
+            directly: |roots, texts, _| Ok(described_proof(&roots.check(texts[0], $intent)?)),
+            by_proof: |checked, _| Ok(described_proof(&checked[0])),
+        }
+    };
+}
+
+pub(crate) const OPERATIONS: &[Operation] = &[
+    row!(b'7' check(Existing)),
+    row!(b'8' check(New)),
+    row!(b'9' check(NewTree)),
+    row!(b'+' check(NoFollow)),
+    row!(b'A' read(LIMIT) on reads(Existing, File) => content),
+    row!(b'B' read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
+    row!(b'C' open() on reads(Existing, File) => opened),
+    row!(b'D' open_with(new().read(true)) on reads(Existing, File) => used),
+    row!(b'E' metadata() on reads(Existing, Any) => described),
+    row!(b'F' symlink_metadata() on reads(NoFollow, Any) => described),
+    row!(b'e' version(LIMIT) on reads(Existing, File) => |it: Version, _| Ok(it.to_string())),
+    row!(b'i' read_link() on reads(NoFollow, Symlink) => linked),
+    row!(b'G' read_dir() on reads(Existing, Directory) => listed),
+    row!(b'H' walk(WalkOptions::new()) on reads(Existing, Tree) => walked),
+    row!(b'm' open_unguarded_dir() on reads(Existing, Directory) => unguarded),
+    row!(b'I' open_with(new().write(true)) on changes(Existing, File) => used),
+    row!(b'J' open_with(new().append(true)) on changes(Existing, File) => used),
+    row!(b'K' open_with(new().read(true).write(true)) on changes(Existing, File) => used),
+    row!(b'L' open_with(new().write(true).truncate(true)) on changes(Existing, File) => used),
+    row!(b'M' open_with(new().write(true).create(true)) on changes(New, FileOrNew) => used),
+    row!(b'N' open_with(new().append(true).create(true)) on changes(New, FileOrNew) => used),
+    row!(b'O' open_with(new().write(true).create_new(true)) on changes(New, Missing) => used),
+    row!(b'P' open_with(new().write(true).create(true).truncate(true))
+        on changes(New, FileOrNew) => used),
+    row!(b'Q' write(WRITTEN) on changes(New, FileOrNew) => done),
+    row!(b'Y' write_with(WRITTEN, by(By::InPlace)) on changes(New, FileOrNew) => done),
+    row!(b'5' write_with(WRITTEN, by(By::InPlaceIfOwnerChanges))
+        on changes(New, FileOrNew) => done),
+    row!(b'a' write_with(WRITTEN, by(By::Refuse)) on changes(New, Missing) => done),
+    row!(b'b' write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
+    row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
+    row!(b'c' atomic_file(WriteOptions::new()) on changes(New, FileOrNew) => committed),
+    row!(b'6' atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
+    row!(b'j' set_attributes(executable()) on changes(Existing, File) => done),
+    row!(b'k' set_attributes(Attributes::new().modified(SystemTime::UNIX_EPOCH))
+        on changes(Existing, Any) => done),
+    row!(b'R' create_dir() on changes(NewTree, Missing) => done),
+    row!(b'S' create_dir_all() on changes(NewTree, MissingTree) => done),
+    row!(b'T' remove_file() on changes(NoFollow, File) => done),
+    row!(b'g' remove_file_if_unchanged(version()) on changes(NoFollow, File) => done),
+    row!(b'U' remove_dir() on changes(NoFollow, EmptyDirectory) => done),
+    row!(b'V' remove_dir_all() on changes(NoFollow, Tree) => done),
+    row!(b'W' rename(Replace::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
+    row!(b'X' rename(Replace::Existing)
+        on changes(NoFollow, Any), changes(NoFollow, Any) => done),
+    row!(b'o' rename(Replace::IfUnchanged(version()))
+        on changes(NoFollow, File), changes(NoFollow, File) => done),
+    row!(b'q' rename_if_unchanged(Replace::Never, version())
+        on changes(NoFollow, File), changes(NoFollow, Missing) => done),
+    row!(b'r' hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
+    row!(b's' copy(LIMIT, WriteOptions::new())
+        on reads(Existing, File), changes(New, FileOrNew) => |bytes: u64, _| Ok(bytes.to_string())),
+    row!(b't' copy(LIMIT, parents())
+        on reads(Existing, File), changes(NewTree, MissingTree)
+        => |bytes: u64, _| Ok(bytes.to_string())),
+    row!(b'u' copy_tree(CopyOptions::new(), go_on)
+        on reads(Existing, Tree), changes(New, Missing) => copied),
+    row!(b'v' copy_tree(CopyOptions::new().refused(Refused::Skip).create_parents(true), go_on)
+        on reads(Existing, Tree), changes(NewTree, MissingTree) => copied),
+    Operation {
+        letter: b'-',
+        name: "within",
+        paths: &[reads(Existing, Directory)],
+        directly: |roots, texts, pause| {
+            let narrowed = roots.within(texts[0])?;
+            pause();
+            listed(narrowed.read_dir(".")?, pause)
+        },
+        // Roots cannot be narrowed to a proof.
+        by_proof: |checked, pause| listed(checked[0].read_dir()?, pause),
+    },
+    Operation {
+        letter: b'4',
+        name: "parent",
+        paths: &[reads(New, FileOrNew)],
+        directly: |roots, texts, pause| parent(&roots.check(texts[0], New)?, pause),
+        by_proof: |checked, pause| parent(&checked[0], pause),
+    },
+    Operation {
+        letter: b'w',
+        name: "symlink",
+        paths: &[changes(NoFollow, Missing)],
+        directly: |roots, texts, pause| done(roots.symlink("data", texts[0])?, pause),
+        by_proof: |checked, pause| done(checked[0].symlink("data")?, pause),
+    },
+    Operation {
+        letter: b'x',
+        name: "change_set",
+        paths: &[changes(NoFollow, File), changes(New, FileOrNew)],
+        directly: |roots, texts, pause| {
+            let mut changes = roots.change_set();
+            changes.write(texts[1], WRITTEN, WriteOptions::new())?;
+            pause();
+            changes.remove_file(texts[0], None)?;
+            pause();
+            done(changes.commit().map_err(Error::from)?, pause)
+        },
+        // A change set takes no proofs. This is what it does with them.
+        by_proof: |checked, pause| {
+            let file = checked[1].atomic_file(WriteOptions::new())?;
+            pause();
+            checked[0].remove_file()?;
+            committed(file, pause)
+        },
+    },
+];
+
+/// What the operations write.
+pub(crate) const WRITTEN: &str = "written";
+
+/// The content of files for which conditional changes succeed.
+pub(crate) const CONTENT: &str = "content";
+
+/// The content and the names of what no operation may return.
+pub(crate) const SECRET: &str = "SECRET";
+
+/// No file in the suites that use the table is larger.
+pub(crate) const LIMIT: u64 = 1 << 10;
+
+/// Modes that no other file or directory has, whatever the umask.
+#[cfg(unix)]
+const MARKED_FILE: u32 = 0o604;
+#[cfg(unix)]
+const MARKED_DIRECTORY: u32 = 0o705;
+
+/// Sets modes that nothing else has on a path and everything below it, so that its description is
+/// recognized.
+#[cfg(unix)]
+pub(crate) fn mark(path: &std::path::Path) {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = if path.is_dir() {
+        fs::read_dir(path).unwrap().for_each(|entry| mark(&entry.unwrap().path()));
+        MARKED_DIRECTORY
+    } else {
+        MARKED_FILE
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(unix)]
+pub(crate) fn is_marked(mode: u32) -> bool {
+    matches!(mode & 0o777, MARKED_FILE | MARKED_DIRECTORY)
+}
+
+/// Whether a returned text contains the secret, its version, or a marked mode.
+#[cfg(unix)]
+pub(crate) fn is_leak(seen: &str) -> bool {
+    let marked = [MARKED_FILE, MARKED_DIRECTORY].map(|mode| format!("mode {mode:o}"));
+    let version = Version::of(SECRET.as_bytes()).to_string();
+    marked.iter().chain([&version]).any(|mark| seen.contains(mark)) || seen.contains(SECRET)
+}
+
+fn new() -> OpenOptions {
+    OpenOptions::new()
+}
+
+fn by(existing: By) -> WriteOptions {
+    WriteOptions::new().existing(existing)
+}
+
+fn parents() -> WriteOptions {
+    WriteOptions::new().create_parents(true)
+}
+
+fn version() -> Version {
+    Version::of(CONTENT.as_bytes())
+}
+
+fn if_unchanged() -> WriteOptions {
+    WriteOptions::new().if_unchanged(version())
+}
+
+fn executable() -> Attributes {
+    if cfg!(windows) {
+        Attributes::new().read_only(true)
+    } else {
+        Attributes::new().executable(true)
+    }
+}
+
+fn go_on(_: &mcp_roots_guard::CopyProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+fn done((): (), _: Pause<'_>) -> Result<String> {
+    Ok("done".into())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
+fn content(content: Vec<u8>, _: Pause<'_>) -> Result<String> {
+    Ok(String::from_utf8_lossy(&content).into_owned())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
+fn described(metadata: Metadata, _: Pause<'_>) -> Result<String> {
+    Ok(description(&metadata))
+}
+
+/// The type and the mode. Sizes and times differ between equal trees.
+pub(crate) fn description(metadata: &Metadata) -> String {
+    let mode = metadata.mode().map_or("none".into(), |mode| format!("{:o}", mode & 0o7777));
+    format!("{:?} mode {mode}", metadata.file_type())
+}
+
+fn described_proof(checked: &CheckedPath) -> String {
+    format!("{} {}", checked.display_path(), checked.exists())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
+fn linked(link: Link, _: Pause<'_>) -> Result<String> {
+    let leads = if link.leads_inside() { "inside" } else { "outside" };
+    Ok(format!("{} leads {leads}", link.text().display()))
+}
+
+fn opened(file: OpenFile, pause: Pause<'_>) -> Result<String> {
+    let described = description(file.metadata());
+    pause();
+    Ok(format!("{described} {}", content(file.read_all(LIMIT)?, pause)?))
+}
+
+/// Reads from the file and writes to it, as far as it is open for that.
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+fn used(mut file: OpenFile, pause: Pause<'_>) -> Result<String> {
+    let (described, mut content) = (description(file.metadata()), Vec::new());
+    pause();
+    let read = file.read_to_end(&mut content).is_ok();
+    let written = file.write_all(WRITTEN.as_bytes()).is_ok();
+    Ok(format!("{described} {read} {written} {}", String::from_utf8_lossy(&content)))
+}
+
+fn committed(mut file: AtomicFile, pause: Pause<'_>) -> Result<String> {
+    pause();
+    file.write_all(WRITTEN.as_bytes()).unwrap();
+    pause();
+    done(file.commit()?, pause)
+}
+
+fn parent(checked: &CheckedPath, pause: Pause<'_>) -> Result<String> {
+    let Some(parent) = checked.parent() else { return Ok("no parent".into()) };
+    pause();
+    described(parent.symlink_metadata()?, pause)
+}
+
+fn listed(entries: ReadDir, pause: Pause<'_>) -> Result<String> {
+    let mut lines = entries.map(|entry| entry_line(&entry?, pause)).collect::<Result<Vec<_>>>()?;
+    lines.sort();
+    Ok(lines.join(", "))
+}
+
+fn walked(mut walk: Walk, pause: Pause<'_>) -> Result<String> {
+    let mut lines = Vec::new();
+    while let Some(entry) = walk.next_entry()? {
+        lines.push(entry_line(&entry, pause)?);
+    }
+    Ok(lines.join(", "))
+}
+
+/// Everything that an entry of a listing returns. It may have changed since, so errors are left
+/// out.
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> Result<String> {
+    pause();
+    let described = entry.metadata().map(|metadata| description(&metadata)).unwrap_or_default();
+    let opened = entry.open().and_then(|file| opened(file, pause)).unwrap_or_default();
+    let read = entry.read(LIMIT).and_then(|read| content(read, pause)).unwrap_or_default();
+    Ok(format!("{} {described} {opened} {read}", entry.path().display()))
+}
+
+/// The entries that the copy left out. The copy itself is in the tree.
+#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
+#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
+fn copied(report: CopyReport, _: Pause<'_>) -> Result<String> {
+    let skipped: Vec<_> =
+        report.skipped().iter().map(|it| it.path().display().to_string()).collect();
+    let (files, directories) = (report.files(), report.directories());
+    Ok(format!("{files} {directories} {} {}", report.skipped_count(), skipped.join(" ")))
+}
+
+#[cfg(target_os = "linux")]
+fn unguarded(directory: std::os::fd::OwnedFd, pause: Pause<'_>) -> Result<String> {
+    let mode = rustix::fs::fstat(&directory).unwrap().st_mode & 0o7777;
+    pause();
+    let entries = rustix::fs::Dir::read_from(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| name != "." && name != "..").collect();
+    names.sort();
+    Ok(format!("mode {mode:o} {}", names.join(" ")))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unguarded<T>(_: T, _: Pause<'_>) -> Result<String> {
+    Ok("opened".into())
+}
