@@ -188,7 +188,7 @@ macro_rules! row {
     ($letter:literal $method:ident($($arg:expr),*) on $one:expr => $seen:expr) => {
         Operation {
             letter: $letter,
-            name: stringify!($method($($arg),*)),
+            name: concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
             paths: &[$one],
             directly: |roots, texts, pause| {
                 ($seen)(roots.$method(texts[0], $($arg),*)?, pause)
@@ -199,7 +199,7 @@ macro_rules! row {
     ($letter:literal $method:ident($($arg:expr),*) on $one:expr, $two:expr => $seen:expr) => {
         Operation {
             letter: $letter,
-            name: stringify!($method($($arg),*)),
+            name: concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
             paths: &[$one, $two],
             directly: |roots, texts, pause| {
                 ($seen)(roots.$method(texts[0], texts[1], $($arg),*)?, pause)
@@ -210,7 +210,7 @@ macro_rules! row {
     ($letter:literal check($intent:ident)) => {
         Operation {
             letter: $letter,
-            name: stringify!(check($intent)),
+            name: concat!("check(", stringify!($intent), ")"),
             paths: &[reads($intent, Any)],
             directly: |roots, texts, _| Ok(described_proof(&roots.check(texts[0], $intent)?)),
             by_proof: |checked, _| Ok(described_proof(&checked[0])),
@@ -276,7 +276,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         => |bytes: u64, _| Ok(bytes.to_string())),
     row!(b'u' copy_tree(CopyOptions::new(), go_on)
         on reads(Existing, Tree), changes(New, Missing) => copied),
-    row!(b'v' copy_tree(CopyOptions::new().refused(Refused::Skip).create_parents(true), go_on)
+    row!(b'v' copy_tree(skip(), go_on)
         on reads(Existing, Tree), changes(NewTree, MissingTree) => copied),
     Operation {
         letter: b'-',
@@ -382,6 +382,10 @@ fn by(existing: By) -> WriteOptions {
 
 fn parents() -> WriteOptions {
     WriteOptions::new().create_parents(true)
+}
+
+fn skip() -> CopyOptions {
+    CopyOptions::new().refused(Refused::Skip).create_parents(true)
 }
 
 fn version() -> Version {

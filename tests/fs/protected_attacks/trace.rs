@@ -9,9 +9,10 @@ use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
-use super::operations::{Mode as Run, operations};
+use super::on_one_path;
 use super::world::{Case, State, WAYS, World};
 use crate::support::kernel::{ENOSYS, block};
+use crate::support::operations::Way as Call;
 use crate::support::protected::Effect;
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace_hidden,
@@ -92,14 +93,17 @@ fn request(world: &World, traced: bool) {
         })
         .chain(PASSING.iter().map(|text| (*text).to_owned()))
         .collect();
-    for operation in &operations(false) {
+    for operation in on_one_path() {
         world.rebuild();
         let roots = world.allowed(Some(Effect::Hidden));
         begin();
         for text in &texts {
             name(&format!("{} {text}", operation.name));
-            let done = operation.run(Run::Directly, &roots, text);
-            assert!(done.is_err() || operation.intent == Intent::NoFollow, "{text}: {done:?}");
+            let done = operation.run(Call::Directly, &roots, &[text]);
+            assert!(
+                done.is_err() || operation.paths[0].intent == Intent::NoFollow,
+                "{text}: {done:?}"
+            );
         }
         name("end");
     }

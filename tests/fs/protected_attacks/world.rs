@@ -10,6 +10,7 @@ use mcp_roots_guard::{
 };
 use unicode_normalization::UnicodeNormalization as _;
 
+use crate::support::operations::CONTENT;
 use crate::support::protected::{Effect, Rules, ascii_key};
 use crate::support::tree::Tree;
 
@@ -181,12 +182,12 @@ impl World {
         let at = |rest: &str| format!("proj/{place}{rest}");
         match self.state {
             State::Directory => {
-                file(&at("/config"), OLD);
-                file(&at("/hooks/run"), OLD);
+                file(&at("/config"), CONTENT);
+                file(&at("/hooks/run"), CONTENT);
                 dir(&at("/empty"));
                 link(&at("/to-config"), "config");
             }
-            State::File => file(&at(""), OLD),
+            State::File => file(&at(""), CONTENT),
             State::Link => link(&at(""), &self.path("proj/plain")),
             State::Missing | State::NoParent => {}
         }
@@ -282,9 +283,6 @@ impl World {
         self.boundary(effect, &["proj", "other"]).resolve(&list).unwrap()
     }
 }
-
-/// The content of protected files.
-pub(super) const OLD: &str = "old";
 
 /// The form in which names are compared: case, canonical normalization, default-ignorable code
 /// points, and trailing dots and spaces are ignored.
