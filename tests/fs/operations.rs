@@ -3,22 +3,19 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::ops::ControlFlow;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 #[cfg(target_os = "linux")]
 use std::sync::mpsc;
 #[cfg(target_os = "linux")]
 use std::thread;
-use std::time::SystemTime;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Attributes, Boundary, CopyOptions, Error, Existing, Intent, OpenOptions, Policy,
-    Replace, Result, Roots, Rule, WalkOptions, WriteOptions,
+    Access, Boundary, Error, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule, WalkOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata};
@@ -26,13 +23,11 @@ use mcp_roots_guard::{FileType, Metadata};
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};
 
+use crate::support::code;
+use crate::support::operations::{Attempt, Target, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
 #[cfg(target_os = "linux")]
 use crate::support::walked;
-
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
 
 fn with_policy(tree: &Tree, policy: Policy) -> Roots {
     let boundary = Boundary::builder()
@@ -41,139 +36,6 @@ fn with_policy(tree: &Tree, policy: Policy) -> Roots {
         .build()
         .unwrap();
     boundary.allowed_roots()
-}
-
-type Operation = fn(&Roots, &str) -> Result<()>;
-
-/// Every operation with a single path. Operations that remove the path come last.
-pub(crate) const OPERATIONS: [(&str, Operation); 37] = [
-    ("check open", |roots, request| roots.check(request, Intent::Existing).map(drop)),
-    ("check create", |roots, request| roots.check(request, Intent::New).map(drop)),
-    ("open", |roots, request| roots.open(request).map(drop)),
-    ("read", |roots, request| roots.read(request, 99).map(drop)),
-    ("read_to_string", |roots, request| roots.read_to_string(request, 99).map(drop)),
-    ("read version", |roots, request| roots.version(request, 99).map(drop)),
-    ("read and write", |roots, request| {
-        open(roots, request, OpenOptions::new().read(true).write(true))
-    }),
-    ("append", |roots, request| open(roots, request, OpenOptions::new().append(true))),
-    ("truncate", |roots, request| {
-        open(roots, request, OpenOptions::new().write(true).truncate(true))
-    }),
-    ("create", |roots, request| open(roots, request, OpenOptions::new().write(true).create(true))),
-    ("create_new", |roots, request| {
-        open(roots, request, OpenOptions::new().write(true).create_new(true))
-    }),
-    ("write", |roots, request| roots.write(request, "overwritten")),
-    ("write in place", |roots, request| {
-        roots.write_with(request, "overwritten", WriteOptions::new().existing(Existing::InPlace))
-    }),
-    ("write with parents", |roots, request| {
-        roots.write_with(request, "overwritten", WriteOptions::new().create_parents(true))
-    }),
-    ("atomic file", |roots, request| {
-        let mut file = roots.atomic_file(request, WriteOptions::new())?;
-        file.write_all(b"overwritten")?;
-        file.commit()
-    }),
-    ("create_dir", |roots, request| roots.create_dir(request)),
-    ("create_dir_all", |roots, request| roots.create_dir_all(request)),
-    ("read_dir", |roots, request| roots.read_dir(request).map(drop)),
-    ("walk", |roots, request| roots.walk(request, WalkOptions::new()).map(drop)),
-    ("metadata", |roots, request| roots.metadata(request).map(drop)),
-    ("set_attributes", |roots, request| {
-        roots.set_attributes(request, Attributes::new().modified(SystemTime::UNIX_EPOCH))
-    }),
-    ("open_unguarded_dir", |roots, request| roots.open_unguarded_dir(request).map(drop)),
-    ("copy from", |roots, request| {
-        roots.copy(request, "copied", 99, WriteOptions::new()).map(drop)
-    }),
-    ("copy to", |roots, request| roots.copy("inside", request, 99, WriteOptions::new()).map(drop)),
-    ("copy_tree from", |roots, request| copy_tree(roots, request, "copied tree")),
-    ("copy_tree to", |roots, request| copy_tree(roots, "d", request)),
-    ("symlink_metadata", |roots, request| roots.symlink_metadata(request).map(drop)),
-    ("read_link", |roots, request| roots.read_link(request).map(drop)),
-    ("symlink", |roots, request| roots.symlink("inside", request)),
-    ("hard_link from", |roots, request| roots.hard_link(request, "linked")),
-    ("hard_link to", |roots, request| roots.hard_link("inside", request)),
-    ("rename from", |roots, request| roots.rename(request, "renamed", Replace::Existing)),
-    ("rename to", |roots, request| roots.rename("inside", request, Replace::Existing)),
-    ("remove_file", |roots, request| roots.remove_file(request)),
-    ("remove_dir", |roots, request| roots.remove_dir(request)),
-    ("remove_dir_all", |roots, request| roots.remove_dir_all(request)),
-    ("remove by a proof for reading", |roots, request| {
-        roots.check(request, Intent::Existing)?.no_follow()?.remove_file()
-    }),
-];
-
-fn copy_tree(roots: &Roots, from: &str, to: &str) -> Result<()> {
-    roots.copy_tree(from, to, CopyOptions::new(), |_| ControlFlow::Continue(())).map(drop)
-}
-
-fn open(roots: &Roots, request: &str, options: OpenOptions) -> Result<()> {
-    roots.open_with(request, options).map(drop)
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn no_operation_reads_or_changes_anything_outside() {
-    let tree = Tree::new(
-        "file root/inside; dir root/d; file out/secret; dir out/dir; file root-evil/f; \
-         link root/l -> ../out; \
-         link root/abs -> $T/out/secret; link root/d/up -> ../..; fifo out/fifo; \
-             link root/fifo -> ../out/fifo",
-    );
-    let roots = tree.roots(["root"]);
-    let before = [tree.snapshot("out"), tree.snapshot("root-evil")];
-    let requests = [
-        "../out/secret",
-        "../out/new",
-        "../out/dir",
-        "$T/out/secret",
-        "$T/out/new",
-        "$T/root-evil/f",
-        "l/secret",
-        "l/new",
-        "l/dir",
-        "l/fifo",
-        "d/up/out/secret",
-        "d/up/new",
-        "file://$T/out/secret",
-        "..",
-        "/",
-        "$T",
-        "l/../new",
-        "d/../l/secret",
-    ];
-    for request in requests {
-        for (name, operation) in OPERATIONS {
-            assert_eq!(
-                code(operation(&roots, &tree.expand(request))),
-                Some("outside_roots"),
-                "{name} {request}"
-            );
-        }
-    }
-    // The symlinks themselves are inside and can be described, renamed and removed. Their targets
-    // are outside.
-    for request in ["abs", "l", "fifo"] {
-        // The operations on the symlink before may have moved it.
-        fs::write(tree.path("root/inside"), "inside").unwrap();
-        for (name, operation) in
-            OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(26)
-        {
-            assert_eq!(code(operation(&roots, request)), Some("outside_roots"), "{name} {request}");
-        }
-        for (name, operation) in OPERATIONS.into_iter().skip(27) {
-            let _ = operation(&roots, request);
-            assert_eq!(
-                [tree.snapshot("out"), tree.snapshot("root-evil")],
-                before,
-                "{name} {request}"
-            );
-        }
-    }
-    assert_eq!([tree.snapshot("out"), tree.snapshot("root-evil")], before);
 }
 
 #[test]
@@ -298,26 +160,18 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
 #[test]
 fn a_refused_hard_link_is_not_truncated() {
     let tree = Tree::new("file out/f = whole; dir root; hard root/h = out/f");
+    tree.add("file root/spare");
     let refuse = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
-    let opens = [
-        "open",
-        "read",
-        "read_to_string",
-        "read and write",
-        "append",
-        "truncate",
-        "create",
-        "write",
-        "write in place",
-        "write with parents",
-        "atomic file",
-        "read version",
-        "set_attributes",
-        "copy from",
-        "hard_link from",
-    ];
-    for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| opens.contains(name)) {
-        assert_eq!(code(operation(&refuse, "h")), Some("hard_linked"), "{name}");
+    let opens = |attempt: &Attempt| {
+        let name = attempt.operation.name;
+        let is_opened = matches!(attempt.path().target, Target::File | Target::FileOrNew)
+            && !["remove", "rename", "change_set", "parent"].iter().any(|it| name.starts_with(it));
+        is_opened && !(name == "hard_link()" && attempt.position == 1)
+    };
+    for attempt in attempts().filter(opens) {
+        let name = attempt.name();
+        let refused = code(attempt.run(Way::Directly, &refuse, "h"));
+        assert_eq!(refused, Some("hard_linked"), "{name}");
         assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole", "{name}");
     }
     let allow = tree.roots(["root"]);
@@ -367,8 +221,9 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
 #[cfg(target_os = "linux")]
 #[test]
 fn every_operation_that_opens_refuses_special_files_immediately() {
-    let tree =
-        Tree::new("fifo root/p; socket root/s; link root/l -> p; file root/inside; dir root/d");
+    let tree = Tree::new(
+        "fifo root/p; socket root/s; link root/l -> p; file root/spare; dir root/spare-dir",
+    );
     let mut special = vec!["l", "p", "s"];
     // Only root can create devices: a copy of /dev/null, and one without a driver.
     for (name, device) in [("null", makedev(1, 3)), ("nodev", makedev(250, 250))] {
@@ -387,26 +242,30 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     let roots = tree.roots(["root"]);
     let start = Instant::now();
     for request in &special {
-        for (name, operation) in
-            OPERATIONS.into_iter().filter(|(name, _)| !name.starts_with("rename"))
-        {
-            let expected = match name {
-                "check open" | "check create" | "metadata" | "symlink_metadata" | "remove_file" => {
-                    None
+        for attempt in attempts().filter(|it| !it.operation.name.starts_with("rename")) {
+            let name = attempt.name();
+            let is = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+            let expected = match attempt.path().target {
+                _ if is(&["check", "metadata", "symlink_metadata", "parent"]) => continue,
+                _ if is(&["remove_file_if_unchanged", "change_set to", "within"]) => {
+                    Some("special_file")
                 }
-                "read_link" if *request == "l" => None,
-                "read_link" => Some("not_a_symlink"),
-                "create_new" | "create_dir" | "create_dir_all" | "copy_tree to" | "symlink"
-                | "hard_link to" => Some("already_exists"),
-                "read_dir" | "walk" | "open_unguarded_dir" | "copy_tree from" => {
+                // These remove it.
+                _ if is(&["remove_file", "change_set from"]) => continue,
+                Target::Symlink if *request == "l" => None,
+                Target::Symlink => Some("not_a_symlink"),
+                Target::Missing | Target::MissingTree
+                    if !is(&["copy(", "write_with(WRITTEN, parents", "atomic_file"]) =>
+                {
+                    Some("already_exists")
+                }
+                Target::Directory | Target::Tree | Target::EmptyDirectory => {
                     Some("not_a_directory")
-                }
-                "remove_dir" | "remove_dir_all" | "remove by a proof for reading" => {
-                    Some("not_found")
                 }
                 _ => Some("special_file"),
             };
-            assert_eq!(code(operation(&roots, request)), expected, "{name} {request}");
+            let refused = code(attempt.run(Way::Directly, &roots, request));
+            assert_eq!(refused, expected, "{name} {request}");
         }
     }
     println!("{special:?}: refused in {:?}", start.elapsed());
@@ -674,35 +533,18 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
 
 #[test]
 fn a_read_only_directory_refuses_every_change() {
-    let tree = Tree::new("file root/f; dir root/d; file root/inside");
+    let tree = Tree::new("file root/f; dir root/d; file root/spare; dir root/spare-dir");
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let roots = boundary.allowed_roots();
     let before = tree.snapshot("root");
-    let reads = [
-        "check open",
-        "check create",
-        "open",
-        "read",
-        "read_to_string",
-        "read version",
-        "read_dir",
-        "read_link",
-        "open_unguarded_dir",
-        "walk",
-    ];
     for request in ["f", "d", "new"] {
-        for (name, operation) in OPERATIONS {
-            if !reads.contains(&name) && !name.ends_with("metadata") {
-                let actual = code(operation(&roots, request));
-                // A missing file cannot be opened, whatever access is granted.
-                let expected = if actual == Some("not_found") && request == "new" {
-                    "not_found"
-                } else {
-                    "read_only"
-                };
-                assert_eq!(actual, Some(expected), "{name} {request}");
-            }
+        for attempt in attempts().filter(|attempt| attempt.operation.changes()) {
+            let refused = code(attempt.run(Way::Directly, &roots, request));
+            // A missing file cannot be opened, whatever access is granted.
+            let is_missing = refused == Some("not_found") && request == "new";
+            let name = attempt.name();
+            assert!(refused == Some("read_only") || is_missing, "{name} {request}: {refused:?}");
         }
     }
     assert_eq!(tree.snapshot("root"), before);

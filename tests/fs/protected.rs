@@ -11,9 +11,9 @@ use mcp_roots_guard::{
 #[cfg(unix)]
 use mcp_roots_guard::{Attributes, CheckedPath};
 
-use crate::fs::operations::OPERATIONS;
+use crate::support::operations::{Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
-use crate::support::walked;
+use crate::support::{code, walked};
 
 const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
                     file root/sub/.git/config; file root/sub/x; file root/.env; \
@@ -34,33 +34,17 @@ fn protected(tree: &Tree) -> Roots {
     boundary(tree, |builder| builder).allowed_roots()
 }
 
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
-
-/// The operations that change something, and those that only read.
-fn split() -> (Vec<usize>, Vec<usize>) {
-    let reads = |name: &str| {
-        let reads = ["check", "open", "read", "walk", "metadata", "symlink_metadata"];
-        let copies = ["copy from", "copy_tree from"];
-        reads.iter().chain(&copies).any(|read| name.starts_with(read)) && name != "read and write"
-    };
-    (0..OPERATIONS.len()).partition(|number| !reads(OPERATIONS[*number].0))
-}
-
 #[test]
 fn every_change_at_or_below_a_read_only_name_is_refused() {
-    let (changes, reads) = split();
-    assert_eq!((changes.len(), reads.len()), (23, 14));
-    for number in changes {
+    for attempt in attempts().filter(|attempt| attempt.path().is_changed) {
+        let name = attempt.name();
         let tree = Tree::new(TREE);
-        tree.add("file root/inside");
+        tree.add("file root/spare; dir root/spare-dir");
         if symlinks_are_visible() {
             tree.add("link root/l -> .git; link root/s -> sub/.git/config");
         }
         let roots = protected(&tree);
         let before = tree.snapshot("root");
-        let (name, operation) = OPERATIONS[number];
         let mut requests = vec![
             ".git/config",
             ".git/hooks",
@@ -82,7 +66,7 @@ fn every_change_at_or_below_a_read_only_name_is_refused() {
             requests.retain(|request| !request.contains("GIT") && !request.contains("git."));
         }
         for request in requests {
-            let refused = code(operation(&roots, request));
+            let refused = code(attempt.run(Way::Directly, &roots, request));
             let is_missing = refused == Some("not_found") || refused == Some("not_a_directory");
             let exists = fs::symlink_metadata(tree.path("root").join(request)).is_ok();
             assert!(
@@ -198,7 +182,7 @@ fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
 fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
     for exists in [true, false] {
         let tree = Tree::new(TREE);
-        tree.add("file root/inside; file root/.envrc/x");
+        tree.add("file root/spare; dir root/spare-dir; file root/.envrc/x");
         if symlinks_are_visible() {
             tree.add(
                 "link root/to -> .env; link root/via -> secret/../a; link root/abs -> \
@@ -241,17 +225,18 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
         });
         let absolute = tree.expand("$T/root/.env");
         requests.push(&absolute);
-        for (name, operation) in OPERATIONS {
+        for attempt in attempts() {
+            let name = attempt.name();
             for request in &requests {
-                let no_follow = ["symlink", "read_link", "hard_link", "rename", "remove"];
-                let on_link = no_follow.iter().any(|start| name.starts_with(start))
-                    && ["via", "abs"].contains(request);
+                let on_link =
+                    attempt.path().intent == Intent::NoFollow && ["via", "abs"].contains(request);
                 if on_link {
                     continue;
                 }
-                let refused = operation(&roots, request).unwrap_err();
+                let run = |request: &str| attempt.run(Way::Directly, &roots, request).unwrap_err();
+                let refused = run(request);
                 assert_eq!(refused.code(), "outside_roots", "{name} {request} {exists}");
-                let outside = operation(&roots, "../out").unwrap_err();
+                let outside = run("../out");
                 let [refused, outside] = [(refused, *request), (outside, "../out")]
                     .map(|(error, sent)| error.to_string().replace(&quoted(sent), ""));
                 assert_eq!(refused, outside, "{name} {request}");

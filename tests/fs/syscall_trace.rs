@@ -13,21 +13,17 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::SystemTime;
 
-use mcp_roots_guard::{
-    Attributes, CopyOptions, Error, Existing, Intent, OpenOptions, Refused, Replace, Roots,
-    Version, WalkOptions, WriteOptions,
-};
+use mcp_roots_guard::{Error, Intent};
 use nix::sys::ptrace::{self};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::support::kernel::{ENOSYS, block};
+use crate::support::operations::{Attempt, Way, attempts};
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
 };
@@ -127,7 +123,7 @@ fn requests_that_lead_outside_are_refused() {
 
 /// The tree inside the roots. Everything else, such as `outside` and `none`, differs between
 /// worlds.
-const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare; file second/g; \
+const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare = content; dir root/spare-dir; file second/g; \
     file data/only; link root/in-rel -> a/f; link root/in-abs -> $T/root/a/f; \
     link root/in-dir -> ../root/a; fifo root/fifo; link root/to-second -> ../second; \
     link root/in-none -> a/none; link root/loop -> loop; link root/a/up -> ../..; \
@@ -213,144 +209,23 @@ const REQUESTS: [Requests; 3] = [
     ),
 ];
 
-type Operation = fn(&Roots, &str) -> Result<(), Error>;
-
-#[derive(PartialEq)]
-enum Last {
-    Followed,
-    Itself,
-}
-use Last::{Followed, Itself};
-
-const OPERATIONS: &[(&str, Last, Operation)] = &[
-    ("check existing", Followed, |roots, at| roots.check(at, Intent::Existing).map(drop)),
-    ("check new", Followed, |roots, at| roots.check(at, Intent::New).map(drop)),
-    ("check new tree", Followed, |roots, at| roots.check(at, Intent::NewTree).map(drop)),
-    ("check entry", Itself, |roots, at| roots.check(at, Intent::NoFollow).map(drop)),
-    ("check and open", Followed, |roots, at| roots.check(at, Intent::Existing)?.open().map(drop)),
-    ("check entry and open", Itself, |roots, at| {
-        roots.check(at, Intent::NoFollow)?.open().map(drop)
-    }),
-    ("open", Followed, |roots, at| roots.open(at)?.read_all(LIMIT).map(drop)),
-    ("open with read", Followed, |roots, at| roots.open_with(at, with().read(true)).map(drop)),
-    ("open with write", Followed, |roots, at| roots.open_with(at, with().write(true)).map(drop)),
-    ("open with append", Followed, |roots, at| roots.open_with(at, with().append(true)).map(drop)),
-    ("open with create", Followed, |roots, at| {
-        roots.open_with(at, with().append(true).create(true)).map(drop)
-    }),
-    ("open with create_new", Followed, |roots, at| {
-        roots.open_with(at, with().write(true).create_new(true)).map(drop)
-    }),
-    ("open with truncate", Followed, |roots, at| {
-        roots.open_with(at, with().write(true).truncate(true)).map(drop)
-    }),
-    ("read", Followed, |roots, at| roots.read(at, LIMIT).map(drop)),
-    ("read_to_string", Followed, |roots, at| roots.read_to_string(at, LIMIT).map(drop)),
-    ("write", Followed, |roots, at| roots.write(at, "new")),
-    ("write in place", Followed, |roots, at| {
-        roots.write_with(at, "new", WriteOptions::new().existing(Existing::InPlace))
-    }),
-    ("write with parents", Followed, |roots, at| {
-        roots.write_with(at, "new", WriteOptions::new().create_parents(true))
-    }),
-    ("write if unchanged", Followed, |roots, at| {
-        let version = roots.version(at, LIMIT)?;
-        roots.write_with(at, "new", WriteOptions::new().if_unchanged(version))
-    }),
-    ("atomic file", Followed, |roots, at| {
-        drop(roots.atomic_file(at, WriteOptions::new())?);
-        roots.atomic_file(at, WriteOptions::new())?.commit()
-    }),
-    ("change set", Followed, |roots, at| {
-        let mut changes = roots.change_set();
-        changes.write(at, "new", WriteOptions::new().create_parents(true))?;
-        changes.remove_file("spare", None)?;
-        Ok(changes.commit()?)
-    }),
-    ("copy", Followed, |roots, at| roots.copy(at, "moved", LIMIT, WriteOptions::new()).map(drop)),
-    ("copy to", Followed, |roots, at| {
-        roots.copy("spare", at, LIMIT, WriteOptions::new()).map(drop)
-    }),
-    ("copy_tree", Followed, |roots, at| copy_tree(roots, at, "moved")),
-    ("copy_tree to", Followed, |roots, at| copy_tree(roots, "a", at)),
-    ("create_dir", Followed, |roots, at| roots.create_dir(at)),
-    ("create_dir_all", Followed, |roots, at| roots.create_dir_all(at)),
-    ("read_dir", Followed, |roots, at| roots.read_dir(at)?.try_for_each(|entry| entry.map(drop))),
-    ("walk", Followed, |roots, at| {
-        let mut walk = roots.walk(at, WalkOptions::new())?;
-        while let Some(entry) = walk.next_entry()? {
-            drop((entry.metadata(), entry.open()));
-        }
-        Ok(())
-    }),
-    ("metadata", Followed, |roots, at| roots.metadata(at).map(drop)),
-    ("set_attributes", Followed, |roots, at| {
-        roots.set_attributes(at, Attributes::new().modified(SystemTime::UNIX_EPOCH))
-    }),
-    ("open_unguarded_dir", Followed, |roots, at| roots.open_unguarded_dir(at).map(drop)),
-    ("open entries", Followed, |roots, at| {
-        roots.read_dir(at)?.try_for_each(|entry| {
-            let entry = entry?;
-            entry.metadata()?;
-            let _ = entry.open();
-            let _ = entry.to_checked().open_with(with().write(true));
-            Ok(())
-        })
-    }),
-    ("remove entries", Followed, |roots, at| {
-        let mut walk = roots.walk(at, WalkOptions::new())?;
-        while let Some(entry) = walk.next_entry()? {
-            let _ = entry.to_checked().remove_file();
-        }
-        Ok(())
-    }),
-    ("join", Followed, |roots, at| {
-        // An absolute path is refused before it is decided.
-        if at.starts_with('/') || at.contains(':') {
-            return roots.metadata(at).map(drop);
-        }
-        roots.check(".", Intent::Existing)?.join(at, Intent::Existing)?.metadata().map(drop)
-    }),
-    ("check and no_follow", Followed, |roots, at| {
-        roots.check(at, Intent::Existing)?.no_follow()?.remove_file()
-    }),
-    ("check and parent", Followed, |roots, at| {
-        let parent = roots.check(at, Intent::Existing)?.parent();
-        parent.map_or(Ok(()), |parent| parent.symlink_metadata().map(drop))
-    }),
-    ("symlink to", Followed, |roots, at| {
-        // The text of a symlink is never a URI.
-        if at.contains(':') {
-            return roots.metadata(at).map(drop);
-        }
-        roots.symlink(at, "new-link")
-    }),
-    ("read_link", Itself, |roots, at| roots.read_link(at).map(drop)),
-    ("symlink", Itself, |roots, at| roots.symlink("spare", at)),
-    ("hard_link", Itself, |roots, at| roots.hard_link(at, "linked")),
-    ("hard_link to", Itself, |roots, at| roots.hard_link("spare", at)),
-    ("symlink_metadata", Itself, |roots, at| roots.symlink_metadata(at).map(drop)),
-    ("rename", Itself, |roots, at| roots.rename(at, "moved", Replace::Never)),
-    ("rename and replace", Itself, |roots, at| roots.rename(at, "moved", Replace::Existing)),
-    ("rename to", Itself, |roots, at| roots.rename("spare", at, Replace::Never)),
-    ("replace", Itself, |roots, at| roots.rename("spare", at, Replace::Existing)),
-    ("remove_file", Itself, |roots, at| roots.remove_file(at)),
-    ("remove_file if unchanged", Itself, |roots, at| {
-        roots.remove_file_if_unchanged(at, Version::of(b"root/spare"))
-    }),
-    ("remove_dir", Itself, |roots, at| roots.remove_dir(at)),
-    ("remove_dir_all", Itself, |roots, at| roots.remove_dir_all(at)),
-];
-
-const LIMIT: u64 = 1 << 20;
-
-fn copy_tree(roots: &Roots, from: &str, to: &str) -> Result<(), Error> {
-    let options = CopyOptions::new().refused(Refused::Skip);
-    roots.copy_tree(from, to, options, |_| ControlFlow::Continue(())).map(drop)
+/// Each operation on each request, and some by proofs that were made in another way.
+fn calls() -> impl Iterator<Item = (Attempt, Way)> {
+    let ways = |attempt: &Attempt| match attempt.operation.name {
+        "open()" => &[Way::Directly, Way::Proof, Way::Listed][..],
+        "metadata()" => &[Way::Directly, Way::Joined],
+        "remove_file()" => &[Way::Directly, Way::Unfollowed],
+        _ => &[Way::Directly],
+    };
+    attempts().flat_map(move |attempt| {
+        let Attempt { operation, position } = attempt;
+        ways(&attempt).iter().map(move |way| (Attempt { operation, position }, *way))
+    })
 }
 
-fn with() -> OpenOptions {
-    OpenOptions::new()
+/// Whether a symlink that the request names is followed.
+fn is_followed(attempt: &Attempt, way: Way) -> bool {
+    way == Way::Unfollowed || way != Way::Listed && attempt.path().intent != Intent::NoFollow
 }
 
 #[derive(Clone, PartialEq)]
@@ -365,7 +240,7 @@ struct Answer {
 fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<Answer> {
     let mut answers: Vec<Answer> = Vec::new();
     let mut fresh = false;
-    for (name, last, operation) in OPERATIONS {
+    for (attempt, way) in calls() {
         if !fresh {
             build(tree, world);
         }
@@ -375,15 +250,16 @@ fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<A
             raise(Signal::SIGSTOP).unwrap();
         }
         for (leads, list) in requests {
-            let leads_out =
-                *leads == Leads::Outside || *leads == Leads::OutsideIfFollowed && *last == Followed;
+            let leads_out = *leads == Leads::Outside
+                || *leads == Leads::OutsideIfFollowed && is_followed(&attempt, way);
             for request in tree.expand(list).split_whitespace() {
-                let mut text = format!("{name} {request}");
+                let mut text = format!("{} {way:?} {request}", attempt.name());
                 if traced {
                     mark(&text);
                 }
-                let result = operation(&roots, request);
+                let result = attempt.run(way, &roots, request);
                 let code = result.as_ref().err().map(Error::code);
+                text += result.as_deref().unwrap_or_default();
                 if let Err(error) = &result {
                     write!(text, ": {} | {error} | {error:?}", error.code()).unwrap();
                     let mut cause = error.source();

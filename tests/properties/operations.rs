@@ -126,7 +126,7 @@ fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Pr
     let texts: Vec<String> =
         requests.splitn(2, |&byte| byte == b'>').map(|text| world.text(text)).collect();
     let texts: Vec<String> =
-        texts.into_iter().chain(["".into()]).take(operation.paths.len()).collect();
+        texts.into_iter().chain([String::new()]).take(operation.paths.len()).collect();
     let before = (!operation.can_be_partial()).then(|| snapshot(&world.top.join("r")));
     let protected_before = protected(world);
     let (roots, requests) = (world.guard.clone(), texts.clone());

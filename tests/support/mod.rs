@@ -43,3 +43,8 @@ pub(crate) const OPENAT2_ERROR: &str = "GUARD_TEST_OPENAT2_ERROR";
 pub(crate) fn runs_without_openat2() -> bool {
     std::env::var_os(OPENAT2_ERROR).is_some()
 }
+
+/// The code of the error, if any.
+pub(crate) fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}

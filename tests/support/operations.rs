@@ -7,6 +7,12 @@
 //! operation changes there. Its functions return a text of everything that a caller can learn from
 //! a success: contents, names, types and modes. [`is_leak`] finds what is [marked](mark) in it.
 
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "the functions that describe results all have the same shape"
+)]
+
 use std::io::{Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::time::SystemTime;
@@ -351,7 +357,9 @@ pub(crate) fn mark(path: &std::path::Path) {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     let mode = if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| mark(&entry.unwrap().path()));
+        for entry in fs::read_dir(path).unwrap() {
+            mark(&entry.unwrap().path());
+        }
         MARKED_DIRECTORY
     } else {
         MARKED_FILE
@@ -408,19 +416,14 @@ fn go_on(_: &mcp_roots_guard::CopyProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
 fn done((): (), _: Pause<'_>) -> Result<String> {
     Ok("done".into())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
-#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
 fn content(content: Vec<u8>, _: Pause<'_>) -> Result<String> {
     Ok(String::from_utf8_lossy(&content).into_owned())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
-#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
 fn described(metadata: Metadata, _: Pause<'_>) -> Result<String> {
     Ok(description(&metadata))
 }
@@ -435,8 +438,6 @@ fn described_proof(checked: &CheckedPath) -> String {
     format!("{} {}", checked.display_path(), checked.exists())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
-#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
 fn linked(link: Link, _: Pause<'_>) -> Result<String> {
     let leads = if link.leads_inside() { "inside" } else { "outside" };
     Ok(format!("{} leads {leads}", link.text().display()))
@@ -449,7 +450,6 @@ fn opened(file: OpenFile, pause: Pause<'_>) -> Result<String> {
 }
 
 /// Reads from the file and writes to it, as far as it is open for that.
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
 fn used(mut file: OpenFile, pause: Pause<'_>) -> Result<String> {
     let (described, mut content) = (description(file.metadata()), Vec::new());
     pause();
@@ -487,7 +487,6 @@ fn walked(mut walk: Walk, pause: Pause<'_>) -> Result<String> {
 
 /// Everything that an entry of a listing returns. It may have changed since, so errors are left
 /// out.
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
 fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> Result<String> {
     pause();
     let described = entry.metadata().map(|metadata| description(&metadata)).unwrap_or_default();
@@ -497,8 +496,6 @@ fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> Result<String> {
 }
 
 /// The entries that the copy left out. The copy itself is in the tree.
-#[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
-#[expect(clippy::needless_pass_by_value, reason = "the rows pass results by value")]
 fn copied(report: CopyReport, _: Pause<'_>) -> Result<String> {
     let skipped: Vec<_> =
         report.skipped().iter().map(|it| it.path().display().to_string()).collect();
