@@ -228,11 +228,6 @@ pub(crate) fn set_attributes(request: &Request) -> Answer {
     Ok(json!({}))
 }
 
-pub(crate) fn set_len(request: &Request) -> Answer {
-    call!(request, Intent::Existing, set_len(request.integer("length")?));
-    Ok(json!({}))
-}
-
 pub(crate) fn remove_file(request: &Request) -> Answer {
     if let Some(version) = version(request, "if_unchanged")? {
         call!(request, Intent::NoFollow, remove_file_if_unchanged(version));

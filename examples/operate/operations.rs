@@ -346,12 +346,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         change::hard_link,
     ),
     operation(
-        "set_len",
-        "Truncates or extends a file.",
-        &[PATH, CHECKED, required("length", Integer, "The new length in bytes.")],
-        change::set_len,
-    ),
-    operation(
         "set_attributes",
         "Sets attributes of a file or directory.",
         &[

@@ -314,14 +314,6 @@ operations! {
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
     NoFollow: fn read_link() -> Link => read_link_now, "read link";
 
-    /// Truncates a file to a length in bytes, or extends it with zeros, like
-    /// [`std::fs::File::set_len`]. A symlink is followed.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`open_with`](Self::open_with) for a file that is opened for writing.
-    Existing: fn set_len(length: u64) -> () => set_len_now, "set the length of";
-
     /// Sets attributes of a file or directory. Symlinks are followed. The file is opened and
     /// verified first, and the attributes are set on the open file.
     ///

@@ -407,11 +407,6 @@ impl CheckedPath {
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
-    pub(super) fn set_len_now(&self, length: u64) -> Result<()> {
-        let (file, _) = self.open_to_write(OpenOptions::new().write(true))?;
-        Ok(file.set_len(length)?)
-    }
-
     fn open_to_write(&self, options: OpenOptions) -> Result<(File, Metadata)> {
         let OpenOptions { read, write, append, .. } = options;
         let mut want = Want { read, write, append, create_new: None };

@@ -258,7 +258,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
     row!(b'c' atomic_file(WriteOptions::new()) on changes(New, FileOrNew) => committed),
     row!(b'6' atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
-    row!(b'z' set_len(3) on changes(Existing, File) => done),
     row!(b'j' set_attributes(executable()) on changes(Existing, File) => done),
     row!(b'k' set_attributes(Attributes::new().modified(SystemTime::UNIX_EPOCH))
         on changes(Existing, Any) => done),
