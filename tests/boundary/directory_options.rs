@@ -12,6 +12,7 @@ use mcp_roots_guard::{
     RootsResponse, RootsState, Session, WithoutClientRoots,
 };
 
+use crate::support::code;
 use crate::support::tree::Tree;
 
 const ANNOUNCING: ClientCapabilities =
@@ -57,10 +58,6 @@ fn resolved(
     let checked = roots.check(request.as_ref(), Intent::Existing).map_err(|error| error.code())?;
     let path = checked.to_unguarded_path();
     Ok(path.strip_prefix(tree.path("")).unwrap().display().to_string().replace('\\', "/"))
-}
-
-fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
 }
 
 #[test]

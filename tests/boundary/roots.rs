@@ -7,11 +7,12 @@ use std::thread::sleep;
 
 use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Root, Roots, Rule,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
 
+use crate::support::code;
 #[cfg(unix)]
 use crate::support::runs_without_openat2;
 #[cfg(windows)]
@@ -57,10 +58,6 @@ fn outcome(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, &'static str
         .map(|rejected| (rejected.index(), rejected.error().code()))
         .collect();
     (roots.roots().map(short).collect(), rejected)
-}
-
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
 }
 
 /// Waits until `now` returns the expected value, and fails after a minute. A slow verification is

@@ -7,17 +7,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Instant;
 use std::time::{Duration, SystemTime};
 
-use mcp_roots_guard::{
-    Access, Attributes, Boundary, Intent, Policy, Protection, Result, Roots, Rule,
-};
+use mcp_roots_guard::{Access, Attributes, Boundary, Intent, Policy, Protection, Roots, Rule};
 #[cfg(unix)]
 use mcp_roots_guard::{ListRootsResult, Replace};
 
+use crate::support::code;
 use crate::support::tree::Tree;
-
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
 
 fn protected(tree: &Tree) -> Roots {
     Boundary::builder()
