@@ -1,6 +1,5 @@
 //! From configuration and client lists to the roots in force.
 
-pub(crate) mod directory_options;
 #[cfg(target_os = "linux")]
 pub(crate) mod options;
 pub(crate) mod roots;

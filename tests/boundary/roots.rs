@@ -5,25 +5,27 @@ use std::fs;
 use std::path::{Component, PathBuf};
 use std::thread::sleep;
 
+#[cfg(unix)]
+use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Root, Roots, Rule,
+    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, Intent, ListRootsResult, Policy,
+    Replace, Root, Roots, RootsCapability, Rule,
 };
-#[cfg(unix)]
-use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
 
 use crate::support::code;
 #[cfg(unix)]
 use crate::support::runs_without_openat2;
+use crate::support::tree::{Tree, link, symlinks_are_visible};
 #[cfg(windows)]
-use crate::support::tree::report_not_shown;
-use crate::support::tree::{Tree, link, symlinks_are_visible, uri};
+use crate::support::tree::{report_not_shown, uri};
 
 fn list<const N: usize>(tree: &Tree, paths: [&str; N]) -> ListRootsResult {
     ListRootsResult::from_uris(paths.map(|path| tree.uri(path)))
 }
 
-/// The root of the filesystem that contains the tree: `/`, or the tree's drive on Windows.
+/// The root of the filesystem that contains the tree: the tree's drive.
+#[cfg(windows)]
 fn top(tree: &Tree) -> std::path::PathBuf {
     tree.path("").ancestors().last().unwrap().to_owned()
 }
@@ -140,20 +142,6 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
     assert_eq!(roots.rejected().iter().map(|rejected| rejected.entry().len()).max(), Some(160));
 }
 
-#[test]
-fn a_list_without_a_valid_entry_grants_nothing() {
-    let tree = Tree::new("file f");
-    for list in
-        [ListRootsResult::default(), ListRootsResult::from_uris([tree.uri("no/such/place")])]
-    {
-        let roots = Roots::from_list(&list).unwrap();
-        assert!(roots.is_empty());
-        for request in ["f", ".", top(&tree).to_str().unwrap(), tree.path("f").to_str().unwrap()] {
-            assert_eq!(code(roots.read(request, 9)), Some("outside_roots"), "{request}");
-        }
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn names_that_are_not_utf8_work_in_roots_and_requests() {
@@ -235,10 +223,7 @@ fn ten_thousand_roots_work_with_a_bounded_number_of_descriptors() {
     #[cfg(target_os = "linux")]
     {
         // Count only descriptors in this tree, because other tests open their own at the same time.
-        let open = fs::read_dir("/proc/self/fd")
-            .unwrap()
-            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        let count = open.filter(|path| path.starts_with(tree.path("all"))).count();
+        let count = open_directories().filter(|path| path.starts_with(tree.path("all"))).count();
         println!("{} roots use {count} descriptors", roots.roots().len());
         // There is no lower bound, because other tests may use all handles.
         assert!(count <= HANDLES, "{count} descriptors");
@@ -248,7 +233,7 @@ fn ten_thousand_roots_work_with_a_bounded_number_of_descriptors() {
     tree.add("dir operators");
     let _operator = build_boundary(&tree, &[("operators", Access::ReadOnly)]);
     #[cfg(target_os = "linux")]
-    assert_eq!(descriptors_of(&tree, ["operators"]), [1]);
+    assert_eq!(open_directories().filter(|path| *path == tree.path("operators")).count(), 1);
     // On Windows an open directory cannot be renamed.
     #[cfg(windows)]
     assert!(fs::rename(tree.path("operators"), tree.path("other")).is_err());
@@ -266,92 +251,11 @@ fn ten_thousand_roots_work_with_a_bounded_number_of_descriptors() {
     assert_eq!(code(Roots::from_list(&one_more)), Some("too_many_roots"));
 }
 
-/// The number of descriptors that this process has for each of these directories.
+/// The paths of the descriptors of this process.
 #[cfg(target_os = "linux")]
-fn descriptors_of<const N: usize>(tree: &Tree, directories: [&str; N]) -> [usize; N] {
-    let open = fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    let open: Vec<_> = open.collect();
-    directories.map(|directory| open.iter().filter(|path| **path == tree.path(directory)).count())
-}
-
-/// Each session resolves its own list, but sessions that reach the same directory share one
-/// descriptor.
-#[cfg(target_os = "linux")]
-#[test]
-fn two_thousand_snapshots_share_one_descriptor_per_directory() {
-    let tree = Tree::new("file ws/a/f = A; file ws/b/f = B; file ws/c/f = C; link ws/link -> b");
-    let directories = ["ws/a", "ws/b", "ws/c"];
-    let orders = [directories, ["ws/c", "ws/a", "ws/link"], ["ws/b", "ws/c", "ws/a/f"]];
-    let snapshot = |boundary: &Boundary, n: usize| {
-        let name = n.to_string();
-        let roots =
-            orders[n % 3].map(|path| serde_json::json!({"uri": tree.uri(path), "name": name}));
-        let list = serde_json::from_value(serde_json::json!({ "roots": roots })).unwrap();
-        let roots = boundary.resolve(&list).unwrap();
-        assert!(
-            roots.roots().len() == 3 && roots.roots().all(|root| root.name() == Some(&name)),
-            "{roots:?}"
-        );
-        roots
-    };
-    // Other tests may use all handles that are available to clients. Allowed directories are held
-    // open regardless.
-    let clients = Boundary::builder().client_roots_only().build().unwrap();
-    let first = snapshot(&clients, 0);
-    assert!(descriptors_of(&tree, directories).into_iter().all(|count| count <= 1));
-    // Several sessions open the directories at the same time.
-    drop(first);
-    let start = std::sync::Barrier::new(8);
-    let session = |thread: usize| {
-        start.wait();
-        let operators = build_boundary(
-            &tree,
-            &["ws", "ws/a", "ws/b", "ws/c"].map(|path| (path, Access::ReadWrite)),
-        );
-        let snapshots = (0..250).map(|n| snapshot([&clients, &operators][n % 2], 250 * thread + n));
-        snapshots.collect::<Vec<_>>()
-    };
-    let snapshots: Vec<Roots> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|thread| scope.spawn(move || session(thread))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    assert_eq!((snapshots.len(), descriptors_of(&tree, directories)), (2000, [1, 1, 1]));
-    for (path, content) in [("ws/a/f", b"A"), ("ws/b/f", b"B"), ("ws/c/f", b"C")] {
-        assert!(
-            snapshots.iter().all(|roots| roots.read(tree.path(path), 9).unwrap() == content),
-            "{path}"
-        );
-    }
-    drop(snapshots);
-    assert_eq!(descriptors_of(&tree, directories), [0, 0, 0]);
-}
-
-/// A different directory at the same path gets its own descriptor, even if it reuses the inode
-/// number.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_replaced_directory_does_not_share_a_descriptor() {
-    let tree = Tree::new("file a/f = 0");
-    let snapshots: Vec<_> = (0..20)
-        .map(|n| {
-            let roots = tree.roots(["a"]);
-            assert_eq!(roots.read("f", 9).unwrap(), n.to_string().as_bytes());
-            if n % 2 == 0 {
-                fs::rename(tree.path("a"), tree.path(format!("old{n}"))).unwrap();
-            } else {
-                fs::remove_dir_all(tree.path("a")).unwrap();
-            }
-            tree.add(&format!("file a/f = {}", n + 1));
-            roots
-        })
-        .collect();
-    assert_eq!(descriptors_of(&tree, ["a", "old0", "old2"]), [0, 1, 1]);
-    // Each snapshot serves the directory that it resolved.
-    for (n, roots) in snapshots.iter().enumerate().step_by(2) {
-        assert_eq!(roots.read("f", 9).unwrap(), n.to_string().as_bytes());
-    }
+fn open_directories() -> impl Iterator<Item = PathBuf> {
+    let open = fs::read_dir("/proc/self/fd").unwrap();
+    open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
 }
 
 #[test]
@@ -367,133 +271,31 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
     let relative: PathBuf =
         tree.path("b").components().filter(|name| matches!(name, Component::Normal(_))).collect();
     assert_eq!(code(roots.with_base(relative)), Some("outside_roots"));
+    let options = DirectoryOptions::new(Access::ReadOnly).alias(r"C:\Proj").alias("/host/proj");
+    let builder = Boundary::builder().directory(tree.path("a"), Access::ReadOnly);
+    let aliased = builder.directory_with(tree.path("b"), options).build().unwrap().allowed_roots();
+    for alias in [r"C:\Proj", "/host/proj"].into_iter().filter(|_| cfg!(unix)) {
+        assert_eq!(aliased.with_base(alias).unwrap().read("f", 9).unwrap(), b"B");
+    }
 }
 
-/// The entries of a client's list relative to the tree, the roots that they grant, and the rejected
-/// entries.
-type Row = (&'static [&'static str], &'static [&'static str], &'static [(usize, &'static str)]);
-const ROWS: [Row; 9] = [
-    (&["op/a"], &["op/a"], &[]),
-    (&["op"], &["op"], &[]),
-    (&["", "/out/../"], &["op", "ro"], &[(1, "duplicate")]),
-    (&["out", "op/b"], &["op/b"], &[(0, "outside_roots")]),
-    (&["op/out", "out/none"], &[], &[(0, "outside_roots"), (1, "outside_roots")]),
-    (&["op/link", "op/ab"], &["op/b", "op/a"], &[]),
-    (&["op/a", "op/a/../b/f", "op/none"], &["op/a", "op/b/f"], &[(2, "not_found")]),
-    (&["ro", "op/../ro/f"], &["ro", "ro/f"], &[]),
-    (&[], &[], &[]),
-];
-
+/// Otherwise, the builder would silently ignore one of the settings.
 #[test]
-fn client_roots_narrow_the_allowed_directories_and_never_widen_them() {
-    let tree = Tree::new(
-        "file op/a/f; file op/b/f; file ro/f; file out/f; link op/link -> b; \
-         link op/out -> ../out; link op/ab -> $T/op/a",
-    );
-    let boundary = build_boundary(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
-    for (entries, granted, rejected) in ROWS {
-        #[cfg(windows)]
-        if !symlinks_are_visible() && entries.contains(&"op/link") {
-            let why = "a root through a symlink";
-            report_not_shown(
-                "boundary::roots::client_roots_narrow_the_allowed_directories_and_never_widen_them",
-                why,
-            );
-            continue;
-        }
-        let list = ListRootsResult::from_uris(
-            entries.iter().map(|entry| format!("{}/{entry}", tree.uri("")).replace("//o", "/o")),
-        );
-        let boundary =
-            build_boundary(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
-        let roots = boundary.resolve(&list).unwrap();
-        let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
-        assert_eq!(outcome(&tree, &roots), (granted, rejected.to_vec()), "{entries:?}");
-    }
-    let everything = boundary.resolve(&ListRootsResult::from_uris([uri(&top(&tree))])).unwrap();
-    assert_eq!(outcome(&tree, &everything).0, ["op", "ro"]);
-    assert_eq!(code(everything.write(tree.path("ro/f"), "x")), Some("read_only"));
-    let read_only = boundary.resolve(&list(&tree, ["ro/f"])).unwrap();
-    assert_eq!(read_only.read(tree.path("ro/f"), 9).unwrap(), b"ro/f");
-    assert_eq!(code(read_only.write(tree.path("ro/f"), "x")), Some("read_only"));
-    let narrow = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
-    assert_eq!(code(narrow.read(tree.path("op/b/f"), 9)), Some("outside_roots"));
-    assert_eq!(code(narrow.read("../b/f", 9)), Some("outside_roots"));
-}
-
-#[test]
-fn a_contradictory_configuration_is_an_error() {
-    let tree = Tree::new("dir a/in; dir b; link a/l -> ../b; link c -> a");
-    let build = |directories: &[(&str, Access)]| {
-        let add = |builder: mcp_roots_guard::BoundaryBuilder, (path, access): &(&str, Access)| {
-            builder.directory(tree.path(path), *access)
-        };
-        code(directories.iter().fold(Boundary::builder(), add).build())
-    };
-    let (rw, ro) = (Access::ReadWrite, Access::ReadOnly);
-    assert_eq!(build(&[("a", rw), ("a/in", rw)]), None);
-    assert_eq!(build(&[("a", rw), ("a", rw)]), None);
-    assert_eq!(build(&[("a", rw), ("a/in", ro)]), Some("access_conflict"));
-    assert_eq!(build(&[("a/in", rw), ("a", ro)]), Some("access_conflict"));
-    if symlinks_are_visible() {
-        assert_eq!(build(&[("a", rw), ("c", ro)]), Some("access_conflict"));
-        assert_eq!(build(&[("a", rw), ("a/l", rw)]), Some("through_link"));
-        assert_eq!(build(&[("a/l", rw)]), None);
-    }
-    assert_eq!(build(&[]), Some("no_directories"));
-    assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
-    // The builder rejects both settings together. Otherwise it would silently ignore one of them.
-    let client_roots_only = Boundary::builder().client_roots_only();
+fn client_roots_only_and_directories_are_mutually_exclusive() {
+    let only = Boundary::builder().client_roots_only();
+    let optional = DirectoryOptions::new(Access::ReadOnly).optional(true);
     for both in [
-        client_roots_only.clone().directory(tree.path("a"), rw),
-        client_roots_only
-            .clone()
-            .directory_with(tree.path("none"), DirectoryOptions::new(ro).optional(true)),
-        Boundary::builder().directory(tree.path("a"), rw).client_roots_only(),
+        only.clone().directory("a", Access::ReadWrite),
+        only.clone().directory_with("none", optional),
+        Boundary::builder().directory("a", Access::ReadWrite).client_roots_only(),
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
-        assert!(
-            refused
-                .to_string()
-                .starts_with("client_roots_only and directories are mutually exclusive"),
-            "{refused}"
-        );
+        let why = "client_roots_only and directories are mutually exclusive";
+        assert!(refused.to_string().starts_with(why), "{refused}");
     }
-    assert_eq!(code(client_roots_only.build()), None);
-    assert_eq!(build(&[("none", rw)]), Some("not_found"));
-    // A missing directory would conflict once somebody creates it, for example a tool.
-    let optional = |outer: Access, path: &str, inner: Access| {
-        let builder = Boundary::builder().directory(tree.path("a/in"), outer);
-        code(
-            builder
-                .directory_with(tree.path(path), DirectoryOptions::new(inner).optional(true))
-                .build(),
-        )
-    };
-    assert_eq!(optional(rw, "a/in/new/ro", ro), Some("access_conflict"));
-    if symlinks_are_visible() {
-        assert_eq!(optional(rw, "c/in/new", ro), Some("access_conflict"));
-    }
-    assert_eq!(optional(ro, "a/in/new/rw", rw), Some("access_conflict"));
-    assert_eq!(optional(rw, "a/in/new/rw", rw), None);
-    assert_eq!(optional(rw, "a/other", ro), None);
-    // The future target of this path is unknown, except where `..` is removed lexically.
-    let later = if cfg!(windows) { "access_conflict" } else { "not_found" };
-    assert_eq!(optional(rw, "miss/../a/in/new", ro), Some(later));
-    #[cfg(unix)]
-    {
-        tree.add("fifo p");
-        assert_eq!(build(&[("p", rw)]), Some("special_file"));
-    }
-    assert_eq!(code(Roots::from_dirs([tree.path("none")])), Some("not_found"));
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        report_not_shown(
-            "boundary::roots::a_contradictory_configuration_is_an_error",
-            "directories through symlinks",
-        );
-    }
+    assert_eq!(code(only.build()), None);
+    assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
 }
 
 #[test]
@@ -510,236 +312,6 @@ fn an_optional_directory_created_later_becomes_available() {
     );
     tree.add("file b/f");
     assert_becomes(|| outcome(&tree, &boundary.allowed_roots()).0, &vec!["a".into(), "b".into()]);
-}
-
-/// If a tool replaces a nested root with a symlink, the target is not granted.
-#[test]
-fn a_nested_root_replaced_by_a_symlink_grants_nothing_new() {
-    let tree = Tree::new("dir ws/sub; file out/secret");
-    let boundary = Boundary::builder().client_roots_only().build().unwrap();
-    let both = list(&tree, ["ws", "ws/sub"]);
-    let roots = boundary.resolve(&both).unwrap();
-    assert_eq!(outcome(&tree, &roots).0, ["ws", "ws/sub"]);
-    // On Windows an open directory cannot be removed.
-    #[cfg(windows)]
-    {
-        assert!(fs::remove_dir(tree.path("ws/sub")).is_err());
-        drop(roots);
-    }
-    fs::remove_dir(tree.path("ws/sub")).unwrap();
-    link(&tree.path("out"), &tree.path("ws/sub")).unwrap();
-    // Where the symlink is not recognized, its target is refused instead.
-    let expected = if symlinks_are_visible() { "through_link" } else { "outside_roots" };
-    for again in [&both, &list(&tree, ["ws/sub"]), &list(&tree, ["ws/sub", "ws"])] {
-        let roots = boundary.resolve(again).unwrap();
-        assert!(roots.rejected().iter().any(|rejected| rejected.error().code() == expected));
-        assert_ne!(
-            roots.read(tree.path("ws/sub/secret"), 99).ok().as_deref(),
-            Some(&b"out/secret"[..])
-        );
-        assert_eq!(code(roots.read(tree.path("out/secret"), 99)), Some("outside_roots"));
-    }
-    // The old snapshot also detects the change.
-    #[cfg(unix)]
-    {
-        assert!(roots.read(tree.path("ws/sub/secret"), 99).is_err());
-        assert_eq!(code(roots.read(tree.path("ws/sub/x"), 99)), Some("root_unavailable"));
-    }
-}
-
-/// The grants depend neither on the order of the entries nor on the order of the lists.
-#[test]
-fn a_root_through_a_symlink_inside_a_grant_is_refused_in_any_order() {
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        return report_not_shown(
-            "boundary::roots::a_root_through_a_symlink_inside_a_grant_is_refused_in_any_order",
-            "roots through symlinks",
-        );
-    }
-    let tree = Tree::new(
-        "dir ws; file out/secret; link ws/planted -> ../out; link fair -> out; link ws/self -> .",
-    );
-    for entries in [["ws", "ws/planted"], ["ws/planted", "ws"]] {
-        let roots = Roots::from_list(&list(&tree, entries)).unwrap();
-        assert_eq!(outcome(&tree, &roots).0, ["ws"], "{entries:?}");
-    }
-    // The same applies when the root itself was reached through a legitimate symlink.
-    let linked = Tree::new(
-        "dir ws; file out/secret; link ws/planted -> ../out; link fair -> ws; link ws/self -> .",
-    );
-    for entries in [["fair", "ws/planted"], ["ws/planted", "fair"]] {
-        let roots = Roots::from_list(&list(&linked, entries)).unwrap();
-        assert_eq!(outcome(&linked, &roots).0, ["ws"], "{entries:?}");
-    }
-    assert!(Roots::from_list(&list(&linked, ["ws/self"])).unwrap().is_empty());
-    // The same applies to the roots of an earlier list that is no longer in force.
-    let boundary = Boundary::builder().client_roots_only().build().unwrap();
-    assert_eq!(outcome(&tree, &boundary.resolve(&list(&tree, ["ws"])).unwrap()).0, ["ws"]);
-    assert_eq!(
-        outcome(&tree, &boundary.resolve(&list(&tree, ["ws/planted"])).unwrap()),
-        (vec![], vec![(0, "through_link")])
-    );
-    assert_eq!(outcome(&tree, &boundary.resolve(&list(&tree, ["fair"])).unwrap()).0, ["out"]);
-    assert_eq!(
-        outcome(&tree, &boundary.resolve(&list(&tree, ["ws/self"])).unwrap()).0,
-        Vec::<String>::new()
-    );
-    // A grant is recognized by identity after an ancestor was renamed.
-    fs::rename(tree.path("ws"), tree.path("moved")).unwrap();
-    assert_eq!(
-        outcome(&tree, &boundary.resolve(&list(&tree, ["moved/planted"])).unwrap()).1,
-        [(0, "through_link")]
-    );
-    // The same applies inside an allowed directory to a symlink that stays inside it, unless the
-    // whole directory was granted.
-    let tree = Tree::new(
-        "dir op/ws; dir op/other; link op/ws/planted -> ../other; link op/plain -> other",
-    );
-    let boundary = build_boundary(&tree, &[("op", Access::ReadWrite)]);
-    assert_eq!(outcome(&tree, &boundary.resolve(&list(&tree, ["op"])).unwrap()).0, ["op"]);
-    assert_eq!(
-        outcome(&tree, &boundary.resolve(&list(&tree, ["op/plain"])).unwrap()).0,
-        ["op/other"]
-    );
-    assert_eq!(
-        outcome(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0,
-        ["op/ws"]
-    );
-    // A symlink to the allowed directory or to one of its ancestors widens a grant as much as a
-    // symlink to a sibling does.
-    tree.add("link op/ws/up -> ../..; link op/ws/op -> ..; link op/fair -> ../..");
-    link(&top(&tree), &tree.path("op/ws/top")).unwrap();
-    for entry in ["op/ws/up", "op/ws/op", "op/ws/top"] {
-        let roots = boundary.resolve(&list(&tree, [entry])).unwrap();
-        assert_eq!(outcome(&tree, &roots), (vec![], vec![(0, "through_link")]), "{entry}");
-    }
-    assert_eq!(outcome(&tree, &boundary.resolve(&list(&tree, ["op/fair"])).unwrap()).0, ["op"]);
-}
-
-/// Two symlinks with the same name are on the path, each in a different allowed directory. A tool
-/// may have created the second one.
-#[test]
-fn each_symlink_is_judged_by_the_directory_that_contains_it() {
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        return report_not_shown(
-            "boundary::roots::each_symlink_is_judged_by_the_directory_that_contains_it",
-            "roots through symlinks",
-        );
-    }
-    let tree = Tree::new(
-        "dir one/x; dir two/x; dir two/secret; link one/x/l -> ../../two/x/l; \
-         link two/x/l -> ../secret; link one/x/m -> l;
-        dir one/y; dir one/z; link one/x/k -> ../y/k; link one/y/k -> ../z",
-    );
-    let directories = [("one", Access::ReadWrite), ("two", Access::ReadWrite)];
-    for (first, then, expected) in [
-        ("two/x", "one/x/l", None),
-        ("two/x", "one/x/m", None),
-        ("one/x", "one/x/l", None),
-        ("one/y", "one/x/k", None),
-        ("one/x", "one/x/k", None),
-        ("one/z", "one/x/k", Some("one/z")),
-        ("two/secret", "one/x/m", Some("two/secret")),
-    ] {
-        let boundary = build_boundary(&tree, &directories);
-        assert_eq!(outcome(&tree, &boundary.resolve(&list(&tree, [first])).unwrap()).0, [first]);
-        let roots = boundary.resolve(&list(&tree, [then])).unwrap();
-        let refused = if expected.is_none() { vec![(0, "through_link")] } else { vec![] };
-        assert_eq!(
-            outcome(&tree, &roots),
-            (expected.into_iter().map(str::to_owned).collect(), refused),
-            "{first} {then}"
-        );
-    }
-}
-
-#[test]
-/// Without allowed directories, a client that was granted `/` may have created any symlink.
-fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        return report_not_shown(
-            "boundary::roots::granting_the_filesystem_root_rules_out_roots_through_symlinks",
-            "roots through symlinks",
-        );
-    }
-    let tree = Tree::new("dir d; link l -> $T/d");
-    let boundary = Boundary::builder().client_roots_only().build().unwrap();
-    let granted = || outcome(&tree, &boundary.resolve(&list(&tree, ["l"])).unwrap()).0;
-    assert_eq!(granted(), ["d"]);
-    boundary.resolve(&ListRootsResult::from_uris([uri(&top(&tree))])).unwrap();
-    assert_eq!(granted(), [""; 0]);
-}
-
-/// A symlink inside an allowed directory is treated as the operator's own, unless a grant contains
-/// it. Another allowed directory nested in that grant does not change this: a symlink in the nested
-/// directory is still not treated as the operator's own.
-#[test]
-fn nested_allowed_directories_do_not_hide_a_planted_symlink() {
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        return report_not_shown(
-            "boundary::roots::nested_allowed_directories_do_not_hide_a_planted_symlink",
-            "roots through symlinks",
-        );
-    }
-    let plant = "dir A/p/n/sub; file A/secret/k; link A/p/n/l -> ../../secret; link A/x -> p/n; \
-        link A/p/n/ls -> sub";
-    let tree = Tree::new(plant);
-    let boundary = build_boundary(&tree, &[("A", Access::ReadWrite), ("A/p/n", Access::ReadWrite)]);
-    // These symlinks are in allowed directories but in no grant, whichever allowed directory the
-    // entry starts in.
-    for (entry, granted) in [("A/p/n/ls", "A/p/n/sub"), ("A/x/ls", "A/p/n/sub")] {
-        assert_eq!(
-            outcome(&tree, &boundary.resolve(&list(&tree, [entry])).unwrap()).0,
-            [granted],
-            "{entry}"
-        );
-    }
-    for entries in [&["A/p", "A/p/n/l"][..], &["A/p/n/l"], &["A/x/l"]] {
-        let uris = entries.iter().map(|entry| tree.uri(entry));
-        let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
-        assert_eq!(
-            outcome(&tree, &roots).1.last().map(|(_, code)| *code),
-            Some("through_link"),
-            "{entries:?}"
-        );
-        assert_eq!(
-            code(roots.read(tree.path("A/secret/k"), 99)),
-            Some("outside_roots"),
-            "{entries:?}"
-        );
-    }
-}
-
-/// A directory that was granted inside another one can be moved out of it, and the other one can be
-/// replaced. A tool could still have created a symlink in the moved directory.
-#[cfg(unix)]
-#[test]
-fn a_nested_grant_is_remembered_after_the_directory_moves() {
-    type Step = fn(&Tree, &Boundary);
-    let deploy: Step = |tree, boundary| {
-        boundary.resolve(&list(tree, ["op/a"])).unwrap();
-        fs::rename(tree.path("op/a"), tree.path("op/old")).unwrap();
-        tree.add("dir op/a/sub");
-        assert_eq!(boundary.resolve(&list(tree, ["op/a/sub"])).unwrap().roots().len(), 1);
-        tree.add("link op/a/sub/l -> $T/op/secret");
-        fs::rename(tree.path("op/a"), tree.path("op/b")).unwrap();
-    };
-    let moved: Step = |tree, boundary| {
-        assert_eq!(boundary.resolve(&list(tree, ["op/a", "op/a/sub"])).unwrap().roots().len(), 2);
-        tree.add("link op/a/sub/l -> $T/op/secret; dir op/b");
-        fs::rename(tree.path("op/a/sub"), tree.path("op/b/sub")).unwrap();
-    };
-    for (what, steps) in [("replaced, then renamed", deploy), ("moved out", moved)] {
-        let tree = Tree::new("dir op/a/sub; dir op/secret");
-        let boundary = build_boundary(&tree, &[("op", Access::ReadWrite)]);
-        steps(&tree, &boundary);
-        let roots = boundary.resolve(&list(&tree, ["op/b/sub/l"])).unwrap();
-        assert_eq!(outcome(&tree, &roots), (vec![], vec![(0, "through_link")]), "{what}");
-    }
 }
 
 /// A client that exhausts its own memory of grants gets no new directories. This affects nobody
@@ -806,20 +378,6 @@ fn a_client_that_exhausts_its_grant_memory_affects_only_itself() {
     );
 }
 
-/// An allowed directory can be a single file, and a client can list it.
-#[test]
-fn a_client_can_list_an_allowed_file() {
-    let tree = Tree::new("file d/only = old; file d/other");
-    let boundary = build_boundary(&tree, &[("d/only", Access::ReadWrite)]);
-    let roots = boundary.resolve(&list(&tree, ["d/only", "d/other", "d"])).unwrap();
-    let rejected = vec![(1, "outside_roots"), (2, "duplicate")];
-    assert_eq!(outcome(&tree, &roots), (vec!["d/only".into()], rejected));
-    assert_eq!(code(roots.write(tree.path("d/only"), "new")), Some("root_itself"));
-    assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"old");
-    sleep(VERIFY_EVERY);
-    assert!(roots.verify());
-}
-
 /// A request can start in one root and resolve to another. The names of both roots are verified.
 #[cfg(unix)]
 #[test]
@@ -842,10 +400,7 @@ fn a_failed_request_verifies_the_root_it_resolved_to() {
     fs::rename(tree.path("b"), tree.path("was2")).unwrap();
     tree.add("dir b");
     assert_eq!(code(roots.read("l/none", 9)), Some("root_unavailable"));
-    assert_eq!(
-        code(roots.rename("f", "l/f", mcp_roots_guard::Replace::Never)),
-        Some("root_unavailable")
-    );
+    assert_eq!(code(roots.rename("f", "l/f", Replace::Never)), Some("root_unavailable"));
     assert_eq!(code(roots.read("none", 9)), Some("not_found"), "the other root is still available");
 }
 
@@ -892,20 +447,6 @@ fn a_hostile_list_is_bounded_in_time() {
         }
         assert!(start.elapsed().as_secs() < 10, "{name}: ten failures took {:?}", start.elapsed());
     }
-}
-
-#[test]
-fn a_client_cannot_remove_an_allowed_directory_nested_in_its_root() {
-    let tree = Tree::new("file op/in/f; dir op/d");
-    let boundary =
-        build_boundary(&tree, &[("op", Access::ReadWrite), ("op/in", Access::ReadWrite)]);
-    let roots = boundary.resolve(&list(&tree, ["op"])).unwrap();
-    assert_eq!(code(roots.remove_dir_all("in")), Some("root_itself"));
-    assert_eq!(
-        code(roots.rename("in", "out", mcp_roots_guard::Replace::Never)),
-        Some("root_itself")
-    );
-    roots.remove_dir_all("d").unwrap();
 }
 
 /// On Windows, a root that is open cannot be replaced at all.
@@ -1133,36 +674,6 @@ fn a_client_root_is_unavailable_if_its_allowed_directory_is_replaced() {
     assert_eq!(boundary.resolve(&list(&tree, ["up/op/a"])).unwrap().read("f", 9).unwrap(), b"mine");
 }
 
-/// The component before `..` may be a symlink, so removing both lexically could name another
-/// directory.
-#[test]
-fn a_root_path_with_dot_dot_is_not_an_alias() {
-    let tree =
-        Tree::new("file far/in/f; file far/x/f = true; file x/f = as text; link l -> far/in");
-    // Windows itself resolves `..` lexically.
-    let rows: [(_, &[u8], _); 2] = [("far/x", b"true", "x/f"), ("x", b"as text", "far/x/f")];
-    let (path, content, outside) = rows[usize::from(cfg!(windows))];
-    for root in [format!("{}/l/../x", tree.path("").display()), "x/../l/../x".to_owned()] {
-        let roots = Roots::from_dirs([tree.path(root)]).unwrap();
-        let aliases: Vec<_> = roots.roots().flat_map(Root::paths).collect();
-        assert_eq!(aliases, [tree.path(path)]);
-        assert_eq!(roots.read("f", 9).unwrap(), content);
-        assert_eq!(code(roots.read(tree.path(outside), 9)), Some("outside_roots"));
-    }
-}
-
-/// A path outside a root is refused by name alone, without looking at the root.
-#[cfg(unix)]
-#[test]
-fn an_outside_path_is_refused_without_verifying_the_root() {
-    let tree = Tree::new("file root/f");
-    let roots = tree.roots(["root"]);
-    fs::rename(tree.path("root"), tree.path("old")).unwrap();
-    assert_eq!(code(roots.read("../old/f", 9)), Some("outside_roots"));
-    assert!(roots.roots().all(Root::is_available), "the refused request verified the root");
-    assert_eq!(code(roots.read("nope", 9)), Some("root_unavailable"));
-}
-
 /// Debug output names the root and the place, but not the allowed directory that contains the root.
 #[test]
 fn debug_output_names_the_root_and_the_place() {
@@ -1180,21 +691,71 @@ fn debug_output_names_the_root_and_the_place() {
     assert_eq!(checked.display_path(), place.join(relative).display().to_string());
 }
 
-/// A program can verify its snapshot itself, and obtain a new one when a root is missing.
-// On Windows an open directory cannot be moved.
+/// The alias resolved to the directory when the server started.
 #[cfg(unix)]
 #[test]
-fn a_root_that_fails_verification_returns_in_the_next_snapshot() {
-    let tree = Tree::new("file w/f = old");
-    let boundary = build_boundary(&tree, &[("w", Access::ReadOnly)]);
-    let mut roots = boundary.allowed_roots();
-    fs::rename(tree.path("w"), tree.path("was")).unwrap();
-    tree.add("file w/f = new");
-    let read = || {
-        if !roots.verify() {
-            roots = boundary.allowed_roots();
+fn a_directory_is_unavailable_while_its_alias_resolves_elsewhere() {
+    let tree = Tree::new("file var/me/f; file evil/me/f; link home2 -> $T/var");
+    let alias = tree.path("home2/me");
+    let options = DirectoryOptions::new(Access::ReadOnly).alias(&alias);
+    let boundary = Boundary::builder().directory_with(tree.path("var/me"), options);
+    let boundary = boundary.build().unwrap();
+    let read = || boundary.allowed_roots().read_to_string(alias.join("f"), 99).ok();
+    assert_eq!(read().as_deref(), Some("var/me/f"));
+    repoint_symlink(&tree, "home2", "$T/evil");
+    let conflict = (vec![], vec![(0, "alias_conflict")]);
+    assert_becomes(|| outcome(&tree, &boundary.allowed_roots()), &conflict);
+    fs::remove_file(tree.path("home2")).unwrap();
+    // Nothing exists at that path now, so the alias is valid only in requests.
+    assert_becomes(read, &Some("var/me/f".into()));
+}
+
+const ANNOUNCING: ClientCapabilities =
+    ClientCapabilities::with_roots(RootsCapability::announcing());
+
+/// Roots for the same directory share its handle, but not the path under which it was listed.
+#[cfg(unix)]
+#[tokio::test]
+async fn client_path_is_never_the_path_of_another_client() {
+    let tree = Tree::new("dir workspace/sub");
+    let options = DirectoryOptions::new(Access::ReadWrite).alias("/host/proj").alias(r"C:\Proj");
+    let boundary = Boundary::builder().directory_with(tree.path("workspace"), options);
+    let guard = Guard::new(boundary.build().unwrap());
+    let uris = [
+        ("file:///host/proj/sub".into(), "/host/proj/sub".to_owned()),
+        ("file:///c:/Proj/sub".into(), r"c:\Proj\sub".to_owned()),
+        (tree.uri("workspace/sub"), tree.path("workspace/sub").display().to_string()),
+    ];
+    let sessions = uris.each_ref().map(|_| guard.session(ANNOUNCING).unwrap());
+    for _ in 0..2 {
+        for (session, (uri, expected)) in sessions.iter().zip(&uris) {
+            let answer = RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
+            let source = |_: Option<String>| std::future::ready(answer.clone());
+            let roots = session.roots(source).await.unwrap();
+            assert_eq!(roots.roots().next().unwrap().client_path(), *expected);
         }
-        roots.read("f", 9).ok()
-    };
-    assert_becomes(read, &Some(b"new".to_vec()));
+    }
+}
+
+#[tokio::test]
+async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_in_it() {
+    let tree = Tree::new("file external/sub/f; dir home");
+    let always = DirectoryOptions::new(Access::ReadWrite).always(true);
+    let boundary = Boundary::builder()
+        .directory_with(tree.path("external"), always)
+        .directory(tree.path("external/sub"), Access::ReadWrite)
+        .directory(tree.path("home"), Access::ReadWrite)
+        .build()
+        .unwrap();
+    let session = Guard::new(boundary).session(ANNOUNCING).unwrap();
+    let many = ListRootsResult::from_uris(vec!["file:///"; ROOT_LIST_ENTRIES + 1]);
+    let roots = session.roots_from_list(many).await.unwrap();
+    assert_eq!(outcome(&tree, &roots).0, ["external"]);
+    assert_eq!(code(roots.read(".", 9)), Some("too_many_roots"));
+    let based = roots.with_base(tree.path("external")).unwrap();
+    assert_eq!(based.read("sub/f", 99).unwrap(), b"external/sub/f");
+    for roots in [&based, &based.within(".").unwrap()] {
+        assert_eq!(code(roots.remove_dir_all("sub")), Some("root_itself"));
+        assert_eq!(code(roots.rename("sub", "moved", Replace::Never)), Some("root_itself"));
+    }
 }

@@ -7,19 +7,29 @@
 //! open   | l       | allowed root/f           the resolved path, from the top of the tree
 //! create | new     | new root/new             allowed, and does not exist yet
 //! open   | ../x    | outside_roots            refused with this code
+//! allow: a b:ro:always c=/host/c              a boundary: access, options and aliases
+//! allow: a a/b:ro => access_conflict          an invalid boundary; without directories, any list
+//! list: a/x b => a/x b:ro! (0 not_found)      the roots of a list: access, always in force, as the
+//!                                             client listed it; rejected entries
+//! within: x                                   narrows the roots
+//! then: move a b; file c                      changes the tree; also `remove PATH`
 //! ```
 //!
 //! On Windows, a line `on Windows: DECISION` replaces the decision of the row before it. A `posix
 //! tree:` cannot exist on Windows.
 //!
 //! The intents `open`, `create`, `tree` and `entry` stand for `Existing`, `New`, `NewTree` and
-//! `NoFollow`. A request in double quotes is a JSON string. `$T` is the top of the tree.
+//! `NoFollow`. A request in double quotes is a JSON string. `$T` is the top of the tree, and `/` in
+//! a list is the root of the filesystem.
 
 use std::fs;
+use std::path::Path;
 
-use mcp_roots_guard::{Intent, OpenOptions, Roots};
+use mcp_roots_guard::{
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, OpenOptions, Result, Root, Roots,
+};
 
-use crate::support::tree::{Tree, symlinks_are_visible};
+use crate::support::tree::{Tree, symlinks_are_visible, uri};
 
 #[test]
 fn each_request_gets_the_decision_in_its_row() {
@@ -27,8 +37,7 @@ fn each_request_gets_the_decision_in_its_row() {
     let mut rows = 0;
     // Whether this system can build the tree and shows its symlinks as symlinks.
     let (mut is_possible, mut skipped) = (true, 0);
-    let mut tree = Tree::new("dir root");
-    let mut roots = tree.roots(["root"]);
+    let mut case = Case::new("");
     let mut lines = include_str!("../data/check.txt").lines().map(str::trim).enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         let on_windows =
@@ -37,23 +46,17 @@ fn each_request_gets_the_decision_in_its_row() {
         {
             is_possible = !cfg!(windows)
                 || line.starts_with("tree:") && (symlinks_are_visible() || !text.contains("link "));
-            if !is_possible {
-                continue;
+            if is_possible {
+                case = Case::new(text);
             }
-            tree = Tree::new("dir root");
-            tree.add(text);
-            roots = tree.roots(["root"]);
         } else if !is_possible {
-            skipped += usize::from(line.contains('|') && !line.starts_with('#'));
-        } else if let Some(names) = line.strip_prefix("roots:") {
-            let paths = names.split_whitespace().map(|name| tree.path(name));
-            roots = Roots::from_dirs(paths).unwrap();
+            skipped += usize::from(is_row(line));
         } else if !line.is_empty() && !line.starts_with('#') {
-            rows += 1;
+            rows += usize::from(is_row(line));
             let expected = on_windows
                 .and_then(|(_, text)| text.split_once(": "))
                 .map(|(_, expected)| expected);
-            if let Err(why) = row(&tree, &roots, line, expected) {
+            if let Err(why) = case.line(line, expected) {
                 failures.push(format!("line {}: {line}\n    {why}", number + 1));
             }
         }
@@ -72,6 +75,130 @@ fn each_request_gets_the_decision_in_its_row() {
 /// Replaces each backslash in a resolved path. The rows use slashes, so on Windows this is a slash.
 /// On POSIX systems a backslash is an ordinary character and is kept.
 const SEPARATOR: &str = if cfg!(windows) { "/" } else { "\\" };
+
+fn is_row(line: &str) -> bool {
+    !line.starts_with('#') && (line.contains(" | ") || line.contains(" =>"))
+}
+
+/// What the lines so far have built.
+struct Case {
+    tree: Tree,
+    boundary: Boundary,
+    roots: Roots,
+}
+
+impl Case {
+    fn new(text: &str) -> Self {
+        let tree = Tree::new("dir root");
+        tree.add(text);
+        let boundary = boundary(&tree, "root").unwrap();
+        Self { roots: boundary.allowed_roots(), boundary, tree }
+    }
+
+    /// Runs a line. Returns an error if a row has another result.
+    fn line(&mut self, line: &str, on_windows: Option<&str>) -> Result<(), String> {
+        let (verb, rest) = line.split_once(':').unwrap_or_default();
+        match verb {
+            "roots" => {
+                let paths = rest.split_whitespace().map(|name| self.tree.path(name));
+                self.roots = Roots::from_dirs(paths).unwrap();
+            }
+            "allow" => {
+                let (directories, expected) = rest.split_once("=>").unwrap_or((rest, "ok"));
+                let built = boundary(&self.tree, directories);
+                let code = built.as_ref().err().map_or("ok", |error| error.code());
+                if code != on_windows.unwrap_or(expected.trim()) {
+                    return Err(format!("building: {code}"));
+                }
+                if let Ok(boundary) = built {
+                    (self.roots, self.boundary) = (boundary.allowed_roots(), boundary);
+                }
+            }
+            "list" => {
+                let (entries, expected) = rest.split_once("=>").ok_or("expected `=>`")?;
+                let top = self.tree.path("").ancestors().last().map(uri).unwrap();
+                let entries = entries.split_whitespace().map(|entry| match entry {
+                    "/" => top.clone(),
+                    entry if entry.contains("://") => self.tree.expand(entry),
+                    entry => self.tree.uri(entry),
+                });
+                let list = ListRootsResult::from_uris(entries);
+                self.roots = self.boundary.resolve(&list).unwrap();
+                let granted = self.granted();
+                if granted != expected.trim() {
+                    return Err(format!("granted: {granted}"));
+                }
+            }
+            "within" => self.roots = self.roots.within(self.tree.expand(rest.trim())).unwrap(),
+            "then" => rest.split(';').map(str::trim).for_each(|change| self.change(change)),
+            _ => return row(&self.tree, &self.roots, line, on_windows),
+        }
+        Ok(())
+    }
+
+    fn change(&self, change: &str) {
+        match *change.split(' ').collect::<Vec<_>>() {
+            ["move", from, to] => fs::rename(self.tree.path(from), self.tree.path(to)).unwrap(),
+            ["remove", path] => {
+                let path = self.tree.path(path);
+                let remove = if path.is_symlink() { fs::remove_file } else { fs::remove_dir_all };
+                remove(path).unwrap();
+            }
+            _ => self.tree.add(change),
+        }
+    }
+
+    /// The roots of a list, and its rejected entries.
+    fn granted(&self) -> String {
+        let root = |root: &Root| {
+            let access = if root.access() == Access::ReadOnly { ":ro" } else { "" };
+            let always = if root.is_always() { "!" } else { "" };
+            let as_listed = match root.client_path() {
+                path if path == root.display_path() => String::new(),
+                path => format!(" as {}", path.replace(&self.tree.expand("$T"), "$T")),
+            };
+            let as_listed = as_listed.replace('\\', SEPARATOR);
+            format!("{}{access}{always}{as_listed}", from_top(&self.tree, root.path()))
+        };
+        let rejected = self.roots.rejected().iter();
+        let rejected = rejected.map(|one| format!("({} {})", one.index(), one.error().code()));
+        self.roots.roots().map(root).chain(rejected).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Each directory has flags after colons, and aliases after equals signs.
+fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
+    let mut builder = Boundary::builder();
+    if directories.trim().is_empty() {
+        builder = builder.client_roots_only();
+    }
+    for directory in directories.split_whitespace() {
+        let (directory, aliases) = directory.split_once('=').unwrap_or((directory, ""));
+        let mut flags = directory.split(':');
+        let path = tree.path(flags.next().unwrap_or_default());
+        let flags: Vec<_> = flags.collect();
+        let is_read_only = flags.contains(&"ro");
+        let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let options = DirectoryOptions::new(access)
+            .always(flags.contains(&"always"))
+            .optional(flags.contains(&"optional"));
+        let options = aliases
+            .split('=')
+            .filter(|alias| !alias.is_empty())
+            .fold(options, |options, alias| options.alias(tree.expand(alias)));
+        builder = builder.directory_with(path, options);
+    }
+    builder.build()
+}
+
+/// A path from the top of the tree, or `/` for the root of the filesystem.
+fn from_top(tree: &Tree, path: &Path) -> String {
+    if path.parent().is_none() {
+        return "/".into();
+    }
+    let path = path.strip_prefix(tree.path("")).unwrap_or(path);
+    path.display().to_string().replace('\\', SEPARATOR)
+}
 
 fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Result<(), String> {
     let mut fields = line.splitn(2, '|').map(str::trim);
@@ -94,13 +221,7 @@ fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Resu
     };
     let decided = match roots.check(request.as_str(), intent) {
         Ok(checked) => {
-            let path = checked.to_unguarded_path();
-            let path = path
-                .strip_prefix(tree.path(""))
-                .unwrap_or(&path)
-                .display()
-                .to_string()
-                .replace('\\', SEPARATOR);
+            let path = from_top(tree, &checked.to_unguarded_path());
             format!("{} {path}", if checked.exists() { "allowed" } else { "new" })
         }
         Err(error) => error.code().to_string(),
