@@ -649,8 +649,11 @@ fn roots_have_the_policy_of_their_boundary() {
         .build()
         .unwrap();
     let roots = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
-    assert_eq!(code(roots.read("f", 9)), Some("hard_linked"));
-    assert_eq!(code(boundary.allowed_roots().read("a/f", 9)), Some("hard_linked"));
+    let allowed = boundary.allowed_roots();
+    for roots in [roots.within(".").unwrap(), allowed.within("a").unwrap(), roots] {
+        assert_eq!(code(roots.read("f", 9)), Some("hard_linked"));
+    }
+    assert_eq!(code(allowed.read("a/f", 9)), Some("hard_linked"));
 }
 
 /// A client's root inside an allowed directory is also unavailable if that directory is replaced.

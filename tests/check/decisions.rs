@@ -11,7 +11,7 @@
 //! allow: a a/b:ro => access_conflict          an invalid boundary; without directories, any list
 //! list: a/x b => a/x b:ro! (0 not_found)      the roots of a list: access, always in force, as the
 //!                                             client listed it; rejected entries
-//! within: x                                   narrows the roots
+//! within: a => a/x as /host/x                 narrows the roots, or is refused with a code
 //! then: move a b; file c                      changes the tree; also `remove PATH`
 //! ```
 //!
@@ -129,7 +129,15 @@ impl Case {
                     return Err(format!("granted: {granted}"));
                 }
             }
-            "within" => self.roots = self.roots.within(self.tree.expand(rest.trim())).unwrap(),
+            "within" => {
+                let (request, expected) = rest.split_once("=>").ok_or("expected `=>`")?;
+                let narrowed = self.roots.within(self.tree.expand(request.trim()));
+                let code = narrowed.map(|roots| self.roots = roots).err().map(|error| error.code());
+                let decided = code.map_or_else(|| self.granted(), str::to_owned);
+                if decided != on_windows.unwrap_or(expected.trim()) {
+                    return Err(format!("narrowed: {decided}"));
+                }
+            }
             "then" => rest.split(';').map(str::trim).for_each(|change| self.change(change)),
             _ => return row(&self.tree, &self.roots, line, on_windows),
         }

@@ -45,6 +45,16 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     }
 }
 
+/// The texts do not depend on what exists outside.
+#[test]
+fn a_refusal_to_narrow_names_only_the_request() {
+    let tree = Tree::new("dir in; dir outside");
+    for path in ["../outside", "../none"] {
+        let expected = format!("narrow to {path:?}: not inside the allowed directories");
+        assert_eq!(text(tree.roots(["in"]).within(path)), expected);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_failed_directory_rename_names_its_cause() {
