@@ -15,11 +15,8 @@ use mcp_roots_guard::{
     Intent, PartialCommit, Protection, Replace, Result, Roots, Version, WriteOptions,
 };
 
+use crate::support::code;
 use crate::support::tree::{Tree, symlinks_are_visible};
-
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
 
 fn new() -> WriteOptions {
     WriteOptions::new()

@@ -11,12 +11,9 @@ use mcp_roots_guard::{
 };
 
 use crate::support::operations::{Way, attempts};
+use crate::support::code;
 use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
 use crate::support::walked;
-
-fn kind<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
 
 /// The drive letter, and the rest of the path with forward slashes.
 fn drive(path: &Path) -> (char, String) {
@@ -149,7 +146,7 @@ fn a_name_that_windows_would_reinterpret_is_refused() {
     ];
     for (request, expected) in rows {
         for attempt in attempts() {
-            let refused = kind(attempt.run(Way::Directly, &roots, &request));
+            let refused = code(attempt.run(Way::Directly, &roots, &request));
             assert_eq!(refused, Some(expected), "{} {request}", attempt.name());
         }
     }
@@ -171,7 +168,7 @@ fn a_client_root_on_another_host_grants_nothing() {
     for roots in [without, within] {
         assert_eq!(roots.roots().count(), 1);
         assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
-        assert_eq!(kind(roots.read(r"\\server\share\dir\f", 9)), Some("outside_roots"));
+        assert_eq!(code(roots.read(r"\\server\share\dir\f", 9)), Some("outside_roots"));
     }
 }
 
@@ -221,7 +218,7 @@ fn a_path_that_points_outside_is_refused_before_any_effect() {
         for request in requests.iter().filter(|request| what == "symlinks" || **request != "file") {
             for attempt in attempts() {
                 let name = attempt.name();
-                let refused = kind(attempt.run(Way::Directly, &roots, request));
+                let refused = code(attempt.run(Way::Directly, &roots, request));
                 // Where symlinks are visible, the symlink itself may be described, renamed or
                 // removed.
                 let is_itself = *request == "file" && attempt.path().intent == Intent::NoFollow;
@@ -275,8 +272,8 @@ fn each_operation_does_its_work() {
     );
     roots.create_dir("e").unwrap();
     roots.create_dir_all("g/h/i").unwrap();
-    assert_eq!(kind(roots.write("d", "x")), Some("is_a_directory"));
-    assert_eq!(kind(roots.read("d", 9)), Some("is_a_directory"));
+    assert_eq!(code(roots.write("d", "x")), Some("is_a_directory"));
+    assert_eq!(code(roots.read("d", 9)), Some("is_a_directory"));
     let names = |request: &str| {
         let mut names: Vec<_> = roots
             .read_dir(request)
@@ -290,14 +287,14 @@ fn each_operation_does_its_work() {
     assert_eq!(walked(roots.walk("tree", mcp_roots_guard::WalkOptions::new()).unwrap()).len(), 4);
     roots.rename("f", "e/f", mcp_roots_guard::Replace::Never).unwrap();
     assert_eq!(
-        kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)),
+        code(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)),
         Some("already_exists")
     );
     roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Existing).unwrap();
     assert_eq!(roots.read("d/made", 9).unwrap(), b"new");
-    assert_eq!(kind(roots.remove_file("d")), Some("is_a_directory"));
-    assert_eq!(kind(roots.remove_dir("d")), Some("directory_not_empty"));
-    assert_eq!(kind(roots.remove_dir("d/made")), Some("not_a_directory"));
+    assert_eq!(code(roots.remove_file("d")), Some("is_a_directory"));
+    assert_eq!(code(roots.remove_dir("d")), Some("directory_not_empty"));
+    assert_eq!(code(roots.remove_dir("d/made")), Some("not_a_directory"));
     roots.remove_file("d/made").unwrap();
     roots.remove_dir("d").unwrap();
     roots.remove_dir_all("tree").unwrap();
@@ -309,7 +306,7 @@ fn each_operation_does_its_work() {
         .policy(hard)
         .build()
         .unwrap();
-    assert_eq!(kind(refusing.allowed_roots().read("one", 9)), Some("hard_linked"));
+    assert_eq!(code(refusing.allowed_roots().read("one", 9)), Some("hard_linked"));
     assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
 }
 
@@ -322,7 +319,7 @@ fn an_absent_volume_counts_as_a_missing_directory() {
             builder.directory(tree.path("root"), Access::ReadWrite).build()
         };
         assert_eq!(
-            kind(with(Boundary::builder().directory(path, Access::ReadOnly))),
+            code(with(Boundary::builder().directory(path, Access::ReadOnly))),
             Some("not_found"),
             "{path}"
         );
@@ -387,7 +384,7 @@ fn access_does_not_depend_on_the_case_of_a_path() {
     let conflict = Boundary::builder()
         .directory(tree.path("Root"), Access::ReadWrite)
         .directory(path, Access::ReadOnly);
-    assert_eq!(kind(conflict.build()), Some("access_conflict"));
+    assert_eq!(code(conflict.build()), Some("access_conflict"));
     let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
     let roots = Roots::from_list(&list).unwrap();
     assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "duplicate"));
@@ -400,8 +397,8 @@ fn a_volume_can_be_a_root() {
     let roots = Roots::from_list(&list).unwrap();
     assert!(roots.metadata(r"C:\windows").unwrap().is_dir());
     assert!(roots.metadata(r"windows\..\..\..\windows").unwrap().is_dir());
-    assert_eq!(kind(roots.metadata(r"Q:\windows")), Some("outside_roots"));
-    assert_eq!(kind(roots.remove_dir_all(r"C:\")), Some("root_itself"));
+    assert_eq!(code(roots.metadata(r"Q:\windows")), Some("outside_roots"));
+    assert_eq!(code(roots.remove_dir_all(r"C:\")), Some("root_itself"));
 }
 
 /// A tree deeper than the longest path that Windows supports by default.

@@ -48,3 +48,22 @@ pub(crate) fn runs_without_openat2() -> bool {
 pub(crate) fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
+
+/// Set in a process of its own that runs a single test.
+#[cfg(target_os = "linux")]
+pub(crate) const OWN_PROCESS: &str = "GUARD_TEST_OWN_PROCESS";
+
+/// Runs a test of this binary in a process of its own, with these environment variables. Returns
+/// true in that process.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_own_process(test: &str, variables: &[(&str, &str)]) -> bool {
+    if std::env::var_os(OWN_PROCESS).is_some() {
+        return true;
+    }
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    process.env(OWN_PROCESS, "1").envs(variables.iter().copied());
+    let output = process.args(["--exact", test, "--test-threads=1"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+    false
+}

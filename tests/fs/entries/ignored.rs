@@ -11,7 +11,8 @@ use ignore::WalkBuilder;
 use mcp_roots_guard::limits::IGNORE_BYTES;
 use mcp_roots_guard::{Protection, Roots, WalkOptions};
 
-use super::{code, paths, protected, within_seconds};
+use super::{paths, protected, within_seconds};
+use crate::support::code;
 use crate::support::random::Random;
 use crate::support::tree::Tree;
 

@@ -16,8 +16,9 @@ use mcp_roots_guard::{
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::{code, command, executable, is_own_process, sh, text};
+use super::{command, executable, sh, text};
 use crate::support::tree::{Tree, uri};
+use crate::support::{code, is_own_process};
 
 const TREE: &str = "file r/f = inside; dir r/d; file ro/f = read-only; file out/secret = SECRET; \
                     dir out/dir; file out/victim = victim; file out/gone = gone";
