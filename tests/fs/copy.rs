@@ -17,14 +17,11 @@ use mcp_roots_guard::{
     Intent, Protection, Refused, Result, Roots, Version, WriteOptions,
 };
 
+use crate::support::code;
 use crate::support::random::Random;
 #[cfg(windows)]
 use crate::support::tree::report_not_shown;
 use crate::support::tree::{Tree, symlinks_are_visible};
-
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
 
 fn copy(roots: &Roots, from: &str, to: &str) -> Result<u64> {
     roots.copy(from, to, 1 << 20, WriteOptions::new())
@@ -316,9 +313,8 @@ fn protected_and_hidden_names_are_respected() {
     let before = tree.snapshot("root");
     assert_eq!(code(copy_tree(&roots, "t", "new", CopyOptions::new())), Some("protected"));
     assert_eq!(tree.snapshot("root"), before);
-    let names = |report: &CopyReport| skipped(report);
     let report = copy_tree(&roots, "t", "new", skip()).unwrap();
-    assert_eq!(names(&report), [(".git".to_owned(), "protected")]);
+    assert_eq!(skipped(&report), [(".git".to_owned(), "protected")]);
     assert_eq!(report.files(), 3);
     assert!(!tree.path("root/new/.env").exists() && !tree.path("root/new/d/.env").exists());
     let report = copy_tree(&roots, "t", ".github/new", skip()).unwrap();
@@ -327,12 +323,12 @@ fn protected_and_hidden_names_are_respected() {
     fs::remove_dir(tree.path("root/.github")).unwrap();
     let report = copy_tree(&roots, "t", ".github", skip()).unwrap();
     assert_eq!(
-        names(&report),
+        skipped(&report),
         [(".git".to_owned(), "protected"), ("workflows".to_owned(), "protected")]
     );
     let report = copy_tree(&roots, "t", "conf", skip()).unwrap();
     assert_eq!(
-        names(&report),
+        skipped(&report),
         [(".git".to_owned(), "protected"), ("key".to_owned(), "outside_roots")]
     );
     assert!(!tree.path("root/conf/key").exists());
@@ -661,108 +657,6 @@ mod changes_during_a_copy {
     }
 }
 
-/// Another thread swaps a directory and a file of the source with symlinks that lead outside. The
-/// guard never copies the secret. A copy by names, which checks each name before it uses it, does.
-#[cfg(target_os = "linux")]
-#[test]
-fn swapped_source_never_leaks_what_is_outside() {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-    use std::time::{Duration, Instant};
-
-    fn naive(from: &Path, to: &Path) -> std::io::Result<()> {
-        fs::create_dir(to)?;
-        for entry in fs::read_dir(from)? {
-            let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry?.file_name()));
-            let metadata = fs::symlink_metadata(&from)?;
-            if metadata.is_dir() {
-                naive(&from, &to)?;
-            } else if metadata.is_file() {
-                fs::copy(&from, &to)?;
-            }
-        }
-        Ok(())
-    }
-
-    let tree = Tree::in_memory(
-        "file root/t/f = inside; file root/t/d/f = inside; link root/box/f -> ../../out/f; \
-         link root/box/d -> ../../out; file out/f = SECRET",
-    );
-    let roots = tree.roots(["root"]);
-    let before = tree.snapshot("out");
-    let (stop, swaps) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let secret = format!("{:?}", b"SECRET".as_slice());
-    let leaks = |path: &str| tree.snapshot(path).iter().any(|line| line.contains(&secret));
-    let mut counts = [[0_usize; 3]; 2];
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(SeqCst) {
-                for name in ["f", "d"] {
-                    let paths = ["root/t", "root/box"].map(|path| tree.path(path).join(name));
-                    renameat_with(CWD, &paths[0], CWD, &paths[1], RenameFlags::EXCHANGE).unwrap();
-                    swaps.fetch_add(1, SeqCst);
-                }
-            }
-        });
-        let started = Instant::now();
-        let is_over = |counts: &[[usize; 3]; 2]| {
-            let enough = counts[0][0] > 300 && counts[0][2] > 0 && counts[1][1] > 0;
-            enough && started.elapsed() > Duration::from_secs(2)
-                || started.elapsed() > Duration::from_secs(60)
-        };
-        while !is_over(&counts) {
-            for way in [0, 1] {
-                let is_copied = match way {
-                    0 => {
-                        copy_tree(&roots, "t", "new", skip()).map_err(|error| error.code()).is_ok()
-                    }
-                    _ => naive(&tree.path("root/t"), &tree.path("root/new")).is_ok(),
-                };
-                if tree.path("root/new").exists() {
-                    counts[way][1] += usize::from(leaks("root/new"));
-                    fs::remove_dir_all(tree.path("root/new")).unwrap();
-                }
-                counts[way][if is_copied { 0 } else { 2 }] += 1;
-            }
-            // A swap can also make the guard skip or refuse entries.
-            if let Ok(report) = copy_tree(&roots, "t", "new", skip()) {
-                counts[0][2] += usize::from(report.skipped_count() > 0);
-                assert!(!leaks("root/new"));
-                fs::remove_dir_all(tree.path("root/new")).unwrap();
-            }
-        }
-        stop.store(true, SeqCst);
-    });
-    println!("copies, leaks and refusals: {counts:?}, {} swaps", swaps.load(SeqCst));
-    assert_eq!(counts[0][1], 0, "the guard leaked");
-    assert!(counts[1][1] > 0, "the control did not leak, so the test shows nothing");
-    assert!(counts[0][0] > 300 && counts[0][2] > 0, "{counts:?}");
-    assert_eq!(tree.snapshot("out"), before);
-    assert!(has_no_temporary_name(&tree, "root"));
-}
-
-/// The result is the same with and without `openat2`.
-#[cfg(target_os = "linux")]
-#[test]
-fn copies_without_openat2_are_the_same() {
-    use crate::support::kernel::without_openat2;
-    let tree = Tree::new(TREE);
-    tree.add("link root/t/l -> d/b; link root/t/out -> ../../out; fifo root/t/fifo; file out/f");
-    let roots = tree.roots(["root"]);
-    let expected = copy_tree(&roots, "t", "new", skip()).unwrap();
-    let other = roots.clone();
-    let report =
-        without_openat2(move || copy_tree(&other, "t", "old", skip()).map(|r| format!("{r:?}")));
-    let [one, two] = [format!("{expected:?}"), report.unwrap()];
-    assert_eq!(one, two);
-    assert_eq!(expected.symlinks(), 1);
-    let names = |top: &str| {
-        let lines = tree.snapshot(top).into_iter();
-        lines.map(|line| line.replace(top, "")).collect::<Vec<_>>()
-    };
-    assert_eq!(names("root/new"), names("root/old"));
-}
-
 #[test]
 fn names_in_a_copy_are_hidden_by_its_final_path() {
     #[cfg(windows)]
@@ -802,13 +696,8 @@ fn owned((path, code): (&str, &'static str)) -> (String, &'static str) {
 #[test]
 fn failed_copy_without_descriptors_leaves_no_directory() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    const CHILD: &str = "MCP_ROOTS_GUARD_TEST_WITHOUT_DESCRIPTORS";
-    if std::env::var_os(CHILD).is_none() {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let name = "fs::copy::failed_copy_without_descriptors_leaves_no_directory";
-        child.env(CHILD, "1").args(["--exact", name, "--test-threads=1"]);
-        let output = child.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let name = "fs::copy::failed_copy_without_descriptors_leaves_no_directory";
+    if !crate::support::is_own_process(name, &[]) {
         return;
     }
     let tree = Tree::new("file root/a/f; dir root/a/d");
