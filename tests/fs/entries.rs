@@ -13,11 +13,8 @@ use mcp_roots_guard::{
     Access, Boundary, DirEntry, FileType, Intent, Protection, Result, Roots, Walk, WalkOptions,
 };
 
+use crate::support::code;
 use crate::support::tree::Tree;
-
-fn code<T>(result: Result<T>) -> Option<&'static str> {
-    result.err().map(|error| error.code())
-}
 
 fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
     let mut walk = roots.walk(directory, WalkOptions::new()).unwrap();
@@ -542,24 +539,18 @@ fn too_deep_directory_ends_the_walk_unless_it_is_skipped() {
 fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use rustix::process::{Gid, Uid};
-    use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+    use crate::fs::permissions::as_user;
     let tree = Tree::new("file r/a/f; file r/b/f; file r/b/closed/f; file r/c");
-    let top = tree.path("r");
-    let set_mode = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let set_mode = |path: &str, mode| {
+        fs::set_permissions(tree.path(path), fs::Permissions::from_mode(mode)).unwrap();
     };
-    set_mode(&tree.path("."), 0o755);
-    let become_another_user = || {
-        if rustix::process::geteuid().is_root() {
-            let (user, group) = (Uid::from_raw(5001), Gid::from_raw(5001));
-            set_thread_res_gid(group, group, group).unwrap();
-            set_thread_res_uid(user, user, user).unwrap();
-        }
+    set_mode(".", 0o755);
+    let roots = tree.roots(["r"]);
+    let unprivileged = |work: &(dyn Fn() + Sync)| match rustix::process::geteuid().is_root() {
+        true => as_user((5001, &[5001]), work),
+        false => work(),
     };
-    let roots = Roots::from_dirs([&top]).unwrap();
     let work = || {
-        become_another_user();
         let options = WalkOptions::new();
         let expected = ["a", "a/f", "b", "b/closed"].map(str::to_owned).to_vec();
         let walk = |options| roots.walk(".", options).unwrap();
@@ -578,16 +569,14 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
     };
     // Listing a directory needs permission to read it and to search it.
     for mode in [0o000, 0o444, 0o711] {
-        set_mode(&top.join("b/closed"), mode);
-        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+        set_mode("r/b/closed", mode);
+        unprivileged(&work);
     }
     // With a depth of 0, nothing is read.
-    let nothing = || {
-        become_another_user();
+    unprivileged(&|| {
         let walk = roots.walk("b/closed", WalkOptions::new().max_depth(0));
         assert!(walk.unwrap().next_entry().unwrap().is_none());
-    };
-    std::thread::scope(|scope| scope.spawn(nothing).join().unwrap());
+    });
 }
 
 /// Names with equal beginnings, and names that end early, are in the order of their bytes.

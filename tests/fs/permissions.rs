@@ -21,7 +21,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use crate::support::kernel::without_openat2;
 
 /// A user ID and the group IDs of that user.
-type User = (u32, &'static [u32]);
+pub(crate) type User = (u32, &'static [u32]);
 
 const OWNER: u32 = 5001;
 const GROUP: u32 = 5000;
@@ -47,7 +47,7 @@ const USERS: [User; 9] = [
 ];
 
 /// Runs a closure as another user, in its own thread.
-fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = scope.spawn(move || {
             let (uid, groups) = (Uid::from_raw(user.0), user.1);
@@ -121,8 +121,33 @@ fn directory(on: &str) -> Option<tempfile::TempDir> {
         return None;
     }
     let directory = tempfile::Builder::new().prefix("guard-").tempdir_in(on).unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    set_mode(&directory.path(), 0o777);
     Some(directory)
+}
+
+/// Creates a plain directory, one that gives its group to new files, and one that gives them an
+/// access list.
+fn directories(beneath: &Path) -> [PathBuf; 3] {
+    [("plain", 0o777), ("shared", 0o2777), ("listed", 0o777)].map(|(name, mode)| {
+        let directory = beneath.join(name);
+        fs::create_dir(&directory).unwrap();
+        chown(&directory, None, Some(DIRECTORY_GROUP)).unwrap();
+        set_mode(&directory, mode);
+        if name == "listed" {
+            set_acl(&directory, DEFAULT, INHERITED);
+        }
+        directory
+    })
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The owner, the group and the mode of a file.
+fn ownership(path: &Path) -> (u32, u32, u32) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777)
 }
 
 /// Creates a file that belongs to [`OWNER`] and [`GROUP`].
@@ -135,7 +160,7 @@ fn file(directory: &Path, name: &str, mode: u32, acl: Option<Acl>) -> PathBuf {
         set_acl(&path, ACCESS, acl);
     }
     chown(&path, Some(OWNER), Some(GROUP)).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(&path, mode);
     path
 }
 
@@ -163,14 +188,7 @@ fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: U
 fn a_write_keeps_owner_group_and_access_list() {
     for on in ["/tmp", "/dev/shm"] {
         let Some(keep) = directory(on) else { return };
-        let shared = keep.path().join("shared");
-        fs::create_dir(&shared).unwrap();
-        chown(&shared, None, Some(DIRECTORY_GROUP)).unwrap();
-        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
-        let listed = keep.path().join("listed");
-        fs::create_dir(&listed).unwrap();
-        fs::set_permissions(&listed, fs::Permissions::from_mode(0o777)).unwrap();
-        set_acl(&listed, DEFAULT, INHERITED);
+        let [_, shared, listed] = directories(keep.path());
         for (directory, mode, acl_of) in [
             (&shared, 0o660, None),
             (&shared, 0o660, Some(GROUP_DENIED)),
@@ -178,25 +196,14 @@ fn a_write_keeps_owner_group_and_access_list() {
             (&listed, 0o664, Some(GROUP_DENIED)),
             (&listed, 0o600, None),
         ] {
-            let row = format!("{on} {} {mode:o} {acl_of:?}", directory.display());
+            let row = format!("{} {mode:o} {acl_of:?}", directory.display());
             let path = file(directory, "f", mode, acl_of);
             let (before, list) = (access(&path), acl(&path));
-            assert_eq!(
-                list.is_some(),
-                acl_of.is_some(),
-                "{row}: the filesystem must support access lists"
-            );
+            assert_eq!(list.is_some(), acl_of.is_some(), "{row}: {on} must support access lists");
             write_as(ROOT, &path).unwrap();
-            let metadata = fs::metadata(&path).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"new");
-            assert_eq!(gained(&before, &access(&path), ROOT), "", "{row}");
-            assert_eq!(
-                (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777),
-                (OWNER, GROUP, mode),
-                "{row}"
-            );
-            assert_eq!(acl(&path), list, "{row}");
-            assert_eq!(access(&path), before, "{row}");
+            assert_eq!(ownership(&path), (OWNER, GROUP, mode), "{row}");
+            assert_eq!((acl(&path), access(&path)), (list, before), "{row}");
         }
     }
 }
@@ -205,65 +212,31 @@ fn a_write_keeps_owner_group_and_access_list() {
 /// cannot preserve.
 #[test]
 fn a_write_gives_nobody_new_access() {
+    const MODES: [u32; 14] = [
+        0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060, 0o200,
+        0o000,
+    ];
+    const LISTS: [Option<Acl>; 5] =
+        [None, Some(GROUP_DENIED), Some(USER_DENIED), Some(OWNER_NAMED), Some(GROUP_RESTRICTED)];
     let Some(keep) = directory("/dev/shm") else { return };
     let mut rows = 0;
-    for (name, group, inherited) in [
-        ("plain", None, None),
-        ("shared", Some(DIRECTORY_GROUP), None),
-        ("listed", None, Some(INHERITED)),
-    ] {
-        let directory = keep.path().join(name);
-        fs::create_dir(&directory).unwrap();
-        chown(&directory, None, group).unwrap();
-        let mode = if group.is_some() { 0o2777 } else { 0o777 };
-        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
-        if let Some(inherited) = inherited {
-            set_acl(&directory, DEFAULT, inherited);
-        }
-        for mode in [
-            0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060,
-            0o200, 0o000,
-        ] {
-            for acl in [
-                None,
-                Some(GROUP_DENIED),
-                Some(USER_DENIED),
-                Some(OWNER_NAMED),
-                Some(GROUP_RESTRICTED),
-            ] {
-                for writer in WRITERS {
-                    let row = format!("{name} {mode:o} {acl:?} by {writer:?}");
-                    let path = file(&directory, "f", mode, acl);
-                    let before = access(&path);
-                    write_as(writer, &path).unwrap_or_else(|error| panic!("{row}: {error}"));
-                    let metadata = fs::metadata(&path).unwrap();
-                    let after = access(&path);
-                    assert_eq!(fs::read(&path).unwrap(), b"new", "{row}");
-                    assert_eq!(
-                        gained(&before, &after, writer),
-                        "",
-                        "{row}: now {:o}",
-                        metadata.mode()
-                    );
-                    fs::remove_file(path).unwrap();
-                    rows += 1;
-                }
-            }
+    for directory in directories(keep.path()) {
+        let lists = MODES.into_iter().flat_map(|mode| LISTS.map(|acl| (mode, acl)));
+        for (mode, acl, writer) in
+            lists.flat_map(|(mode, acl)| WRITERS.map(|writer| (mode, acl, writer)))
+        {
+            let row = format!("{} {mode:o} {acl:?} by {writer:?}", directory.display());
+            let path = file(&directory, "f", mode, acl);
+            let before = access(&path);
+            write_as(writer, &path).unwrap_or_else(|error| panic!("{row}: {error}"));
+            assert_eq!(fs::read(&path).unwrap(), b"new", "{row}");
+            let now = ownership(&path);
+            assert_eq!(gained(&before, &access(&path), writer), "", "{row}: now {now:?}");
+            fs::remove_file(path).unwrap();
+            rows += 1;
         }
     }
     println!("{rows} writes, none gave anybody new access");
-}
-
-/// Like [`gained`], for a copy: describes the users who can use it but not the source.
-fn more_than_source(
-    source: &[(User, bool, bool)],
-    copy: &[(User, bool, bool)],
-    by: User,
-) -> String {
-    let others = |users: &[(User, bool, bool)]| {
-        users.iter().copied().filter(|(user, ..)| user.0 != by.0).collect::<Vec<_>>()
-    };
-    gained(&others(source), &others(copy), by)
 }
 
 /// The copy is made by each user who can read the source, with each way of copying, to a new name
@@ -272,25 +245,17 @@ fn more_than_source(
 fn a_copy_lets_nobody_use_what_the_source_denies() {
     let Some(keep) = directory("/dev/shm") else { return };
     let mut rows = 0;
-    for (name, directory_mode, inherited) in
-        [("plain", 0o777, None), ("shared", 0o2777, None), ("listed", 0o777, Some(INHERITED))]
-    {
-        let directory = keep.path().join(name);
-        fs::create_dir_all(directory.join("source")).unwrap();
-        chown(&directory, None, Some(DIRECTORY_GROUP)).unwrap();
-        for path in [&directory, &directory.join("source")] {
-            fs::set_permissions(path, fs::Permissions::from_mode(directory_mode)).unwrap();
-        }
-        if let Some(inherited) = inherited {
-            set_acl(&directory, DEFAULT, inherited);
-        }
+    for directory in directories(keep.path()) {
+        let name = directory.file_name().unwrap().to_str().unwrap();
+        fs::create_dir(directory.join("source")).unwrap();
+        set_mode(&directory.join("source"), fs::metadata(&directory).unwrap().mode());
         let roots = Roots::from_dirs([&directory]).unwrap();
         for mode in [0o600, 0o640, 0o664, 0o644, 0o604, 0o666, 0o464, 0o044, 0o060, 0o4755] {
             for acl_of in [None, Some(GROUP_DENIED), Some(USER_DENIED), Some(OWNER_NAMED)] {
                 for (owner, group) in [(OWNER, GROUP), (7006, DIRECTORY_GROUP)] {
                     let source = file(&directory.join("source"), "f", mode, acl_of);
                     chown(&source, Some(owner), Some(group)).unwrap();
-                    fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+                    set_mode(&source, mode);
                     let allowed = access(&source);
                     for (writer, kind) in WRITERS
                         .into_iter()
@@ -320,7 +285,7 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
                                 assert_eq!(bytes, 3, "{row}");
                                 let (after, now) = (access(&copy), fs::metadata(&copy).unwrap());
                                 assert_eq!(now.mode() & 0o7000, 0, "{row}");
-                                let more = more_than_source(&allowed, &after, writer);
+                                let more = gained(&allowed, &after, writer);
                                 assert_eq!(more, "", "{row}: now {:o}", now.mode());
                                 if let Some(old) = old {
                                     assert_eq!(gained(&old, &after, writer), "", "{row}");
@@ -353,9 +318,9 @@ fn entries_that_cannot_be_read_are_refused_or_skipped() {
     }
     for (path, mode) in [("open/f", 0o644), ("open/secret", 0o600), ("closed/f", 0o644)] {
         fs::write(source.join(path), "x").unwrap();
-        fs::set_permissions(source.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&source.join(path), mode);
     }
-    fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    set_mode(&source.join("closed"), 0o700);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
     let copy = |options| {
         as_user(MEMBER, || {
@@ -371,7 +336,7 @@ fn entries_that_cannot_be_read_are_refused_or_skipped() {
     assert_eq!(skipped, [Path::new("closed"), Path::new("open/secret")]);
     assert_eq!((report.files(), report.directories()), (1, 2));
     // A destination that cannot be written is an error, whatever is skipped.
-    fs::set_permissions(keep.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(&keep.path(), 0o755);
     fs::remove_dir_all(keep.path().join("copy")).unwrap();
     let refused = copy(CopyOptions::new().refused(Refused::Skip)).unwrap_err();
     assert_eq!(refused.code(), "permission_denied");
@@ -397,7 +362,7 @@ fn a_copy_has_the_mode_of_the_source_minus_the_umask() {
     ] {
         let source = file(keep.path(), "f", mode, None);
         chown(&source, Some(owner), Some(0)).unwrap();
-        fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&source, mode);
         roots.copy("f", "copy", 9, WriteOptions::new()).unwrap();
         let copy = fs::metadata(keep.path().join("copy")).unwrap();
         let row = format!("{owner} {mode:o}");
@@ -434,8 +399,7 @@ fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
         let path = file(keep.path(), "f", mode, acl_of);
         let list = acl(&path);
         write_as(writer, &path).unwrap();
-        let metadata = fs::metadata(&path).unwrap();
-        assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), expected, "{row}");
+        assert_eq!(ownership(&path), expected, "{row}");
         assert_eq!(acl(&path), list, "{row}");
     }
 }
@@ -469,10 +433,7 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
         thread::yield_now();
     }
     if inside.try_wait().unwrap().is_some() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "this test must run in CI, but there are no user namespaces"
-        );
+        assert!(std::env::var_os("CI").is_none(), "CI must have user namespaces");
         return println!("skipped: there are no user namespaces");
     }
     for map in ["uid_map", "gid_map"] {
@@ -480,23 +441,16 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     }
     inside.stdin.take().unwrap().write_all(b"mapped\n").unwrap();
     assert!(inside.wait().unwrap().success());
-    let metadata = fs::metadata(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
-    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
+    assert_eq!(ownership(&path), (0, 0, 0o644));
     // An access list cannot name an unmapped user either, so the list is dropped. The user that
     // the list denied still has no access.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
-    assert_eq!(
-        gained(&before, &access(&listed), ROOT),
-        "",
-        "{:o}",
-        fs::metadata(&listed).unwrap().mode()
-    );
+    assert_eq!(gained(&before, &access(&listed), ROOT), "", "{:?}", ownership(&listed));
     // Where every ID is mapped, the overflow ID is an ordinary owner.
     chown(&path, Some(65534), Some(65534)).unwrap();
     write_as(ROOT, &path).unwrap();
-    let metadata = fs::metadata(&path).unwrap();
-    assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534));
+    assert_eq!(ownership(&path), (65534, 65534, 0o644));
 }
 
 /// A write in place needs only write access to the file. It preserves everything but the content
@@ -520,7 +474,8 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
             setxattr(&path, "user.mark", b"kept", XattrFlags::empty()).unwrap();
             let other = keep.path().join("other");
             fs::hard_link(&path, &other).unwrap();
-            let (before, list) = (fs::metadata(&path).unwrap(), acl(&path));
+            let (before, owner, list) =
+                (fs::metadata(&path).unwrap(), ownership(&path), acl(&path));
             let roots = Roots::from_dirs([keep.path()]).unwrap();
             as_user(writer, || {
                 roots.write_with(&path, content, WriteOptions::new().existing(existing))
@@ -532,16 +487,8 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
             let is_linked = fs::read_to_string(&other).unwrap() == content;
             assert_eq!(is_linked, !is_new, "{row}");
             if !is_new {
-                assert_eq!(
-                    (after.uid(), after.gid(), after.mode()),
-                    (before.uid(), before.gid(), before.mode()),
-                    "{row}"
-                );
-                assert_eq!(
-                    (acl(&path), getxattr(&path, "user.mark", &mut [0; 9]).unwrap()),
-                    (list, 4),
-                    "{row}"
-                );
+                assert_eq!((ownership(&path), acl(&path)), (owner, list), "{row}");
+                assert_eq!(getxattr(&path, "user.mark", &mut [0; 9]).unwrap(), 4, "{row}");
             }
             fs::remove_file(&other).unwrap();
             assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1, "{row}");
@@ -652,11 +599,7 @@ fn a_writer_with_only_cap_chown_owns_the_new_file() {
             roots.write("f", "new").unwrap();
         });
     });
-    let metadata = fs::metadata(&path).unwrap();
-    assert_eq!(
-        (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777),
-        (writer.0, GROUP, 0o664)
-    );
+    assert_eq!(ownership(&path), (writer.0, GROUP, 0o664));
 }
 
 /// The decision is the same with and without `openat2`, which cannot resolve `..` in an
@@ -669,7 +612,7 @@ fn an_unsearchable_directory_hides_only_its_own_entries() {
     file(&top, "f", 0o644, None);
     fs::create_dir(top.join("closed")).unwrap();
     fs::write(top.join("closed/f"), "new").unwrap();
-    fs::set_permissions(top.join("closed"), fs::Permissions::from_mode(0o600)).unwrap();
+    set_mode(&top.join("closed"), 0o600);
     symlink("closed/../f", top.join("link")).unwrap();
     for (request, expected) in [
         ("closed/../f", Ok(())),
@@ -704,6 +647,6 @@ fn every_kind_of_write_drops_set_user_id() {
     for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
         let path = file(directory.path(), "f", 0o6755, None);
         roots.write_with("f", "new", WriteOptions::new().existing(existing)).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755, "{existing:?}");
+        assert_eq!(ownership(&path).2, 0o755, "{existing:?}");
     }
 }
