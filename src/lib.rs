@@ -210,8 +210,8 @@
 //! One cache of at most 512 MiB holds the snapshots of all sessions and of clients with a key.
 //! Equal directories of different sessions share one handle. 100,000 sessions with the same
 //! workspace take less than a KiB of heap each (`tests/session/memory.rs`).
-#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
+#![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
 
 #[cfg(not(any(unix, windows)))]

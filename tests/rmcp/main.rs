@@ -9,8 +9,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod asynchronous;
-mod documentation;
-mod documented;
 mod eras;
 mod fairness;
 mod http;
