@@ -12,7 +12,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::raw_client::{Raw, call, cancelled, list_changed, tool_text};
+use crate::raw_client::{Raw, announcing, call, cancelled, list_changed, tool_text};
 use crate::server::Tree;
 
 #[derive(Clone)]
@@ -182,7 +182,7 @@ async fn setup(guard: impl FnOnce(&Tree) -> Guard) -> Setup {
     let server =
         Server { guard: guard.clone(), reporter, gate: gate.clone(), kept: Arc::clone(&kept) };
     let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    raw.initialize(announcing()).await;
     Setup { tree, raw, gate, kept }
 }
 
@@ -199,8 +199,7 @@ async fn work_that_waits_holds_no_slot() {
         raw.send(&call(number, "wait", &format!("new-{number}.txt"))).await;
         if number == 0 {
             // Answers the request for the roots, without which no work starts.
-            let asked = raw.receive().await;
-            raw.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots })).await;
+            raw.answer_next(&roots).await;
         }
     }
     for _ in 0..50 {
@@ -224,13 +223,10 @@ async fn piece_that_follows_a_change_is_refused() {
     let Setup { tree, mut raw, gate, .. } = setup(Tree::guard).await;
     let roots = roots_of(&tree);
     raw.send(&call(1, "twice", "")).await;
-    let asked = raw.receive().await;
-    raw.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots })).await;
+    raw.answer_next(&roots).await;
     assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
     raw.send(&list_changed()).await;
-    // Messages are read in order.
-    raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
-    assert_eq!(raw.receive().await["id"], 2);
+    raw.ping().await;
     gate.add_permits(1);
     let text = "a, then the client's roots changed or expired; try again (roots_stale)";
     assert_eq!(tool_text(&raw.receive().await), Ok(text.into()));
@@ -240,9 +236,7 @@ async fn piece_that_follows_a_change_is_refused() {
 async fn cancelled_request_drops_its_work() {
     let Setup { tree, mut raw, .. } = setup(Tree::guard).await;
     raw.send(&call(1, "forever", "")).await;
-    let asked = raw.receive().await;
-    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots_of(&tree) });
-    raw.send(&answer).await;
+    raw.answer_next(&roots_of(&tree)).await;
     assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(raw.earlier_report(), None);
@@ -295,9 +289,7 @@ async fn program_ends_with_the_roots_of_its_request() {
     for message in [cancelled(1), list_changed()] {
         let Setup { tree, mut raw, .. } = setup(Tree::guard).await;
         raw.send(&call(1, "program", "")).await;
-        let asked = raw.receive().await;
-        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": roots_of(&tree) });
-        raw.send(&answer).await;
+        raw.answer_next(&roots_of(&tree)).await;
         assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
         let file = tree.path("op/a/pid");
         let pid = loop {
@@ -318,29 +310,5 @@ async fn program_ends_with_the_roots_of_its_request() {
             assert!(std::time::Instant::now() < until, "{message}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    }
-}
-
-/// Resources, prompts and other requests have asynchronous handlers, too.
-#[tokio::test(flavor = "multi_thread")]
-async fn every_request_can_be_handled_asynchronously() {
-    let tree = Tree::new();
-    let guard = tree.guard();
-    let (mut server, reports) = crate::server::Server::new(&guard);
-    server.is_async = true;
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
-    let roots = roots_of(&tree);
-    let (inside, outside) = (tree.uri("op/a/in.txt"), tree.uri("secret.txt"));
-    for (method, params, expected) in [
-        ("resources/read", json!({ "uri": inside }), "\"text\":\"a\""),
-        ("resources/read", json!({ "uri": outside }), "\"kind\":\"outside_roots\""),
-        ("prompts/get", json!({ "name": "short" }), "\"text\":\"a\""),
-        ("resources/list", json!({}), "op/a\""),
-    ] {
-        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        raw.send(&message).await;
-        let response = raw.answer(&roots).await.to_string();
-        assert!(response.contains(expected), "{method}: {response}");
     }
 }

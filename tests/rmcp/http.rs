@@ -11,7 +11,7 @@ use hyper::header::HeaderValue;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use mcp_roots_guard::Guard;
-use mcp_roots_guard::rmcp::{ClientKey, ROOTS_KEY};
+use mcp_roots_guard::rmcp::ClientKey;
 use rmcp::transport::common::server_side_http::ServerSseMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{
@@ -22,7 +22,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::raw_client::{call, initialize, list, list_changed, stateless, tool_text};
+use crate::raw_client::{
+    announcing, answered, call, declaring, initialize, list, list_changed, list_resources,
+    stateless, tool_text,
+};
 use crate::server::{Server, Tree, refusal};
 
 /// A server. The header `x-user` stands for the user that an authentication layer would determine.
@@ -261,7 +264,7 @@ async fn concurrent_clients_have_separate_roots() {
     let client = |name: &'static str, other: &'static str| {
         let (tree, http) = (tree.clone(), http.clone());
         tokio::spawn(async move {
-            let mut session = http.begin(json!({ "roots": { "listChanged": true } })).await;
+            let mut session = http.begin(announcing()).await;
             let mut answers = http.connect().await;
             let mut current = name;
             for round in 0..100 {
@@ -297,9 +300,7 @@ async fn concurrent_clients_have_separate_roots() {
 /// answers, and the list of roots.
 async fn session_of_alice(tree: &Tree, http: &Http) -> (Session, Connection, Value) {
     let (hers, mut answers) = (http.connect().await, http.connect().await.with("x-user", "alice"));
-    let mut session = http
-        .begin_on(hers.with("x-user", "alice"), json!({ "roots": { "listChanged": true } }))
-        .await;
+    let mut session = http.begin_on(hers.with("x-user", "alice"), announcing()).await;
     let roots = list([tree.uri("op/a")]);
     assert_eq!(
         session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(),
@@ -369,7 +370,7 @@ async fn a_restored_session_is_asked_again_and_narrows_as_before() {
         let sessions = guard.wrap_sessions(LocalSessionManager::default());
         instances.push(Http::serve_config(move || server.clone(), sessions, config).await);
     }
-    let mut session = instances[0].begin(json!({ "roots": { "listChanged": true } })).await;
+    let mut session = instances[0].begin(announcing()).await;
     session.connection = instances[1].connect().await;
     let (mut answers, path) = (instances[1].connect().await, tree.path("op/c/in.txt"));
     let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
@@ -433,15 +434,11 @@ impl SessionStore for Store {
 #[tokio::test]
 async fn without_sessions_only_roots_of_a_principal_are_kept() {
     let tree = Tree::new();
-    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let guard = tree.keeping_guard();
     let http = Http::serve(&guard).await;
-    let declared = || json!({ "roots": {} });
-    let read = stateless(call(1, "read", "in.txt"), declared());
-    let mut answered = call(2, "read", "in.txt");
-    answered["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
-    let answered = stateless(answered, declared());
-    let listing = json!({ "jsonrpc": "2.0", "id": 3, "method": "resources/list", "params": {} });
-    let listing = stateless(listing, declared());
+    let read = stateless(call(1, "read", "in.txt"), declaring());
+    let answered = answered(call(2, "read", "in.txt"), &list([tree.uri("op/a")]));
+    let listing = stateless(list_resources(), declaring());
     let connect = async |user: Option<&str>| {
         let connection = http.connect().await;
         match user {

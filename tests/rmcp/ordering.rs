@@ -17,11 +17,10 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::http::Http;
-use crate::raw_client::{Raw, call, list, list_changed, tool_text};
+use crate::raw_client::{Raw, announcing, call, list, list_changed, tool_text};
 use crate::server::{Tree, path_of, refusal};
 
 const ROUNDS: usize = if cfg!(windows) { 500 } else { 2_000 };
@@ -37,7 +36,7 @@ const DELAY: Duration = Duration::from_millis(20);
 async fn stale_rounds(tree: &Tree, raw: &mut Raw) -> usize {
     let lists = [list([tree.uri("op/a")]), list([tree.uri("op/b")])];
     let paths = [tree.path("op/a/in.txt"), tree.path("op/b/in.txt")];
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    raw.initialize(announcing()).await;
     assert_eq!(raw.read(&paths[0], &lists[0]).await.as_deref(), Ok("a"));
     let mut stale = 0;
     for round in 0..ROUNDS {
@@ -109,7 +108,7 @@ async fn stale_rounds_over_http(
 ) -> usize {
     let lists = [list([tree.uri("op/a")]), list([tree.uri("op/b")])];
     let paths = [tree.path("op/a/in.txt"), tree.path("op/b/in.txt")];
-    let mut session = http.begin(json!({ "roots": { "listChanged": true } })).await;
+    let mut session = http.begin(announcing()).await;
     let (mut answers, mut other) = (http.connect().await, http.connect().await);
     assert_eq!(
         session.call(&mut answers, &call(1, "read", &paths[0]), &lists[0]).await.as_deref(),

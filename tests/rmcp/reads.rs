@@ -9,41 +9,20 @@ use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{Access, Boundary, Guard, Protection, Result};
-use rmcp::ErrorData;
-use rmcp::handler::server::ServerHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResponse};
-use rmcp::service::{RequestContext, RoleServer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::raw_client::{Raw, call, tool_text};
-use crate::server::Tree;
+use crate::server::{Tree, path_of};
 
-type Work = fn(RequestRoots, Value) -> Pin<Box<dyn Future<Output = Worked> + Send>>;
+type Work = fn(RequestRoots, String) -> Pin<Box<dyn Future<Output = Worked> + Send>>;
 type Worked = std::result::Result<String, HandlerError>;
 
-/// A server with one tool, whose work is a test.
-#[derive(Clone)]
-struct Server {
-    guard: Guard,
-    work: Work,
-}
-
-impl ServerHandler for Server {
-    async fn call_tool(
-        &self,
-        call: CallToolRequestParams,
-        ctx: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let argument = call.arguments.as_ref().unwrap()["path"].clone();
-        let work = |roots| (self.work)(roots, argument);
-        self.guard.tool_async(&ctx, &call, work).await
-    }
-}
-
-/// Runs the work with the directory `op` as the only root. Panics if it fails.
+/// Runs the work in a tool, with the directory `op` as the only root. Panics if it fails.
 async fn run(guard: Guard, argument: &str, work: Work) -> String {
-    let (_, reports) = tokio::sync::mpsc::unbounded_channel();
-    let mut raw = Raw::to(Server { guard: guard.clone(), work }, reports, |far| guard.wrap(far));
+    let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
+        let argument = path_of(&call);
+        async move { guard.tool_async(&ctx, &call, |roots| work(roots, argument)).await }
+    });
     raw.initialize(json!({})).await;
     raw.send(&call(1, "any", argument)).await;
     tool_text(&raw.receive().await).unwrap()
@@ -84,7 +63,7 @@ async fn read_at_once_gives_the_same_result() {
                 let mut differ = Vec::new();
                 let (mut served, mut refused) = (0, 0);
                 for request in REQUESTS {
-                    let request = request.replace("$T", top.as_str().unwrap());
+                    let request = request.replace("$T", &top);
                     let [at_once, in_slot] = both(&roots, &request).await;
                     if at_once != in_slot {
                         differ.push(format!("{request}: {at_once:?}, {in_slot:?}"));
@@ -140,28 +119,14 @@ const REQUESTS: [&str; 36] = [
     "fifo",
 ];
 
-/// A server whose tool is [`Guard::read_text`].
-#[derive(Clone)]
-struct TextServer(Guard);
-
-impl ServerHandler for TextServer {
-    async fn call_tool(
-        &self,
-        call: CallToolRequestParams,
-        ctx: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let path = call.arguments.as_ref().unwrap()["path"].as_str().unwrap().to_owned();
-        self.0.read_text(&ctx, &call, path, 3).await
-    }
-}
-
 #[tokio::test]
 async fn text_of_a_file_is_the_result_of_the_tool() {
     let tree = Tree::new();
     tree.add("file op/abc = abc; file op/abcd = abcd");
     let guard = tree.guard();
-    let (_, reports) = tokio::sync::mpsc::unbounded_channel();
-    let mut raw = Raw::to(TextServer(guard.clone()), reports, |far| guard.wrap(far));
+    let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| async move {
+        guard.read_text(&ctx, &call, path_of(&call), 3).await
+    });
     raw.initialize(json!({})).await;
     let requests = [
         ("abc", Ok("abc")),
@@ -252,7 +217,6 @@ async fn raced_read_at_once_reads_nothing_outside() {
         let text = run(tree.guard(), &tree.path("op"), |roots, top| {
             Box::pin(async move {
                 let [mut read, mut leaked, mut control] = [0; 3];
-                let top = top.as_str().unwrap();
                 let start = Instant::now();
                 for round in 0.. {
                     let is_shown = round >= 20_000 && read > 0 && control > 0;
@@ -265,7 +229,7 @@ async fn raced_read_at_once_reads_nothing_outside() {
                         Err(_) => {}
                     }
                     let path = std::fs::canonicalize(format!("{top}/d/f"));
-                    let path = path.ok().filter(|path| path.starts_with(top));
+                    let path = path.ok().filter(|path| path.starts_with(&top));
                     let text = path.and_then(|path| {
                         // The author's own step between the check and the use.
                         std::thread::yield_now();

@@ -1,7 +1,7 @@
 //! Roots that a handler keeps are valid only until their request ends.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots, RootsForRequest};
@@ -10,13 +10,12 @@ use mcp_roots_guard::{
     Replace, Roots, Session, Version, WalkOptions, WriteOptions,
 };
 use rmcp::ErrorData;
-use rmcp::handler::server::ServerHandler;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::raw_client::{Raw, call, cancelled, in_era};
+use crate::raw_client::{Raw, call, cancelled, in_era, request};
 use crate::server::{ERAS, Era, Tree};
 
 /// The values that this server keeps after a request ends.
@@ -29,63 +28,52 @@ struct Keeping {
     writes: Vec<(AtomicFile, ChangeSet)>,
 }
 
-/// A server that keeps the roots and proofs of its requests.
-#[derive(Clone)]
-struct Keeper {
+/// A tool that keeps the roots and proofs of its requests.
+async fn keep(
     guard: Guard,
     kept: Arc<Mutex<Keeping>>,
-}
-
-impl ServerHandler for Keeper {
-    async fn call_tool(
-        &self,
-        call: CallToolRequestParams,
-        ctx: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let (kept, way) = (self.kept.clone(), call.name.to_string());
-        let after = kept.clone();
-        if way == "obtain" {
-            if let Ok(RootsForRequest::Roots(roots)) = self.guard.roots_for(&ctx, &call).await {
-                assert_eq!(roots.read_to_string("c/in.txt", 9).unwrap(), "c");
-                let mut kept = kept.lock().unwrap();
-                kept.roots.push(roots.clone());
-                kept.requests.push(roots);
-            }
-            return Ok(CallToolResult::success(Vec::new()).into());
-        }
-        let work = move |roots: RequestRoots| {
+    call: CallToolRequestParams,
+    ctx: RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let (after, way) = (kept.clone(), call.name.to_string());
+    if way == "obtain" {
+        if let Ok(RootsForRequest::Roots(roots)) = guard.roots_for(&ctx, &call).await {
+            assert_eq!(roots.read_to_string("c/in.txt", 9).unwrap(), "c");
             let mut kept = kept.lock().unwrap();
             kept.roots.push(roots.clone());
-            // Roots with another base end with the request, too.
-            kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
-            // Narrowed roots, too.
-            kept.roots.push(roots.within(".")?);
-            kept.roots.push(roots.within(".")?.within(".")?.read_only());
-            let proof = roots.check("c/in.txt", Intent::Existing)?;
-            kept.proofs.push((proof, roots.session().cloned()));
-            let mut changes = roots.change_set();
-            changes.write("c/changed.txt", "new", WriteOptions::new())?;
-            kept.writes.push((roots.atomic_file("c/new.txt", WriteOptions::new())?, changes));
-            let text = kept.roots[0].read_to_string("c/in.txt", 9);
-            if way == "move" {
-                kept.requests.push(roots);
-            } else if way == "panic" {
-                drop(kept);
-                panic!("on purpose");
-            } else if way == "fail" {
-                return Err(HandlerError::new("in my own words"));
-            }
-            Ok(text?)
-        };
-        let response = self.guard.tool(&ctx, &call, work).await;
-        // The work is done, but the response has not been sent yet.
-        after.lock().unwrap_or_else(std::sync::PoisonError::into_inner).requests.iter().for_each(
-            |roots| {
-                assert_ended(roots, None, "work that has ended");
-            },
-        );
-        response
+            kept.requests.push(roots);
+        }
+        return Ok(CallToolResult::success(Vec::new()).into());
     }
+    let work = move |roots: RequestRoots| {
+        let mut kept = kept.lock().unwrap();
+        kept.roots.push(roots.clone());
+        // Roots with another base end with the request, too.
+        kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
+        // Narrowed roots, too.
+        kept.roots.push(roots.within(".")?);
+        kept.roots.push(roots.within(".")?.within(".")?.read_only());
+        let proof = roots.check("c/in.txt", Intent::Existing)?;
+        kept.proofs.push((proof, roots.session().cloned()));
+        let mut changes = roots.change_set();
+        changes.write("c/changed.txt", "new", WriteOptions::new())?;
+        kept.writes.push((roots.atomic_file("c/new.txt", WriteOptions::new())?, changes));
+        let text = kept.roots[0].read_to_string("c/in.txt", 9);
+        if way == "move" {
+            kept.requests.push(roots);
+        } else if way == "panic" {
+            drop(kept);
+            panic!("on purpose");
+        } else if way == "fail" {
+            return Err(HandlerError::new("in my own words"));
+        }
+        Ok(text?)
+    };
+    let response = guard.tool(&ctx, &call, work).await;
+    // The work is done, but the response has not been sent yet.
+    let after = after.lock().unwrap_or_else(PoisonError::into_inner);
+    after.requests.iter().for_each(|roots| assert_ended(roots, None, "work that has ended"));
+    response
 }
 
 /// Asserts that the roots of an ended request refuse every operation.
@@ -150,9 +138,10 @@ async fn roots_end_with_their_request() {
     for era in ERAS {
         for way in ["clone", "move", "fail", "panic", "obtain"] {
             let (guard, kept) = (tree.guard(), Arc::<Mutex<Keeping>>::default());
-            let (_, reports) = mpsc::unbounded_channel();
-            let server = Keeper { guard: guard.clone(), kept: kept.clone() };
-            let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
+            let keeping = kept.clone();
+            let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
+                keep(guard, keeping.clone(), call, ctx)
+            });
             if era == Era::Sessions {
                 raw.initialize(json!({})).await;
             }
@@ -202,15 +191,11 @@ async fn roots_end_with_their_request() {
 /// The roots are dropped before the request ends. Their clones end with them.
 #[tokio::test]
 async fn clones_end_with_the_roots_of_the_request() {
-    #[derive(Clone)]
-    struct Dropper(Guard);
-    impl ServerHandler for Dropper {
-        async fn call_tool(
-            &self,
-            call: CallToolRequestParams,
-            ctx: RequestContext<RoleServer>,
-        ) -> Result<CallToolResponse, ErrorData> {
-            let Ok(RootsForRequest::Roots(roots)) = self.0.roots_for(&ctx, &call).await else {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
+        async move {
+            let Ok(RootsForRequest::Roots(roots)) = guard.roots_for(&ctx, &call).await else {
                 panic!("no question")
             };
             let mut file = roots.open("c/in.txt").unwrap();
@@ -223,11 +208,7 @@ async fn clones_end_with_the_roots_of_the_request() {
             std::io::Read::read_to_string(&mut file, &mut text).unwrap();
             Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
         }
-    }
-    let tree = Tree::new();
-    let guard = tree.guard();
-    let (_, reports) = mpsc::unbounded_channel();
-    let mut raw = Raw::to(Dropper(guard.clone()), reports, |far| guard.wrap(far));
+    });
     raw.initialize(json!({})).await;
     raw.send(&call(1, "any", "")).await;
     assert_eq!(raw.receive().await["result"]["content"][0]["text"], "c");
@@ -237,16 +218,14 @@ async fn clones_end_with_the_roots_of_the_request() {
 /// no longer allow anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_outlives_its_request_is_refused() {
-    type Gate = Arc<Mutex<std::sync::mpsc::Receiver<()>>>;
-    #[derive(Clone)]
-    struct Slow(Guard, Gate, mpsc::UnboundedSender<mcp_roots_guard::Result<()>>);
-    impl ServerHandler for Slow {
-        async fn call_tool(
-            &self,
-            call: CallToolRequestParams,
-            ctx: RequestContext<RoleServer>,
-        ) -> Result<CallToolResponse, ErrorData> {
-            let Self(guard, gate, wrote) = self.clone();
+    let tree = Tree::new();
+    for way in ["cancelled", "dropped"] {
+        let (opens, gate) = std::sync::mpsc::channel();
+        let gate = Arc::new(Mutex::new(gate));
+        let (wrote, mut results) = mpsc::unbounded_channel();
+        let guard = tree.guard();
+        let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
+            let (gate, wrote) = (gate.clone(), wrote.clone());
             let work = move |roots: RequestRoots| {
                 roots.metadata("a/in.txt")?;
                 wrote.send(Ok(())).unwrap();
@@ -254,26 +233,19 @@ async fn work_that_outlives_its_request_is_refused() {
                 wrote.send(roots.write("a/late.txt", "late")).unwrap();
                 Ok(String::new())
             };
-            let work = guard.tool(&ctx, &call, work);
-            if call.name == "cancelled" {
-                return work.await;
-            }
-            tokio::select! {
-                done = work => done,
-                () = tokio::time::sleep(Duration::from_millis(100)) => {
-                    Ok(CallToolResult::success(Vec::new()).into())
+            async move {
+                let work = guard.tool(&ctx, &call, work);
+                if call.name == "cancelled" {
+                    return work.await;
+                }
+                tokio::select! {
+                    done = work => done,
+                    () = tokio::time::sleep(Duration::from_millis(100)) => {
+                        Ok(CallToolResult::success(Vec::new()).into())
+                    }
                 }
             }
-        }
-    }
-    let tree = Tree::new();
-    for way in ["cancelled", "dropped"] {
-        let (opens, gate) = std::sync::mpsc::channel();
-        let (wrote, mut results) = mpsc::unbounded_channel();
-        let (_, reports) = mpsc::unbounded_channel();
-        let guard = tree.guard();
-        let server = Slow(guard.clone(), Arc::new(Mutex::new(gate)), wrote);
-        let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
+        });
         raw.initialize(json!({})).await;
         raw.send(&call(1, way, "")).await;
         results.recv().await.unwrap().unwrap();
@@ -282,8 +254,8 @@ async fn work_that_outlives_its_request_is_refused() {
         } else {
             raw.receive().await;
         }
-        // Messages are read in order, so the request has ended when the ping is answered.
-        raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
+        // The request has ended when a later message is answered.
+        raw.send(&request(2, "ping", json!({}))).await;
         while raw.receive().await["id"] != 2 {}
         opens.send(()).unwrap();
         let late = results.recv().await.unwrap();
@@ -308,23 +280,13 @@ async fn an_error_that_cannot_be_formatted_is_answered() {
             Some(self)
         }
     }
-    #[derive(Clone)]
-    struct Fails(Guard);
-    impl ServerHandler for Fails {
-        async fn call_tool(
-            &self,
-            call: CallToolRequestParams,
-            ctx: RequestContext<RoleServer>,
-        ) -> Result<CallToolResponse, ErrorData> {
-            let panics = call.name == "panics";
-            let work = move |_: RequestRoots| Err::<String, _>(HandlerError::other(Broken(panics)));
-            self.0.tool(&ctx, &call, work).await
-        }
-    }
     let tree = Tree::new();
     let guard = tree.guard();
-    let (_, reports) = mpsc::unbounded_channel();
-    let mut raw = Raw::to(Fails(guard.clone()), reports, |far| guard.wrap(far));
+    let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
+        let panics = call.name == "panics";
+        let work = move |_: RequestRoots| Err::<String, _>(HandlerError::other(Broken(panics)));
+        async move { guard.tool(&ctx, &call, work).await }
+    });
     raw.initialize(json!({})).await;
     for way in ["panics", "its own cause"] {
         raw.send(&call(1, way, "")).await;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::rmcp::ROOTS_KEY;
-use serde_json::json;
-
-use crate::raw_client::{Raw, call, cancelled, list, list_changed, stateless, tool_text};
-use crate::server::{Server, Tree, reason, refusal};
+use crate::raw_client::{
+    Raw, answered, call, cancelled, declaring, list, list_changed, list_resources, stateless,
+    tool_text,
+};
+use crate::server::{Tree, reason, refusal};
 
 const CALLS: u32 = 64;
 
@@ -18,9 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 async fn long_work_does_not_delay_fetching_roots() {
     let tree = Tree::new();
     let guard = tree.builder().work_at_once(1).build().unwrap();
-    let (mut slow, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
-    slow.initialize(json!({})).await;
-    other.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let (mut slow, mut other) = (Raw::undeclared(&guard).await, Raw::announcing(&guard).await);
     for id in 1..=3 {
         slow.send(&call(id, "walk", "")).await;
     }
@@ -28,16 +26,9 @@ async fn long_work_does_not_delay_fetching_roots() {
     // The client is asked and its list is resolved. Only its work waits for a slot, as do the
     // other walks.
     other.send(&call(1, "write", "new.txt")).await;
-    let question = other.receive().await;
-    other
-        .send(
-            &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
-        )
-        .await;
+    other.answer_next(&list([tree.uri("op/a")])).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
-    other.send(&ping).await;
-    assert_eq!(other.receive().await["id"], 2);
+    other.ping().await;
     // Cancel the waiting walks first, so that they never get a slot.
     for id in [3, 2, 1] {
         slow.send(&cancelled(id)).await;
@@ -58,9 +49,7 @@ async fn a_silent_client_and_fifos_delay_no_other_request() {
         "not_found"
     };
     let guard = tree.guard();
-    let (mut silent, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
-    silent.initialize(json!({ "roots": { "listChanged": true } })).await;
-    other.initialize(json!({})).await;
+    let (mut silent, mut other) = (Raw::announcing(&guard).await, Raw::undeclared(&guard).await);
     let began = Instant::now();
     // Half of the calls wait for a client, which is asked once. The others name a FIFO without a
     // writer.
@@ -70,16 +59,12 @@ async fn a_silent_client_and_fifos_delay_no_other_request() {
     }
     let question = silent.receive().await;
     assert_eq!(question["method"], "roots/list");
-    let ping = json!({ "jsonrpc": "2.0", "id": 1000, "method": "ping" });
-    silent.send(&ping).await;
-    assert_eq!(silent.receive().await["id"], 1000, "another message arrived first");
-    other.send(&ping).await;
+    silent.ping().await;
     other.send(&call(1001, "read", "b/in.txt")).await;
     let mut answered = 0;
-    for _ in 0..CALLS + 2 {
+    for _ in 0..=CALLS {
         let answer = other.receive().await;
         match answer["id"].as_u64().unwrap() {
-            1000 => {}
             1001 => assert_eq!(tool_text(&answer).as_deref(), Ok("b")),
             _ => {
                 assert_eq!(tool_text(&answer), Err(refusal("a/pipe", expected)));
@@ -90,36 +75,10 @@ async fn a_silent_client_and_fifos_delay_no_other_request() {
     assert_eq!(answered, CALLS);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     // The waiting calls are served when the client answers.
-    silent
-        .send(
-            &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
-        )
-        .await;
+    silent.respond(&question, &list([tree.uri("op/a")])).await;
     for _ in 0..CALLS {
         assert_eq!(tool_text(&silent.receive().await).as_deref(), Ok("a"));
     }
-}
-
-/// Work waits while all slots of a client are occupied. If the call is cancelled meanwhile, its
-/// work must not begin.
-#[tokio::test]
-async fn work_cancelled_while_queued_never_begins() {
-    let tree = Tree::new();
-    let guard = tree.builder().work_at_once(1).build().unwrap();
-    let (mut raw, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
-    raw.initialize(json!({})).await;
-    other.initialize(json!({})).await;
-    raw.send(&call(1, "walk", "")).await;
-    assert_eq!(raw.next_report().await.as_deref(), Some("walking"));
-    raw.send(&call(2, "walk", "")).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    for id in [2, 1] {
-        raw.send(&cancelled(id)).await;
-    }
-    assert_eq!(raw.next_report().await.as_deref(), Some("stopped: cancelled"));
-    // There is one slot, so this read runs after the cancelled walk would have.
-    assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
-    assert_eq!(raw.earlier_report().as_deref(), None);
 }
 
 /// The roots are withdrawn while the work waits for a slot.
@@ -127,9 +86,7 @@ async fn work_cancelled_while_queued_never_begins() {
 async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     let tree = Tree::new();
     let guard = tree.builder().work_at_once(1).build().unwrap();
-    let (mut slow, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
-    slow.initialize(json!({})).await;
-    other.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let (mut slow, mut other) = (Raw::undeclared(&guard).await, Raw::announcing(&guard).await);
     let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
     assert_eq!(other.read("in.txt", &a).await.as_deref(), Ok("a"));
     slow.send(&call(1, "walk", "")).await;
@@ -139,8 +96,7 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     other.send(&list_changed()).await;
     other.send(&call(3, "read", "in.txt")).await;
-    let question = other.receive().await;
-    other.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": b })).await;
+    other.answer_next(&b).await;
     slow.send(&cancelled(1)).await;
     // The write is from before the change, and the read from after it.
     for _ in 0..2 {
@@ -159,29 +115,21 @@ async fn work_queued_before_its_client_sent_other_roots_never_begins() {
     let tree = Tree::new();
     let guard =
         tree.builder().work_at_once(1).time_to_live_keyed(Duration::from_secs(60)).build().unwrap();
-    let mut slow = Raw::connect(&guard);
-    slow.initialize(json!({})).await;
-    let (server, reports) = Server::new(&guard);
-    let mut other = Raw::to(server, reports, |far| guard.wrap(far).one_client());
-    let declared = || json!({ "roots": {} });
-    let read_with_list = |id, path| {
-        let mut read = call(id, "read", "in.txt");
-        read["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri(path)]) });
-        stateless(read, declared())
-    };
+    let mut slow = Raw::undeclared(&guard).await;
+    let mut other = Raw::one_client(&guard);
+    let read_with_list = |id, path| answered(call(id, "read", "in.txt"), &list([tree.uri(path)]));
     other.send(&read_with_list(1, "op/a")).await;
     assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("a"));
     slow.send(&call(1, "walk", "")).await;
     assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
-    let listing = json!({ "jsonrpc": "2.0", "id": 2, "method": "resources/list", "params": {} });
-    other.send(&stateless(listing, declared())).await;
+    other.send(&stateless(list_resources(), declaring())).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     other.send(&read_with_list(3, "op/b")).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     slow.send(&cancelled(1)).await;
     for _ in 0..2 {
         let answer = other.receive().await;
-        if answer["id"] == 2 {
+        if answer["id"] == list_resources()["id"] {
             assert_eq!(answer["error"]["data"]["kind"], "roots_stale", "{answer}");
         } else {
             assert_eq!(tool_text(&answer).as_deref(), Ok("b"));
@@ -193,9 +141,7 @@ async fn work_queued_before_its_client_sent_other_roots_never_begins() {
 async fn only_the_client_with_too_many_calls_is_refused() {
     let tree = Tree::new();
     let guard = tree.builder().work_at_once(2).build().unwrap();
-    let (mut many, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
-    many.initialize(json!({})).await;
-    other.initialize(json!({})).await;
+    let (mut many, mut other) = (Raw::undeclared(&guard).await, Raw::undeclared(&guard).await);
     for id in 1..=1 + 1024 + 3 {
         many.send(&call(id, "walk", "")).await;
     }

@@ -5,28 +5,13 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::{ClientCapabilities, ErrorKind, Guard, Location, RootsState};
 use serde_json::{Value, json};
 
-use crate::raw_client::{Raw, call, cancelled, initialize, list, list_changed, tool_text};
+use crate::raw_client::{
+    Raw, announcing, call, cancelled, declaring, initialize, list, list_changed, tool_text,
+};
 use crate::server::{Client, Era, RootsAnswer, Server, Tree, connect, refusal};
 
 const FAILED: &str = "the client's roots could not be obtained";
 const NO_SESSION: &str = "the request belongs to no known session";
-
-#[tokio::test]
-async fn a_list_is_requested_once_and_again_after_a_change() {
-    let tree = Tree::new();
-    let client = Client::of([tree.uri("op/a")]);
-    let pair = connect(&tree.guard(), &client, Era::Sessions).await;
-    for _ in 0..3 {
-        assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
-    }
-    assert_eq!(client.times_asked(), 1);
-    client.set_roots([tree.uri("op/b")]);
-    pair.client.notify_roots_list_changed().await.unwrap();
-    assert_eq!(pair.read("in.txt").await.as_deref(), Ok("b"));
-    let old = tree.path("op/a/in.txt");
-    assert_eq!(pair.read(&old).await, Err(refusal(&old, "outside_roots")));
-    assert_eq!(client.times_asked(), 2);
-}
 
 #[tokio::test]
 async fn a_client_that_does_not_announce_changes_is_asked_for_each_call() {
@@ -51,8 +36,7 @@ async fn good_entries_survive_malformed_ones() {
         json!("x"),
         json!([]),
     ] {
-        let mut raw = Raw::connect(&tree.guard());
-        raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+        let mut raw = Raw::announcing(&tree.guard()).await;
         let roots = json!({ "roots": [bad, { "uri": uri, "name": null, "colour": "red" }, bad] });
         assert_eq!(raw.read("in.txt", &roots).await.as_deref(), Ok("a"), "{bad}");
         assert_eq!(raw.read(&path, &roots).await, Err(refusal(&path, "outside_roots")), "{bad}");
@@ -65,7 +49,7 @@ async fn a_result_that_is_not_a_list_grants_nothing() {
     let results = [
         json!({}),
         json!({ "roots": null }),
-        json!({ "roots": {} }),
+        declaring(),
         json!({ "roots": "file:///" }),
         json!({ "Roots": [] }),
         json!({ "action": "accept" }),
@@ -77,7 +61,7 @@ async fn a_result_that_is_not_a_list_grants_nothing() {
     for result in results {
         let guard = tree.builder().fetch_limit(Duration::from_millis(500)).build().unwrap();
         let mut raw = Raw::connect(&guard);
-        raw.initialize(json!({ "roots": {} })).await;
+        raw.initialize(declaring()).await;
         let answer = read_ignoring_cancellation(&mut raw, &result).await;
         assert_eq!(answer, Err(FAILED.into()), "{result}");
     }
@@ -89,7 +73,7 @@ async fn read_ignoring_cancellation(raw: &mut Raw, roots: &Value) -> Result<Stri
         let message = raw.receive().await;
         match message["method"].as_str() {
             Some("roots/list") => {
-                raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await;
+                raw.respond(&message, &roots).await;
             }
             Some("notifications/cancelled") => {}
             _ => return tool_text(&message),
@@ -117,15 +101,13 @@ async fn an_unanswered_request_times_out_and_is_cancelled() {
     let tree = Tree::new();
     let limit = Duration::from_secs(2);
     let guard = tree.builder().fetch_limit(limit).build().unwrap();
-    let mut raw = Raw::connect(&guard);
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let mut raw = Raw::announcing(&guard).await;
     let began = Instant::now();
     raw.send(&call(1, "read", "a/in.txt")).await;
     let question = raw.receive().await;
     assert_eq!(question["method"], "roots/list");
     // The server serves other requests meanwhile.
-    raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
-    assert_eq!(raw.receive().await["id"], 2);
+    raw.ping().await;
     let mut messages = [raw.receive().await, raw.receive().await];
     messages.sort_by_key(|message| message["method"].is_null());
     assert_eq!(messages[0]["method"], "notifications/cancelled");
@@ -137,10 +119,7 @@ async fn an_unanswered_request_times_out_and_is_cancelled() {
     let took = began.elapsed();
     assert!(took >= limit && took < 10 * limit, "{took:?}");
     // The late answer is ignored, because it was requested before the change.
-    raw.send(
-        &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
-    )
-    .await;
+    raw.respond(&question, &list([tree.uri("op/a")])).await;
     raw.send(&list_changed()).await;
     assert_eq!(raw.read("in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
 }
@@ -148,8 +127,7 @@ async fn an_unanswered_request_times_out_and_is_cancelled() {
 #[tokio::test]
 async fn a_cancelled_call_does_not_wait_for_the_client() {
     let tree = Tree::new();
-    let mut raw = Raw::connect(&tree.guard());
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let mut raw = Raw::announcing(&tree.guard()).await;
     raw.send(&call(1, "read", "in.txt")).await;
     let question = raw.receive().await;
     raw.send(&cancelled(1)).await;
@@ -175,8 +153,7 @@ async fn a_change_notification_counts_in_any_valid_form() {
         }),
         json!({ "jsonrpc": "2.0", "id": 77, "method": method }),
     ] {
-        let mut raw = Raw::connect(&tree.guard());
-        raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+        let mut raw = Raw::announcing(&tree.guard()).await;
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
         raw.send(&form).await;
         if !form["id"].is_null() {
@@ -210,8 +187,7 @@ async fn a_malformed_change_notification_does_not_reach_the_guard() {
         (with(&nested), false),
         (with(&long), false),
     ] {
-        let mut raw = Raw::connect(&tree.guard());
-        raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+        let mut raw = Raw::announcing(&tree.guard()).await;
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
         raw.write(&format!("{form}\n")).await;
         let form: String = form.chars().take(100).collect();
@@ -258,7 +234,7 @@ async fn requests_outside_the_wrapped_transport_are_refused() {
     let guard = tree.builder().client_roots(mcp_roots_guard::ClientRoots::Ignore).build().unwrap();
     let (server, reports) = Server::new(&guard);
     let mut ignoring = Raw::to(server, reports, |far| far);
-    ignoring.initialize(json!({ "roots": {} })).await;
+    ignoring.initialize(declaring()).await;
     assert_eq!(ignoring.read("a/in.txt", &json!({})).await.as_deref(), Ok("a"));
 }
 
@@ -287,10 +263,9 @@ async fn declared_roots_count_and_malformed_roots_are_refused() {
 async fn initializing_again_starts_a_new_session() {
     let tree = Tree::new();
     let guard = tree.guard();
-    let mut raw = Raw::connect(&guard);
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let mut raw = Raw::announcing(&guard).await;
     assert_eq!(raw.read("in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    raw.initialize(announcing()).await;
     assert_eq!(guard.sessions(), 1);
     assert_eq!(raw.read("in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
 }
@@ -303,7 +278,7 @@ async fn a_session_is_closed_even_if_it_is_still_referenced() {
     let kept_sessions = server.kept_sessions.clone();
     let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
     for _ in 0..2 {
-        raw.initialize(json!({ "roots": {} })).await;
+        raw.initialize(declaring()).await;
         raw.send(&call(1, "hold", "")).await;
         raw.receive().await;
     }

@@ -6,30 +6,16 @@ use std::time::Duration;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
-use crate::raw_client::{Raw, call, list, stateless, tool_text};
-use crate::server::{Macros, Server, Tree, empty_list_refusal, refusal};
-
-/// A client of a server that knows that all requests on this connection come from it.
-fn one_client(guard: &Guard) -> Raw {
-    let (server, reports) = Server::new(guard);
-    Raw::to(server, reports, |far| guard.wrap(far).one_client())
-}
-
-fn roots() -> Value {
-    json!({ "roots": {} })
-}
-
-/// A call that contains an answer to the guard's question.
-fn answered(path: &str, answer: &Value) -> Value {
-    let mut call = call(1, "read", path);
-    call["params"]["inputResponses"] = json!({ ROOTS_KEY: answer });
-    stateless(call, roots())
-}
+use crate::raw_client::{
+    Raw, answered, call, declaring, list, list_resources, request, stateless, tool_text,
+};
+use crate::server::{Macros, Tree, empty_list_refusal, refusal};
 
 /// Sends a call and expects the guard's question as the response.
 async fn is_asked(raw: &mut Raw, path: &str) {
-    raw.send(&stateless(call(1, "read", path), roots())).await;
+    raw.send(&stateless(call(1, "read", path), declaring())).await;
     let result = raw.receive().await["result"].clone();
     assert_eq!(result["resultType"], "input_required", "{result}");
     assert_eq!(result["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
@@ -38,8 +24,7 @@ async fn is_asked(raw: &mut Raw, path: &str) {
 /// Sends a request in which the client cannot be asked. Returns the first root in force, or the kind
 /// of the refusal.
 async fn listed(raw: &mut Raw) -> Result<String, String> {
-    let listing = json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
-    raw.send(&stateless(listing, roots())).await;
+    raw.send(&stateless(list_resources(), declaring())).await;
     let answer = raw.receive().await;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let uri = text(&answer["result"]["resources"][0]["uri"]);
@@ -61,7 +46,7 @@ async fn is_stale_eventually(raw: &mut Raw) {
 }
 
 async fn read(raw: &mut Raw, path: &str, answer: &Value) -> Result<String, String> {
-    raw.send(&answered(path, answer)).await;
+    raw.send(&answered(call(1, "read", path), answer)).await;
     tool_text(&raw.receive().await)
 }
 
@@ -113,7 +98,7 @@ async fn an_answer_is_validated_like_any_client_input() {
     // An answer under another key is not meant for the guard.
     let mut other = call(1, "read", "in.txt");
     other["params"]["inputResponses"] = json!({ "roots": list([tree.uri("op/a")]) });
-    raw.send(&stateless(other, roots())).await;
+    raw.send(&stateless(other, declaring())).await;
     assert_eq!(raw.receive().await["result"]["resultType"], "input_required");
 }
 
@@ -121,7 +106,7 @@ async fn an_answer_is_validated_like_any_client_input() {
 async fn roots_that_a_request_does_not_declare_are_neither_requested_nor_used() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
-    let mut unrequested_answer = answered("c/in.txt", &list([tree.uri("op/a")]));
+    let mut unrequested_answer = answered(call(1, "read", "c/in.txt"), &list([tree.uri("op/a")]));
     unrequested_answer["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
         json!({ "sampling": {} });
     raw.send(&unrequested_answer).await;
@@ -149,7 +134,7 @@ async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
     // The guard asks first and preserves the tool's request state.
     let mut first = call(1, "ask", "in.txt");
     first["params"]["requestState"] = json!("kept");
-    raw.send(&stateless(first, roots())).await;
+    raw.send(&stateless(first, declaring())).await;
     let question = raw.receive().await["result"].clone();
     assert_eq!(
         (&question["resultType"], &question["requestState"]),
@@ -157,18 +142,16 @@ async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
     );
     // The tool asks. The response contains the guard's question, the tool's question and the tool's
     // state.
-    let mut second = call(2, "ask", "in.txt");
-    second["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
-    raw.send(&stateless(second, roots())).await;
+    let second = answered(call(2, "ask", "in.txt"), &list([tree.uri("op/a")]));
+    raw.send(&second).await;
     let both = raw.receive().await["result"].clone();
     assert_eq!(both["requestState"], "my state");
     assert_eq!(both["inputRequests"][ROOTS_KEY], json!({ "method": "roots/list" }));
     assert_eq!(both["inputRequests"]["mine"]["method"], "elicitation/create");
     // The tool receives its answer, but not the guard's.
-    let mut third = call(3, "ask", "in.txt");
-    third["params"]["inputResponses"] =
-        json!({ ROOTS_KEY: list([tree.uri("op/b")]), "mine": { "action": "accept" } });
-    raw.send(&stateless(third, roots())).await;
+    let mut third = answered(call(3, "ask", "in.txt"), &list([tree.uri("op/b")]));
+    third["params"]["inputResponses"]["mine"] = json!({ "action": "accept" });
+    raw.send(&third).await;
     assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok(r#"b {"mine":{"action":"accept"}}"#));
 }
 
@@ -177,9 +160,9 @@ async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
 #[tokio::test]
 async fn a_root_that_a_client_no_longer_sends_is_not_served() {
     let tree = Tree::new();
-    let keeping = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let keeping = tree.keeping_guard();
     for (guard, kept) in [(tree.guard(), None), (keeping, Some("op/b"))] {
-        let mut raw = one_client(&guard);
+        let mut raw = Raw::one_client(&guard);
         let withdrawn = tree.path("op/a/in.txt");
         assert_eq!(read(&mut raw, &withdrawn, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
         is_asked(&mut raw, &withdrawn).await;
@@ -199,7 +182,7 @@ async fn a_kept_list_is_used_until_its_time_to_live_expires() {
     let keep =
         |seconds| tree.builder().time_to_live_keyed(Duration::from_secs(seconds)).build().unwrap();
     let guard = keep(2);
-    let (mut one, mut other) = (one_client(&guard), one_client(&guard));
+    let (mut one, mut other) = (Raw::one_client(&guard), Raw::one_client(&guard));
     assert_eq!(listed(&mut one).await, stale());
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     assert_eq!(listed(&mut one).await, Ok(tree.uri("op/a")));
@@ -213,7 +196,7 @@ async fn a_kept_list_is_used_until_its_time_to_live_expires() {
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(listed(&mut one).await, stale());
     let guard = keep(600);
-    let mut one = one_client(&guard);
+    let mut one = Raw::one_client(&guard);
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     guard.forget_all();
     assert_eq!(listed(&mut one).await, stale());
@@ -222,17 +205,16 @@ async fn a_kept_list_is_used_until_its_time_to_live_expires() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_answer_received_last_is_remembered() {
     let tree = Tree::new();
-    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = one_client(&guard);
+    let guard = tree.keeping_guard();
+    let mut raw = Raw::one_client(&guard);
     for round in 0..60 {
         // In the first rounds, the first list takes a long time to resolve. In later rounds, the
         // handlers may start in either order.
         let many = (0..if round < 10 { 2_000 } else { 0 })
             .map(|n| tree.uri(&format!("op/none{n}")))
             .chain([tree.uri("op/a")]);
-        let (mut first, second) =
-            (answered("in.txt", &list(many)), answered("in.txt", &list([tree.uri("op/b")])));
-        first["id"] = json!(100);
+        let read = |id, list| answered(call(id, "read", "in.txt"), list);
+        let (first, second) = (read(100, &list(many)), read(1, &list([tree.uri("op/b")])));
         raw.write(&format!("{first}\n{second}\n")).await;
         let mut both =
             [tool_text(&raw.receive().await).unwrap(), tool_text(&raw.receive().await).unwrap()];
@@ -249,8 +231,8 @@ async fn the_answer_received_last_is_remembered() {
 #[tokio::test]
 async fn a_clients_roots_are_closed_with_its_connection() {
     let tree = Tree::new();
-    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = one_client(&guard);
+    let guard = tree.keeping_guard();
+    let mut raw = Raw::one_client(&guard);
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     let directory = tree.path("op/a");
     let held = || {
@@ -279,7 +261,7 @@ async fn a_new_optional_directory_ends_a_kept_list() {
         .unwrap();
     let guard =
         Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = one_client(&guard);
+    let mut raw = Raw::one_client(&guard);
     let both = list([tree.uri("op/a"), tree.uri("later")]);
     assert_eq!(read(&mut raw, "in.txt", &both).await.as_deref(), Ok("a"));
     std::fs::create_dir(tree.path("later")).unwrap();
@@ -298,7 +280,9 @@ async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() 
         .unwrap();
     let guard =
         Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = one_client(&guard);
+    let mut raw = Raw::one_client(&guard);
+    // A client that has not sent a list and cannot be asked has the always directories.
+    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
     let [a, b] = ["op/a/in.txt", "op/b/in.txt"].map(|path| tree.path(path));
     assert_eq!(read(&mut raw, &a, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/a")));
@@ -321,14 +305,13 @@ async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() 
 async fn a_tool_built_with_macros_receives_its_state() {
     let tree = Tree::new();
     let guard = tree.guard();
-    let mut raw = Raw::to(Macros(guard.clone()), tokio::sync::mpsc::unbounded_channel().1, |far| {
-        guard.wrap(far)
-    });
+    let mut raw =
+        Raw::to(Macros(guard.clone()), mpsc::unbounded_channel().1, |far| guard.wrap(far));
     let mut first = call(1, "read", "in.txt");
     first["params"]["requestState"] = json!("kept");
-    raw.send(&stateless(first, roots())).await;
+    raw.send(&stateless(first, declaring())).await;
     assert_eq!(raw.receive().await["result"]["requestState"], "kept");
-    let mut second = answered("in.txt", &list([tree.uri("op/a")]));
+    let mut second = answered(call(1, "read", "in.txt"), &list([tree.uri("op/a")]));
     second["params"]["requestState"] = json!("kept");
     raw.send(&second).await;
     assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("a kept"));
@@ -340,10 +323,7 @@ async fn a_prompt_request_asks_for_roots_like_a_tool_call() {
     let mut raw = Raw::connect(&tree.guard());
     let prompt = |name: &str, responses: Value| {
         let params = json!({ "name": name, "inputResponses": responses });
-        stateless(
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params }),
-            roots(),
-        )
+        stateless(request(1, "prompts/get", params), declaring())
     };
     let answer = list([tree.uri("op/a")]);
     for name in ["short", "by hand"] {
@@ -374,8 +354,8 @@ async fn a_prompt_request_asks_for_roots_like_a_tool_call() {
 #[tokio::test]
 async fn a_replaced_root_ends_a_kept_list() {
     let tree = Tree::new();
-    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = one_client(&guard);
+    let guard = tree.keeping_guard();
+    let mut raw = Raw::one_client(&guard);
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     std::fs::rename(tree.path("op/a"), tree.path("gone")).unwrap();
     std::fs::create_dir(tree.path("op/a")).unwrap();

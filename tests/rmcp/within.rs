@@ -1,12 +1,9 @@
 //! A handler narrows the roots in force to the directory that a parameter names, in either era.
 
-use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::{Value, json};
 
-use crate::raw_client::{Raw, call, in_era, list, list_changed, stateless, tool_text};
+use crate::raw_client::{Raw, announcing, answered, call, list, list_changed, tool_text};
 use crate::server::{ERAS, Era, Tree, reason};
-
-const ANNOUNCING: &str = r#"{ "roots": { "listChanged": true } }"#;
 
 /// A client that lists `list`, in one era.
 struct Client {
@@ -19,7 +16,7 @@ impl Client {
     async fn new(tree: &Tree, era: Era, names: &[&str]) -> Self {
         let mut raw = Raw::connect(&tree.guard());
         if era == Era::Sessions {
-            raw.initialize(serde_json::from_str(ANNOUNCING).unwrap()).await;
+            raw.initialize(announcing()).await;
         }
         Self { raw, era, list: list(names.iter().map(|name| tree.uri(name))) }
     }
@@ -28,8 +25,7 @@ impl Client {
         let mut request = call(id, "read_in", path);
         request["params"]["arguments"]["workspace"] = json!(workspace);
         if self.era == Era::Stateless {
-            request["params"]["inputResponses"] = json!({ ROOTS_KEY: self.list });
-            return stateless(request, json!({ "roots": {} }));
+            return answered(request, &self.list);
         }
         request
     }
@@ -117,40 +113,4 @@ async fn a_workspace_is_withdrawn_with_the_list_that_contained_it() {
     assert_eq!(client.read(&workspace, "in.txt").await.as_deref(), Ok("a"));
     client.list = list([tree.uri("op/b")]);
     assert_eq!(client.read(&workspace, "in.txt").await, refused("narrow to", &workspace));
-}
-
-#[tokio::test]
-async fn a_workspace_of_a_client_without_roots_is_inside_the_allowed_directories() {
-    let tree = Tree::new();
-    for era in ERAS {
-        let mut raw = Raw::connect(&tree.guard());
-        if era == Era::Sessions {
-            raw.initialize(json!({})).await;
-        }
-        for (workspace, expected) in [
-            (tree.path("op/c"), Ok("c".to_owned())),
-            (tree.path("."), refused("narrow to", &tree.path("."))),
-        ] {
-            let mut request = call(1, "read_in", "in.txt");
-            request["params"]["arguments"]["workspace"] = json!(workspace);
-            raw.send(&in_era(era, request, json!({}))).await;
-            assert_eq!(tool_text(&raw.receive().await), expected, "{era:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_workspace_in_the_metadata_of_a_request_narrows_its_roots() {
-    let tree = Tree::new();
-    for era in ERAS {
-        let mut client = Client::new(&tree, era, &["op/a"]).await;
-        let (inside, outside) = (tree.path("op/a"), tree.path("op/b"));
-        let rows = [(&inside, Ok("a".to_owned())), (&outside, refused("narrow to", &outside))];
-        for (workspace, expected) in rows {
-            let mut request = client.request(1, "", "in.txt");
-            request["params"]["_meta"]["test/workspace"] = json!(workspace);
-            client.raw.send(&request).await;
-            assert_eq!(tool_text(&client.raw.answer(&client.list).await), expected, "{era:?}");
-        }
-    }
 }

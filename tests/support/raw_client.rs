@@ -4,7 +4,11 @@
 use std::time::Duration;
 
 use mcp_roots_guard::Guard;
-use rmcp::service::ServiceExt;
+use mcp_roots_guard::rmcp::ROOTS_KEY;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{CallToolRequestParams, CallToolResponse};
+use rmcp::service::{RequestContext, RoleServer, ServiceExt};
+use rmcp::{ErrorData, transport::IntoTransport};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
@@ -12,6 +16,23 @@ use tokio::io::{
 use tokio::sync::mpsc;
 
 use crate::server::{Era, Server};
+
+/// A server with one tool, for a test that needs its own.
+struct Tool<F>(Guard, F);
+
+impl<F, R> ServerHandler for Tool<F>
+where
+    F: Fn(Guard, CallToolRequestParams, RequestContext<RoleServer>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<CallToolResponse, ErrorData>> + Send + 'static,
+{
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        (self.1)(self.0.clone(), call, ctx).await
+    }
+}
 
 pub(crate) struct Raw {
     write: WriteHalf<DuplexStream>,
@@ -26,14 +47,46 @@ impl Raw {
         Self::to(server, reports, |far| guard.wrap(far))
     }
 
+    /// Like [`connect`](Self::connect), and all requests on this connection come from one client.
+    pub(crate) fn one_client(guard: &Guard) -> Self {
+        let (server, reports) = Server::new(guard);
+        Self::to(server, reports, |far| guard.wrap(far).one_client())
+    }
+
+    /// Connects to a server whose only tool is this function.
+    pub(crate) fn to_tool<F, R>(guard: &Guard, tool: F) -> Self
+    where
+        F: Fn(Guard, CallToolRequestParams, RequestContext<RoleServer>) -> R
+            + Send
+            + Sync
+            + 'static,
+        R: Future<Output = Result<CallToolResponse, ErrorData>> + Send + 'static,
+    {
+        Self::to(Tool(guard.clone(), tool), mpsc::unbounded_channel().1, |far| guard.wrap(far))
+    }
+
+    /// Connects to a new server, and initializes a session of a client that announces changes.
+    pub(crate) async fn announcing(guard: &Guard) -> Self {
+        let mut raw = Self::connect(guard);
+        raw.initialize(announcing()).await;
+        raw
+    }
+
+    /// Connects to a new server, and initializes a session of a client without roots.
+    pub(crate) async fn undeclared(guard: &Guard) -> Self {
+        let mut raw = Self::connect(guard);
+        raw.initialize(json!({})).await;
+        raw
+    }
+
     /// Connects to any server through any transport.
     pub(crate) fn to<T, E, A>(
-        server: impl rmcp::ServerHandler,
+        server: impl ServerHandler,
         reports: mpsc::UnboundedReceiver<String>,
         wrap: impl FnOnce(DuplexStream) -> T,
     ) -> Self
     where
-        T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
+        T: IntoTransport<RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
         let (near, far) = tokio::io::duplex(1 << 20);
@@ -47,7 +100,7 @@ impl Raw {
     pub(crate) async fn initialize(&mut self, capabilities: Value) -> Value {
         self.send(&initialize(capabilities)).await;
         let answer = self.receive().await;
-        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        self.send(&notification("initialized", json!({}))).await;
         answer
     }
 
@@ -85,14 +138,30 @@ impl Raw {
         loop {
             let message = self.receive().await;
             match message["method"].as_str() {
-                Some("roots/list") => {
-                    self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots }))
-                        .await;
-                }
+                Some("roots/list") => self.respond(&message, roots).await,
                 Some(other) => panic!("{other}"),
                 None => return message,
             }
         }
+    }
+
+    /// Sends the result of a request of the server.
+    pub(crate) async fn respond(&mut self, request: &Value, result: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+    }
+
+    /// Receives a request for the roots and answers it.
+    pub(crate) async fn answer_next(&mut self, roots: &Value) {
+        let question = self.receive().await;
+        assert_eq!(question["method"], "roots/list");
+        self.respond(&question, roots).await;
+    }
+
+    /// Sends a ping and waits for its response. Messages are read in order, so the server has then
+    /// read all earlier ones. Panics if another message arrives first.
+    pub(crate) async fn ping(&mut self) {
+        self.send(&request(1000, "ping", json!({}))).await;
+        assert_eq!(self.receive().await["id"], 1000, "another message arrived first");
     }
 
     /// Reads a file within a session.
@@ -102,6 +171,24 @@ impl Raw {
     }
 }
 
+/// The capabilities of a client that announces changes.
+pub(crate) fn announcing() -> Value {
+    json!({ "roots": { "listChanged": true } })
+}
+
+/// The capabilities of a client that has roots and does not announce changes.
+pub(crate) fn declaring() -> Value {
+    json!({ "roots": {} })
+}
+
+pub(crate) fn request(id: u32, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn notification(name: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}"), "params": params })
+}
+
 pub(crate) fn initialize(capabilities: Value) -> Value {
     let client = json!({ "name": "raw", "version": "1" });
     let params = json!({
@@ -109,17 +196,20 @@ pub(crate) fn initialize(capabilities: Value) -> Value {
         "capabilities": capabilities,
         "clientInfo": client,
     });
-    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
+    request(0, "initialize", params)
 }
 
 pub(crate) fn call(id: u32, tool: &str, path: &str) -> Value {
-    let params = json!({ "name": tool, "arguments": { "path": path } });
-    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    request(id, "tools/call", json!({ "name": tool, "arguments": { "path": path } }))
+}
+
+/// A request whose response cannot ask for the client's roots.
+pub(crate) fn list_resources() -> Value {
+    request(5, "resources/list", json!({}))
 }
 
 pub(crate) fn cancelled(id: u32) -> Value {
-    let params = json!({ "requestId": id });
-    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })
+    notification("cancelled", json!({ "requestId": id }))
 }
 
 pub(crate) fn list_changed() -> Value {
@@ -134,6 +224,12 @@ pub(crate) fn stateless(mut request: Value, capabilities: Value) -> Value {
         "io.modelcontextprotocol/clientInfo": { "name": "raw", "version": "1" },
     });
     request
+}
+
+/// Converts a request to one of the stateless era that contains an answer to the guard's question.
+pub(crate) fn answered(mut request: Value, answer: &Value) -> Value {
+    request["params"]["inputResponses"] = json!({ ROOTS_KEY: answer });
+    stateless(request, declaring())
 }
 
 /// Returns the request in the form of this era. In the stateless era, it declares these

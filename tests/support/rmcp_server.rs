@@ -64,6 +64,11 @@ impl Tree {
     pub(crate) fn guard(&self) -> Guard {
         self.builder().build().unwrap()
     }
+
+    /// A guard that keeps the lists of stateless clients.
+    pub(crate) fn keeping_guard(&self) -> Guard {
+        self.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap()
+    }
 }
 
 /// A server whose tools report to the tests.
@@ -165,10 +170,9 @@ impl ServerHandler for Server {
             "read" => {
                 self.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await
             }
-            // Reads a file in the directory that the argument `workspace` names, or the metadata if
-            // there is no such argument.
+            // Reads a file in the directory that the argument `workspace` names.
             "read_in" => {
-                let workspace = workspace_of(&call, &ctx);
+                let workspace = argument(&call, "workspace");
                 self.tool(&ctx, &call, move |roots| {
                     Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
                 })
@@ -342,14 +346,6 @@ impl Macros {
     }
 }
 
-fn workspace_of(call: &CallToolRequestParams, ctx: &RequestContext<RoleServer>) -> String {
-    let in_meta = ctx.meta.get("test/workspace").and_then(Value::as_str);
-    match (argument(call, "workspace"), in_meta) {
-        (argument, Some(in_meta)) if argument.is_empty() => in_meta.to_owned(),
-        (argument, _) => argument,
-    }
-}
-
 /// The `path` argument of a call.
 pub(crate) fn path_of(call: &CallToolRequestParams) -> String {
     argument(call, "path")
@@ -457,7 +453,7 @@ impl ClientHandler for Client {
 }
 
 /// The two eras of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
     Sessions,
     Stateless,
