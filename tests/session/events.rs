@@ -9,11 +9,22 @@
 #[allow(dead_code)] // The suite uses the other items.
 mod tree;
 
+#[cfg(feature = "__rmcp-tests")]
+#[path = "../support/raw_client.rs"]
+#[allow(dead_code, clippy::needless_pass_by_value)] // The rmcp suite uses the other items.
+mod raw_client;
+#[cfg(feature = "__rmcp-tests")]
+#[path = "../support/rmcp_server.rs"]
+#[allow(dead_code, deprecated, clippy::large_futures, clippy::needless_pass_by_value)]
+mod server;
+
 use std::fmt::Write as _;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "__rmcp-tests")]
+use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
     RootsSource,
@@ -144,7 +155,7 @@ fn each_event_names_its_session_and_its_cause() {
         #[cfg(feature = "__rmcp-tests")]
         {
             // The model learns that the tool failed. Only the operator learns why.
-            let answer = failing::call(&guard).await;
+            let answer = call_failing_tool(&guard).await;
             assert!(
                 answer.contains("its operator can see why") && !answer.contains("password"),
                 "{answer}"
@@ -165,73 +176,27 @@ fn source(list: &ListRootsResult) -> impl RootsSource + use<> {
     move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }
 
-/// An rmcp server whose tool always fails with an error that the guard did not cause.
+/// Calls a tool that fails with an error that the guard did not cause. Returns the response.
 #[cfg(feature = "__rmcp-tests")]
-mod failing {
-    use std::error::Error;
-    use std::fmt;
-
-    use mcp_roots_guard::Guard;
-    use mcp_roots_guard::rmcp::HandlerError;
-    use rmcp::ErrorData;
-    use rmcp::handler::server::ServerHandler;
-    use rmcp::model::{CallToolRequestParams, CallToolResponse};
-    use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
-    use serde_json::json;
-    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-
+async fn call_failing_tool(guard: &Guard) -> String {
     #[derive(Debug)]
-    struct Catalogue(std::io::Error);
-
-    impl fmt::Display for Catalogue {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    struct Catalogue(io::Error);
+    impl std::fmt::Display for Catalogue {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("the catalogue")
         }
     }
-
-    impl Error for Catalogue {
-        fn source(&self) -> Option<&(dyn Error + 'static)> {
+    impl std::error::Error for Catalogue {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             Some(&self.0)
         }
     }
-
-    struct Failing(Guard);
-
-    impl ServerHandler for Failing {
-        async fn call_tool(
-            &self,
-            call: CallToolRequestParams,
-            ctx: RequestContext<RoleServer>,
-        ) -> Result<CallToolResponse, ErrorData> {
-            let refused = || Catalogue(std::io::Error::other("password refused"));
-            self.0
-                .tool(&ctx, &call, move |_| Err::<String, _>(HandlerError::other(refused())))
-                .await
-        }
-    }
-
-    /// Calls the tool and returns the response line.
-    pub(super) async fn call(guard: &Guard) -> String {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        let (server, transport) = (Failing(guard.clone()), guard.wrap(far));
-        tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
-        let (read, mut write) = tokio::io::split(near);
-        let mut lines = BufReader::new(read).lines();
-        let client = json!({ "name": "raw", "version": "1" });
-        let params =
-            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
-        for message in [
-            json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
-            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "any" } }),
-        ] {
-            write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        }
-        loop {
-            let line = lines.next_line().await.unwrap().unwrap();
-            if line.contains("\"id\":1") {
-                return line;
-            }
-        }
-    }
+    let mut raw = raw_client::Raw::to_tool(guard, |guard, call, ctx| async move {
+        let refused = || Catalogue(io::Error::other("password refused"));
+        let work = move |_| Err::<String, _>(HandlerError::other(refused()));
+        guard.tool(&ctx, &call, work).await
+    });
+    raw.initialize(serde_json::json!({})).await;
+    raw.send(&raw_client::call(1, "any", "")).await;
+    raw.receive().await.to_string()
 }
