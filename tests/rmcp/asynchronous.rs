@@ -5,207 +5,68 @@ use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{Guard, Intent, Roots};
-use rmcp::ErrorData;
-use rmcp::handler::server::ServerHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResponse};
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::raw_client::{Raw, announcing, call, cancelled, list_changed, tool_text};
-use crate::server::Tree;
+use crate::raw_client::{Raw, announcing, call, cancelled, list, list_changed, tool_text};
+use crate::server::{Tree, next_report, path_of};
 
-#[derive(Clone)]
-struct Server {
-    guard: Guard,
-    reporter: mpsc::UnboundedSender<String>,
-    /// Each call waits for a permit, which it takes.
-    gate: Arc<Semaphore>,
-    kept: Arc<Mutex<Vec<RequestRoots>>>,
-}
+type Worked = Result<String, HandlerError>;
 
-/// Reports that a future was dropped.
-struct Dropped(mpsc::UnboundedSender<String>);
-
-impl Drop for Dropped {
-    fn drop(&mut self) {
-        let _ = self.0.send("dropped".into());
-    }
-}
-
-struct PanicsOnDrop;
-
-impl Drop for PanicsOnDrop {
-    fn drop(&mut self) {
-        panic!("on purpose");
-    }
-}
-
-impl ServerHandler for Server {
-    async fn call_tool(
-        &self,
-        call: CallToolRequestParams,
-        ctx: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let Self { guard, reporter, gate, kept } = self.clone();
-        let pass = async move || gate.acquire_owned().await.unwrap().forget();
-        let report = |text: &str| reporter.send(text.to_owned()).unwrap();
-        let read = |roots: RequestRoots| Ok(roots.read_to_string("in.txt", 99)?);
-        match &*call.name {
-            "wait" => {
-                let work = async |roots: RequestRoots| {
-                    let path = call.arguments.as_ref().unwrap()["path"].as_str().unwrap();
-                    let path = path.to_owned();
-                    report("waiting");
-                    pass().await;
-                    roots.run(move |roots| Ok(roots.write(path, "new")?)).await?;
-                    Ok("written".to_owned())
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            "read" => guard.tool_async(&ctx, &call, async |roots| roots.run(read).await).await,
-            "twice" => {
-                let work = async |roots: RequestRoots| {
-                    let first = roots.run(read).await?;
-                    report("waiting");
-                    pass().await;
-                    let second = roots.run(read).await.unwrap_err();
-                    // The work itself continues, and the roots that it obtained are unchanged.
-                    let code = roots.ensure_active().unwrap_err().code();
-                    Ok(format!("{first}, then {second} ({code})"))
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            "forever" => {
-                let work = async |roots: RequestRoots| {
-                    let _dropped = Dropped(reporter.clone());
-                    roots.check("in.txt", Intent::Existing)?;
-                    report("waiting");
-                    std::future::pending::<Result<String, HandlerError>>().await
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            // Runs a program that writes its process number to a file and never ends.
-            #[cfg(unix)]
-            "program" => {
-                let work = async |roots: RequestRoots| {
-                    let prepare = |roots: RequestRoots| {
-                        Ok(roots.check(".", Intent::Existing)?.command("sh")?)
-                    };
-                    let program = roots.run(prepare).await?.unguarded_dir();
-                    report("waiting");
-                    let program = program.args(["-c", "echo $$ >pid; exec sleep 1000"]);
-                    program.output_async().await?;
-                    Ok("the program ended".to_owned())
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            "panic" => {
-                let work = async |roots: RequestRoots| -> Result<String, HandlerError> {
-                    roots.run(read).await?;
-                    panic!("on purpose")
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            "panic in a piece" => {
-                let work = async |roots: RequestRoots| {
-                    roots.run(|_| -> Result<String, HandlerError> { panic!("on purpose") }).await
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            "panic in drop" => {
-                let work = |roots: RequestRoots| {
-                    let first = PanicsOnDrop;
-                    async move {
-                        let _first = &first;
-                        roots.run(read).await
-                    }
-                };
-                guard.tool_async(&ctx, &call, work).await
-            }
-            "move" => {
-                let work = async |roots: RequestRoots| {
-                    kept.lock().unwrap().push(roots);
-                    Ok("moved".to_owned())
-                };
-                let response = guard.tool_async(&ctx, &call, work).await;
-                // The response has not been sent yet.
-                for roots in &*self.kept.lock().unwrap() {
-                    assert!(roots.ensure_active().is_err());
-                    assert!(roots.read("in.txt", 99).is_err());
-                }
-                response
-            }
-            "many" => guard.tool_async(&ctx, &call, many_pieces).await,
-            other => panic!("{other}"),
-        }
-    }
-}
-
-/// Starts 3,000 pieces at once, and returns how many succeeded and how many were refused because
-/// too many are waiting.
-async fn many_pieces(roots: RequestRoots) -> Result<String, HandlerError> {
-    let roots = Arc::new(roots);
-    let mut pieces = tokio::task::JoinSet::new();
-    for _ in 0..3_000 {
-        let roots = roots.clone();
-        let slow = |roots: RequestRoots| {
-            std::thread::sleep(Duration::from_millis(1));
-            Ok(roots.read_to_string("in.txt", 99)?)
-        };
-        pieces.spawn(async move { roots.run(slow).await });
-    }
-    let mut counts = [0, 0];
-    for done in pieces.join_all().await {
-        match done.map_err(|error| error.to_string()) {
-            Ok(_) => counts[0] += 1,
-            Err(error) if error.contains("too many requests") => counts[1] += 1,
-            Err(error) => return Err(HandlerError::new(error)),
-        }
-    }
-    Ok(format!("{counts:?}"))
-}
-
-struct Setup {
-    tree: Tree,
-    raw: Raw,
-    gate: Arc<Semaphore>,
-    kept: Arc<Mutex<Vec<RequestRoots>>>,
-}
-
-/// A client with the root `op/a`, which declared that it announces changes.
-async fn setup(guard: impl FnOnce(&Tree) -> Guard) -> Setup {
-    let tree = Tree::new();
-    let guard = guard(&tree);
-    let (reporter, reports) = mpsc::unbounded_channel();
-    let (gate, kept) = (Arc::new(Semaphore::new(0)), Arc::default());
-    let server =
-        Server { guard: guard.clone(), reporter, gate: gate.clone(), kept: Arc::clone(&kept) };
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
+/// Connects a client that announces changes to a server whose tool runs this work with the roots and
+/// the path of the call.
+async fn connect<W, R>(guard: &Guard, work: W) -> Raw
+where
+    W: Fn(RequestRoots, String) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Worked> + Send + 'static,
+{
+    let mut raw = Raw::to_tool(guard, move |guard, call, ctx| {
+        let (work, path) = (work.clone(), path_of(&call));
+        async move { guard.tool_async(&ctx, &call, move |roots| work(roots, path)).await }
+    });
     raw.initialize(announcing()).await;
-    Setup { tree, raw, gate, kept }
+    raw
+}
+
+fn read(roots: RequestRoots) -> Worked {
+    Ok(roots.read_to_string("in.txt", 99)?)
 }
 
 fn roots_of(tree: &Tree) -> Value {
-    json!({ "roots": [{ "uri": tree.uri("op/a") }] })
+    list([tree.uri("op/a")])
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_waits_holds_no_slot() {
-    let Setup { tree, mut raw, gate, .. } =
-        setup(|tree| tree.builder().work_at_once(4).build().unwrap()).await;
-    let roots = roots_of(&tree);
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(4).build().unwrap();
+    let (waiting, mut reports) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = gate.clone();
+    let mut raw = connect(&guard, move |roots, path| {
+        let (waiting, gate) = (waiting.clone(), opened.clone());
+        async move {
+            if path.is_empty() {
+                return roots.run(read).await;
+            }
+            waiting.send("waiting".to_owned()).unwrap();
+            gate.acquire_owned().await.unwrap().forget();
+            roots.run(move |roots| Ok(roots.write(path, "new")?)).await?;
+            Ok("written".to_owned())
+        }
+    })
+    .await;
     for number in 0..50 {
-        raw.send(&call(number, "wait", &format!("new-{number}.txt"))).await;
+        raw.send(&call(number, "any", &format!("new-{number}.txt"))).await;
         if number == 0 {
-            // Answers the request for the roots, without which no work starts.
-            raw.answer_next(&roots).await;
+            // Without the roots, no work starts.
+            raw.answer_next(&roots_of(&tree)).await;
         }
     }
     for _ in 0..50 {
-        assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
+        assert_eq!(next_report(&mut reports).await.as_deref(), Some("waiting"));
     }
-    raw.send(&call(99, "read", "")).await;
+    raw.send(&call(99, "any", "")).await;
     let read = raw.receive().await;
     assert_eq!((read["id"].clone(), tool_text(&read)), (json!(99), Ok("a".into())));
     gate.add_permits(50);
@@ -220,11 +81,26 @@ async fn work_that_waits_holds_no_slot() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn piece_that_follows_a_change_is_refused() {
-    let Setup { tree, mut raw, gate, .. } = setup(Tree::guard).await;
-    let roots = roots_of(&tree);
-    raw.send(&call(1, "twice", "")).await;
-    raw.answer_next(&roots).await;
-    assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
+    let tree = Tree::new();
+    let (waiting, mut reports) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = gate.clone();
+    let mut raw = connect(&tree.guard(), move |roots, _| {
+        let (waiting, gate) = (waiting.clone(), opened.clone());
+        async move {
+            let first = roots.run(read).await?;
+            waiting.send("waiting".to_owned()).unwrap();
+            gate.acquire_owned().await.unwrap().forget();
+            let second = roots.run(read).await.unwrap_err();
+            // The work itself continues, and the roots that it obtained are unchanged.
+            let code = roots.ensure_active().unwrap_err().code();
+            Ok(format!("{first}, then {second} ({code})"))
+        }
+    })
+    .await;
+    raw.send(&call(1, "any", "")).await;
+    raw.answer_next(&roots_of(&tree)).await;
+    assert_eq!(next_report(&mut reports).await.as_deref(), Some("waiting"));
     raw.send(&list_changed()).await;
     raw.ping().await;
     gate.add_permits(1);
@@ -232,37 +108,93 @@ async fn piece_that_follows_a_change_is_refused() {
     assert_eq!(tool_text(&raw.receive().await), Ok(text.into()));
 }
 
+/// Reports that a future was dropped.
+struct Dropped(mpsc::UnboundedSender<String>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send("dropped".into());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_request_drops_its_work() {
-    let Setup { tree, mut raw, .. } = setup(Tree::guard).await;
-    raw.send(&call(1, "forever", "")).await;
+    let tree = Tree::new();
+    let (reporter, mut reports) = mpsc::unbounded_channel();
+    let mut raw = connect(&tree.guard(), move |roots, _| {
+        let dropped = Dropped(reporter.clone());
+        async move {
+            roots.check("in.txt", Intent::Existing)?;
+            dropped.0.send("waiting".to_owned()).unwrap();
+            std::future::pending().await
+        }
+    })
+    .await;
+    raw.send(&call(1, "any", "")).await;
     raw.answer_next(&roots_of(&tree)).await;
-    assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
+    assert_eq!(next_report(&mut reports).await.as_deref(), Some("waiting"));
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(raw.earlier_report(), None);
+    assert!(reports.try_recv().is_err());
     raw.send(&cancelled(1)).await;
-    assert_eq!(raw.next_report().await.as_deref(), Some("dropped"));
+    assert_eq!(next_report(&mut reports).await.as_deref(), Some("dropped"));
+}
+
+struct PanicsOnDrop;
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_of_the_work_fails_only_its_call() {
-    let Setup { tree, mut raw, .. } = setup(Tree::guard).await;
+    let tree = Tree::new();
+    let mut raw = connect(&tree.guard(), async |roots: RequestRoots, way: String| {
+        let _panics = (way == "in drop").then_some(PanicsOnDrop);
+        if way == "in a piece" {
+            return roots.run(|_| -> Worked { panic!("on purpose") }).await;
+        }
+        let text = roots.run(read).await;
+        assert_ne!(way, "between pieces", "on purpose");
+        text
+    })
+    .await;
     let roots = roots_of(&tree);
-    for panics in ["panic", "panic in a piece", "panic in drop"] {
-        raw.send(&call(1, panics, "")).await;
+    for way in ["between pieces", "in a piece", "in drop"] {
+        raw.send(&call(1, "any", way)).await;
         let response = raw.answer(&roots).await;
-        assert_eq!(response["error"]["code"], -32603, "{panics}: {response}");
-        assert_eq!(response["error"]["message"], "the handler panicked", "{panics}");
+        assert_eq!(response["error"]["code"], -32603, "{way}: {response}");
+        assert_eq!(response["error"]["message"], "the handler panicked", "{way}");
         assert_eq!(raw.read("", &roots).await, Ok("a".into()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roots_end_with_asynchronous_work() {
-    let Setup { tree, mut raw, kept, .. } = setup(Tree::guard).await;
-    raw.send(&call(1, "move", "")).await;
+    let tree = Tree::new();
+    let kept = Arc::new(Mutex::new(None::<RequestRoots>));
+    let keeping = kept.clone();
+    let mut raw = Raw::to_tool(&tree.guard(), move |guard, call, ctx| {
+        let kept = keeping.clone();
+        async move {
+            let work = async |roots| {
+                *kept.lock().unwrap() = Some(roots);
+                Ok("moved".to_owned())
+            };
+            let response = guard.tool_async(&ctx, &call, work).await;
+            // The response has not been sent yet.
+            let kept = kept.lock().unwrap();
+            let roots = kept.as_ref().unwrap();
+            assert!(roots.ensure_active().is_err());
+            assert!(roots.read("in.txt", 99).is_err());
+            response
+        }
+    });
+    raw.initialize(announcing()).await;
+    raw.send(&call(1, "any", "")).await;
     assert_eq!(tool_text(&raw.answer(&roots_of(&tree)).await), Ok("moved".into()));
-    let kept = kept.lock().unwrap().pop().unwrap();
+    let kept = kept.lock().unwrap().take().unwrap();
     let clone: Roots = (*kept).clone();
     assert_eq!(clone.read("in.txt", 99).unwrap_err().code(), "roots_stale");
     let refused = kept.run(|roots| Ok(roots.read("in.txt", 99)?)).await.unwrap_err();
@@ -272,9 +204,34 @@ async fn roots_end_with_asynchronous_work() {
 /// The pieces of one request wait in the queue of its client, which is bounded.
 #[tokio::test(flavor = "multi_thread")]
 async fn pieces_of_one_request_are_queued_and_bounded() {
-    let Setup { tree, mut raw, .. } =
-        setup(|tree| tree.builder().work_at_once(4).build().unwrap()).await;
-    raw.send(&call(1, "many", "")).await;
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(4).build().unwrap();
+    let mut raw = connect(&guard, async |roots: RequestRoots, path: String| {
+        if path.is_empty() {
+            return roots.run(read).await;
+        }
+        let roots = Arc::new(roots);
+        let mut pieces = tokio::task::JoinSet::new();
+        for _ in 0..3_000 {
+            let roots = roots.clone();
+            let slow = |roots: RequestRoots| {
+                std::thread::sleep(Duration::from_millis(1));
+                read(roots)
+            };
+            pieces.spawn(async move { roots.run(slow).await });
+        }
+        let mut counts = [0, 0];
+        for done in pieces.join_all().await {
+            match done.map_err(|error| error.to_string()) {
+                Ok(_) => counts[0] += 1,
+                Err(error) if error.contains("too many requests") => counts[1] += 1,
+                Err(error) => return Err(HandlerError::new(error)),
+            }
+        }
+        Ok(format!("{counts:?}"))
+    })
+    .await;
+    raw.send(&call(1, "any", "many")).await;
     let text = tool_text(&raw.answer(&roots_of(&tree)).await).unwrap();
     let counts: Vec<usize> = serde_json::from_str(&text).unwrap();
     assert_eq!(counts.iter().sum::<usize>(), 3_000);
@@ -282,15 +239,23 @@ async fn pieces_of_one_request_are_queued_and_bounded() {
     assert_eq!(raw.read("", &Value::Null).await, Ok("a".into()));
 }
 
-/// The program is killed when its request is cancelled, and when the client changes its roots.
+/// The program writes its process number to a file and never ends. It is killed when its request is
+/// cancelled, and when the client changes its roots.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn program_ends_with_the_roots_of_its_request() {
     for message in [cancelled(1), list_changed()] {
-        let Setup { tree, mut raw, .. } = setup(Tree::guard).await;
-        raw.send(&call(1, "program", "")).await;
+        let tree = Tree::new();
+        let mut raw = connect(&tree.guard(), async |roots: RequestRoots, _| {
+            let prepare =
+                |roots: RequestRoots| Ok(roots.check(".", Intent::Existing)?.command("sh")?);
+            let program = roots.run(prepare).await?.unguarded_dir();
+            program.args(["-c", "echo $$ >pid; exec sleep 1000"]).output_async().await?;
+            Ok("the program ended".to_owned())
+        })
+        .await;
+        raw.send(&call(1, "any", "")).await;
         raw.answer_next(&roots_of(&tree)).await;
-        assert_eq!(raw.next_report().await.as_deref(), Some("waiting"));
         let file = tree.path("op/a/pid");
         let pid = loop {
             match std::fs::read_to_string(&file) {
