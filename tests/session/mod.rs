@@ -1,5 +1,4 @@
 //! Which list decides a call.
 
 pub(crate) mod calls;
-pub(crate) mod model;
 pub(crate) mod schedules;
