@@ -546,9 +546,8 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
     };
     set_mode(".", 0o755);
     let roots = tree.roots(["r"]);
-    let unprivileged = |work: &(dyn Fn() + Sync)| match rustix::process::geteuid().is_root() {
-        true => as_user((5001, &[5001]), work),
-        false => work(),
+    let unprivileged = |work: &(dyn Fn() + Sync)| {
+        if rustix::process::geteuid().is_root() { as_user((5001, &[5001]), work) } else { work() }
     };
     let work = || {
         let options = WalkOptions::new();

@@ -121,7 +121,7 @@ fn directory(on: &str) -> Option<tempfile::TempDir> {
         return None;
     }
     let directory = tempfile::Builder::new().prefix("guard-").tempdir_in(on).unwrap();
-    set_mode(&directory.path(), 0o777);
+    set_mode(directory.path(), 0o777);
     Some(directory)
 }
 
@@ -336,7 +336,7 @@ fn entries_that_cannot_be_read_are_refused_or_skipped() {
     assert_eq!(skipped, [Path::new("closed"), Path::new("open/secret")]);
     assert_eq!((report.files(), report.directories()), (1, 2));
     // A destination that cannot be written is an error, whatever is skipped.
-    set_mode(&keep.path(), 0o755);
+    set_mode(keep.path(), 0o755);
     fs::remove_dir_all(keep.path().join("copy")).unwrap();
     let refused = copy(CopyOptions::new().refused(Refused::Skip)).unwrap_err();
     assert_eq!(refused.code(), "permission_denied");

@@ -10,8 +10,8 @@ use mcp_roots_guard::{
     Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Result, Roots, Rule,
 };
 
-use crate::support::operations::{Way, attempts};
 use crate::support::code;
+use crate::support::operations::{Way, attempts};
 use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
 use crate::support::walked;
 
