@@ -5,15 +5,22 @@
 
 use std::alloc::System;
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use mcp_roots_guard::limits::WALK_BYTES;
-use mcp_roots_guard::{DirEntry, Result, Roots, Walk, WalkOptions};
+use mcp_roots_guard::{DirEntry, Result, Walk, WalkOptions};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[path = "../support/tree.rs"]
+#[allow(dead_code)] // The suite uses the other items.
+mod tree;
+
+use tree::Tree;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -46,48 +53,41 @@ fn most_heap<T>(work: impl FnOnce() -> T) -> (T, usize) {
 }
 
 /// Creates empty files in a directory whose path may be too long to use.
-fn fill(directory: &impl std::os::fd::AsFd, count: usize, name: impl Fn(usize) -> String) {
+fn fill(directory: &impl AsFd, count: usize, name: impl Fn(usize) -> String) {
     for number in 0..count {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         drop(openat(directory, name(number), flags, Mode::from_raw_mode(0o600)).unwrap());
     }
 }
 
-/// The entries of a walk as an iterator, with the error that ended it.
-struct Entries(Option<Walk>);
-
-impl Iterator for Entries {
-    type Item = Result<DirEntry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.0.as_mut()?.next_entry().transpose();
-        if matches!(entry, Some(Err(_))) {
-            self.0 = None;
-        }
+/// The entries of a walk, with the error that ended it.
+fn entries(walk: Walk) -> impl Iterator<Item = Result<DirEntry>> {
+    let mut walk = Some(walk);
+    std::iter::from_fn(move || {
+        let entry = walk.as_mut()?.next_entry().transpose();
+        walk = walk.take_if(|_| !matches!(entry, Some(Err(_))));
         entry
-    }
+    })
+}
+
+fn open(directory: &Path) -> OwnedFd {
+    openat(CWD, directory, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap()
 }
 
 #[test]
 fn walks_and_removals_use_bounded_memory() {
-    let memory = if Path::new("/dev/shm").is_dir() {
-        Path::new("/dev/shm").to_owned()
-    } else {
-        std::env::temp_dir()
-    };
-    let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(memory).unwrap();
-    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let tree = Tree::in_memory("");
+    let keep = tree.path("");
+    let roots = tree.roots([""]);
 
     // Create 100,000 entries, the maximum that a walk returns, most of them below a path of 3,765
     // bytes.
     let deep = &vec!["d".repeat(250); 15].join("/");
-    fs::create_dir_all(keep.path().join(deep)).unwrap();
-    let directory =
-        openat(CWD, keep.path().join(deep), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-            .unwrap();
-    let entries = 100_000 - deep.split('/').count();
-    fill(&directory, entries, |number| format!("file-{number:06}.txt"));
-    let walk = |options| Entries(roots.walk(".", options).ok()).map(Result::unwrap);
+    fs::create_dir_all(keep.join(deep)).unwrap();
+    let directory = open(&keep.join(deep));
+    let files = 100_000 - deep.split('/').count();
+    fill(&directory, files, |number| format!("file-{number:06}.txt"));
+    let walk = |options| entries(roots.walk(".", options).unwrap()).map(Result::unwrap);
     let (entries_read, most) = most_heap(|| walk(WalkOptions::new()).count());
     println!(
         "a walk of {entries_read} entries below {} bytes: at most {most} bytes of heap",
@@ -99,8 +99,8 @@ fn walks_and_removals_use_bounded_memory() {
     // used by a caller that keeps all entries.
     let region = Region::new(ALLOCATOR);
     let mut waiting = walk(WalkOptions::new());
-    waiting.by_ref().take(100_000 - entries + 1).for_each(drop);
-    let each = heap(&region) / entries;
+    waiting.by_ref().take(100_000 - files + 1).for_each(drop);
+    let each = heap(&region) / files;
     println!("{each} bytes for a queued entry with a name of 15 bytes");
     assert!((30..=80).contains(&each), "{each}");
     let (kept, most) = most_heap(|| walk(WalkOptions::new()).collect::<Vec<_>>().len());
@@ -108,14 +108,14 @@ fn walks_and_removals_use_bounded_memory() {
     assert!(most < 60 << 20, "{most}");
 
     // These entries need more bytes than a walk may hold, and their number is not limited.
-    let wide = keep.path().join("wide");
+    let wide = keep.join("wide");
     fs::create_dir(&wide).unwrap();
-    let directory = openat(CWD, &wide, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let directory = open(&wide);
     let many = WALK_BYTES / 270;
     fill(&directory, many, |number| format!("{number:0255}"));
     let all = WalkOptions::new().max_entries(usize::MAX);
     let (entries_read, most) = most_heap(|| {
-        let walk = Entries(roots.walk("wide", all).ok());
+        let walk = entries(roots.walk("wide", all).unwrap());
         walk.map(|entry| entry.map(drop)).collect::<Vec<_>>()
     });
     println!("{} of {many} entries: at most {most} bytes of heap", entries_read.len() - 1);
@@ -126,13 +126,12 @@ fn walks_and_removals_use_bounded_memory() {
     // The entries of a directory and of the one above it count together.
     let each = many * 3 / 5;
     for path in ["above", "above/0"] {
-        let path = keep.path().join(path);
+        let path = keep.join(path);
         fs::create_dir(&path).unwrap();
-        let directory =
-            openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let directory = open(&path);
         fill(&directory, each, |number| format!("{number:0255}"));
     }
-    let codes: Vec<_> = Entries(roots.walk("above", all).ok())
+    let codes: Vec<_> = entries(roots.walk("above", all).unwrap())
         .filter_map(|entry| entry.err().map(|error| error.code()))
         .collect();
     assert_eq!(codes, ["too_many_entries"]);
@@ -141,9 +140,9 @@ fn walks_and_removals_use_bounded_memory() {
     // the number of entries.
     let many =
         std::env::var("GUARD_REMOVED_ENTRIES").map_or(120_000, |count| count.parse().unwrap());
-    let flat = keep.path().join("flat");
+    let flat = keep.join("flat");
     fs::create_dir(&flat).unwrap();
-    let directory = openat(CWD, &flat, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let directory = open(&flat);
     // Every tenth entry is a directory with a long name, because the removal holds the names of
     // directories.
     fill(&directory, many - many / 10, |number| format!("{number:0255}"));
