@@ -17,11 +17,11 @@ use mcp_roots_guard::{
     Intent, Protection, Refused, Result, Roots, Version, WriteOptions,
 };
 
-use crate::support::code;
 use crate::support::random::Random;
 #[cfg(windows)]
 use crate::support::tree::report_not_shown;
 use crate::support::tree::{Tree, symlinks_are_visible};
+use crate::support::{code, protecting};
 
 fn copy(roots: &Roots, from: &str, to: &str) -> Result<u64> {
     roots.copy(from, to, 1 << 20, WriteOptions::new())
@@ -36,11 +36,11 @@ fn skip() -> CopyOptions {
 }
 
 /// The skipped paths with their codes, sorted.
-fn skipped(report: &CopyReport) -> Vec<(String, &'static str)> {
+fn skipped(report: &CopyReport) -> Vec<String> {
     let skipped = report.skipped().iter();
-    let mut skipped: Vec<_> = skipped
-        .map(|entry| (entry.path().to_str().unwrap().replace('\\', "/"), entry.error().code()))
-        .collect();
+    let line = |path: &Path, code| format!("{}: {code}", path.display()).replace('\\', "/");
+    let mut skipped: Vec<_> =
+        skipped.map(|entry| line(entry.path(), entry.error().code())).collect();
     skipped.sort();
     skipped
 }
@@ -81,7 +81,7 @@ fn file_is_copied_between_roots_and_through_symlinks() {
 fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let tree = Tree::new(
         "file root/f = text; file root/old = old; dir root/d; file out/secret; \
-         hard root/same = root/f; file only = file root",
+         hard root/same = root/f; file only = a root that is longer than the new content",
     );
     let roots = tree.roots(["root", "only"]);
     let only = tree.path("only").to_str().unwrap().to_owned();
@@ -114,23 +114,11 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     assert_eq!(text, r#"copy "f" to "none/new": destination: no such file or directory"#);
     let refused = copy(&roots, "f", "same").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overlap);
-    // A root that is a file can only be written in place.
+    // A root that is a file can only be written in place, which removes the rest.
     roots.copy("f", &only, 9, new().existing(Existing::InPlace)).unwrap();
     assert_eq!(fs::read(&only).unwrap(), b"text");
     roots.copy("d/../f", "old", 9, new().if_unchanged(Version::of(b"old"))).unwrap();
     assert_eq!(fs::read(tree.path("root/old")).unwrap(), b"text");
-}
-
-#[test]
-fn copy_in_place_keeps_the_file_and_removes_the_rest_of_longer_content() {
-    let tree = Tree::new(
-        "file root/f = text; file root/old = longer than the new; \
-                          hard root/other = root/old",
-    );
-    let roots = tree.roots(["root"]);
-    let in_place = WriteOptions::new().existing(Existing::InPlace);
-    assert_eq!(roots.copy("f", "old", 9, in_place).unwrap(), 4);
-    assert_eq!(fs::read(tree.path("root/other")).unwrap(), b"text");
 }
 
 #[test]
@@ -271,13 +259,11 @@ fn symlinks_that_lead_inside_are_copied_as_text() {
     assert_eq!(refused.code(), "outside_roots");
     assert_eq!(tree.snapshot("root"), before);
     let report = copy_tree(&roots, "t", "new", skip()).unwrap();
-    let expected = ["abs-out", "d/e/far", "d/out"].map(|path| (path.to_owned(), "outside_roots"));
-    let (outside, others): (Vec<_>, Vec<_>) =
-        skipped(&report).into_iter().partition(|(_, code)| *code == "outside_roots");
-    assert_eq!(outside, expected);
     // Without one of its symlinks, a loop leads to a missing name.
-    assert_eq!(others.len(), 1, "{others:?}");
-    assert!(others[0].0.starts_with("loop") && others[0].1 == "too_many_links", "{others:?}");
+    let expected = ["abs-out: outside_roots", "d/e/far: outside_roots", "d/out: outside_roots"];
+    let [outside @ .., cycle] = &skipped(&report)[..] else { panic!("nothing was skipped") };
+    assert_eq!(outside, expected);
+    assert!(cycle.starts_with("loop") && cycle.ends_with(": too_many_links"), "{cycle}");
     for (link, text) in [
         ("inside", "d/b"),
         ("d/up", "../a"),
@@ -301,20 +287,18 @@ fn protected_and_hidden_names_are_respected() {
         "file root/t/a; file root/t/.env; file root/t/.git/config; file root/t/d/.env; \
          file root/t/workflows/w; file root/t/key; dir root/.github; dir root/.conf",
     );
-    let boundary = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .protect(".env*", Protection::Hidden)
-        .protect(".git", Protection::ReadOnly)
-        .protect(".github/workflows", Protection::ReadOnly)
-        .protect("/conf/key", Protection::Hidden)
-        .build()
-        .unwrap();
-    let roots = boundary.allowed_roots();
+    let names = [
+        (".env*", Protection::Hidden),
+        (".git", Protection::ReadOnly),
+        (".github/workflows", Protection::ReadOnly),
+        ("/conf/key", Protection::Hidden),
+    ];
+    let roots = protecting(&tree, "root", &names);
     let before = tree.snapshot("root");
     assert_eq!(code(copy_tree(&roots, "t", "new", CopyOptions::new())), Some("protected"));
     assert_eq!(tree.snapshot("root"), before);
     let report = copy_tree(&roots, "t", "new", skip()).unwrap();
-    assert_eq!(skipped(&report), [(".git".to_owned(), "protected")]);
+    assert_eq!(skipped(&report), [".git: protected"]);
     assert_eq!(report.files(), 3);
     assert!(!tree.path("root/new/.env").exists() && !tree.path("root/new/d/.env").exists());
     let report = copy_tree(&roots, "t", ".github/new", skip()).unwrap();
@@ -322,15 +306,9 @@ fn protected_and_hidden_names_are_respected() {
     fs::remove_dir_all(tree.path("root/.github/new")).unwrap();
     fs::remove_dir(tree.path("root/.github")).unwrap();
     let report = copy_tree(&roots, "t", ".github", skip()).unwrap();
-    assert_eq!(
-        skipped(&report),
-        [(".git".to_owned(), "protected"), ("workflows".to_owned(), "protected")]
-    );
+    assert_eq!(skipped(&report), [".git: protected", "workflows: protected"]);
     let report = copy_tree(&roots, "t", "conf", skip()).unwrap();
-    assert_eq!(
-        skipped(&report),
-        [(".git".to_owned(), "protected"), ("key".to_owned(), "outside_roots")]
-    );
+    assert_eq!(skipped(&report), [".git: protected", "key: outside_roots"]);
     assert!(!tree.path("root/conf/key").exists());
 }
 
@@ -340,12 +318,8 @@ fn report_lists_a_bounded_number_of_skipped_entries() {
     for number in 0..COPY_SKIPPED + 5 {
         fs::create_dir_all(tree.path(format!("root/t/{number}/.git"))).unwrap();
     }
-    let boundary = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .protect(".git", Protection::ReadOnly)
-        .build()
-        .unwrap();
-    let report = copy_tree(&boundary.allowed_roots(), "t", "new", skip()).unwrap();
+    let roots = protecting(&tree, "root", &[(".git", Protection::ReadOnly)]);
+    let report = copy_tree(&roots, "t", "new", skip()).unwrap();
     assert_eq!(report.skipped_count(), COPY_SKIPPED + 5);
     assert_eq!(report.skipped().len(), COPY_SKIPPED);
 }
@@ -356,8 +330,7 @@ fn special_files_are_skipped_and_not_opened() {
     let tree = Tree::new("file root/t/a; fifo root/t/fifo; socket root/t/socket; fifo root/fifo");
     let roots = tree.roots(["root"]);
     let report = copy_tree(&roots, "t", "new", CopyOptions::new()).unwrap();
-    let special = ["fifo", "socket"].map(|path| (path.to_owned(), "special_file"));
-    assert_eq!(skipped(&report), special);
+    assert_eq!(skipped(&report), ["fifo: special_file", "socket: special_file"]);
     assert_eq!(report.files(), 1);
     assert_eq!(code(copy(&roots, "fifo", "f")), Some("special_file"));
     assert_eq!(code(copy(&roots, "t/a", "fifo")), Some("special_file"));
@@ -585,13 +558,13 @@ mod changes_during_a_copy {
             fs::remove_file(tree.path("root/t/f")).unwrap();
             symlink(tree.path("out/secret"), tree.path("root/t/f")).unwrap();
         });
-        assert_eq!(skipped(&report.unwrap()), [("f".to_owned(), "outside_roots")]);
+        assert_eq!(skipped(&report.unwrap()), ["f: outside_roots"]);
         fs::remove_dir_all(tree.path("root/new")).unwrap();
         let report = copy_with(&tree, "f", skip(), || {
             fs::remove_file(tree.path("root/t/f")).unwrap();
             tree.add("fifo root/t/f");
         });
-        assert_eq!(skipped(&report.unwrap()), [("f".to_owned(), "special_file")]);
+        assert_eq!(skipped(&report.unwrap()), ["f: special_file"]);
         fs::remove_dir_all(tree.path("root/new")).unwrap();
         // Directories are entered after all entries beside them.
         let report = copy_with(&tree, "d", skip(), || {
@@ -668,27 +641,15 @@ fn names_in_a_copy_are_hidden_by_its_final_path() {
     }
     for pattern in ["*.tmp", ".*"] {
         let tree = Tree::new("file root/a/f = text; link root/a/l -> f");
-        let boundary = Boundary::builder()
-            .directory(tree.path("root"), Access::ReadWrite)
-            .protect(pattern, Protection::Hidden)
-            .build();
-        let roots = boundary.unwrap().allowed_roots();
+        let roots = protecting(&tree, "root", &[(pattern, Protection::Hidden)]);
         let copied = copy_tree(&roots, "a", "b", CopyOptions::new()).unwrap();
         assert_eq!((copied.symlinks(), copied.skipped_count()), (1, 0), "{pattern}");
         assert_eq!(roots.read("b/l", 9).unwrap(), b"text");
     }
     let tree = Tree::new("link root/a/l -> secret; link root/a/m -> ../b/secret");
-    let boundary = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .protect("/b/secret", Protection::Hidden)
-        .build();
-    let roots = boundary.unwrap().allowed_roots();
+    let roots = protecting(&tree, "root", &[("/b/secret", Protection::Hidden)]);
     let copied = copy_tree(&roots, "a", "b", skip()).unwrap();
-    assert_eq!(skipped(&copied), [("l", "outside_roots"), ("m", "outside_roots")].map(owned));
-}
-
-fn owned((path, code): (&str, &'static str)) -> (String, &'static str) {
-    (path.to_owned(), code)
+    assert_eq!(skipped(&copied), ["l: outside_roots", "m: outside_roots"]);
 }
 
 /// The limit on descriptors applies to a process, so this runs in its own.

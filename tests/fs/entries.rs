@@ -10,11 +10,11 @@ use std::path::{MAIN_SEPARATOR, Path};
 #[cfg(unix)]
 use mcp_roots_guard::CheckedPath;
 use mcp_roots_guard::{
-    Access, Boundary, DirEntry, FileType, Intent, Protection, Result, Roots, Walk, WalkOptions,
+    Access, DirEntry, FileType, Intent, Protection, Result, Roots, Walk, WalkOptions,
 };
 
-use crate::support::code;
 use crate::support::tree::Tree;
+use crate::support::{code, protecting};
 
 fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
     let mut walk = roots.walk(directory, WalkOptions::new()).unwrap();
@@ -58,11 +58,6 @@ fn within_seconds<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     let (sender, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
     done.recv_timeout(std::time::Duration::from_secs(20)).expect("the operation does not block")
-}
-
-fn protected(tree: &Tree, directory: &str, name: &str, protection: Protection) -> Roots {
-    let builder = Boundary::builder().directory(tree.path(directory), Access::ReadWrite);
-    builder.protect(name, protection).build().unwrap().allowed_roots()
 }
 
 const TREE: &str = "file r/d/f = old; file r/d/sub/f = sub; file r/x = x; dir r/other; \
@@ -116,7 +111,7 @@ fn moved_directory_is_neither_read_nor_changed_if_names_are_protected() {
     for protection in [Protection::ReadOnly, Protection::Hidden] {
         for to in ["secret", "moved"] {
             let tree = Tree::new(TREE);
-            let roots = protected(&tree, "r", "secret", protection);
+            let roots = protecting(&tree, "r", &[("secret", protection)]);
             for path in ["f", "sub/f"] {
                 let moved = entry(&roots, "d", path);
                 assert_eq!(moved.read(99).unwrap().len(), 3);
@@ -135,10 +130,10 @@ fn moved_directory_is_neither_read_nor_changed_if_names_are_protected() {
 #[test]
 fn protected_entries_are_read_but_not_changed() {
     let tree = Tree::new("file r/d/ro/f = a; file r/d/ro2 = a; file r/d/no/f = b; file r/no = b");
-    let roots = protected(&tree, "r", "no", Protection::Hidden);
+    let roots = protecting(&tree, "r", &[("no", Protection::Hidden)]);
     let (found, _) = paths(roots.walk(".", WalkOptions::new()).unwrap());
     assert_eq!(found, ["d", "d/ro", "d/ro/f", "d/ro2"]);
-    let roots = protected(&tree, "r", "ro*", Protection::ReadOnly);
+    let roots = protecting(&tree, "r", &[("ro*", Protection::ReadOnly)]);
     for path in ["ro/f", "ro2", "ro"] {
         let entry = entry(&roots, "d", path);
         assert_eq!(entry.to_checked().access(), Access::ReadOnly);
@@ -150,57 +145,43 @@ fn protected_entries_are_read_but_not_changed() {
     }
 }
 
-#[cfg(unix)]
-#[test]
-fn entry_below_a_directory_that_became_a_symlink_fails_with_changed() {
-    let tree = Tree::new(TREE);
-    let roots = tree.roots(["r"]);
-    for target in ["$T/out/sub", "$T/r/moved", "moved", "missing"] {
-        let inner = entry(&roots, ".", "d/sub/f");
-        fs::rename(tree.path("r/d/sub"), tree.path("r/moved")).unwrap();
-        symlink(tree.expand(target), tree.path("r/d/sub")).unwrap();
-        let before = tree.snapshot(".");
-        assert_eq!(code(inner.read(99)), Some("changed"), "{target}");
-        assert_eq!(code(inner.metadata()), Some("changed"), "{target}");
-        assert_eq!(code(inner.to_checked().remove_file()), Some("changed"), "{target}");
-        assert_eq!(tree.snapshot("."), before);
-        fs::remove_file(tree.path("r/d/sub")).unwrap();
-        fs::rename(tree.path("r/moved"), tree.path("r/d/sub")).unwrap();
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
-fn replaced_entry_is_never_followed() {
-    // The replacement, and the codes of reading and of removing.
+fn replaced_entry_and_entry_of_a_replaced_directory_are_never_followed() {
+    const CHANGED: [Option<&str>; 3] = [Some("changed"); 3];
+    // What is replaced and by what, and the codes of reading, describing and removing the entry.
     let rows = [
-        ("link r/d/f -> $T/out/f", Some("changed"), None),
-        ("link r/d/f -> ../x", Some("changed"), None),
-        ("link r/d/f -> missing", Some("changed"), None),
-        ("fifo r/d/f", Some("special_file"), None),
-        ("socket r/d/f", Some("special_file"), None),
-        ("dir r/d/f", Some("is_a_directory"), Some("is_a_directory")),
-        ("", Some("not_found"), Some("not_found")),
-        ("file r/d/f = new", None, None),
+        ("f", "link r/d/f -> $T/out/f", [Some("changed"), None, None]),
+        ("f", "link r/d/f -> ../x", [Some("changed"), None, None]),
+        ("f", "link r/d/f -> missing", [Some("changed"), None, None]),
+        ("f", "fifo r/d/f", [Some("special_file"), None, None]),
+        ("f", "socket r/d/f", [Some("special_file"), None, None]),
+        ("f", "dir r/d/f", [Some("is_a_directory"), None, Some("is_a_directory")]),
+        ("f", "", [Some("not_found"); 3]),
+        ("f", "file r/d/f = new", [None; 3]),
+        ("sub", "link r/d/sub -> $T/out/sub", CHANGED),
+        ("sub", "link r/d/sub -> $T/r/moved", CHANGED),
+        ("sub", "link r/d/sub -> ../moved", CHANGED),
+        ("sub", "link r/d/sub -> missing", CHANGED),
     ];
-    for (replacement, read, removed) in rows {
+    for (name, replacement, [read, described, removed]) in rows {
         let tree = Tree::new(TREE);
         let roots = tree.roots(["r"]);
-        let entry = entry(&roots, "d", "f");
-        fs::remove_file(tree.path("r/d/f")).unwrap();
+        let entry = entry(&roots, ".", if name == "f" { "d/f" } else { "d/sub/f" });
+        fs::rename(tree.path("r/d").join(name), tree.path("r/moved")).unwrap();
         tree.add(replacement);
-        let outside = tree.snapshot("out");
+        let before = [tree.snapshot("out"), tree.snapshot("r/moved")];
         let listed = entry.clone();
         assert_eq!(within_seconds(move || code(listed.open())), read, "{replacement}");
         let listed = entry.clone();
         assert_eq!(within_seconds(move || code(listed.read_to_string(9))), read, "{replacement}");
         assert_eq!(entry.file_type(), FileType::File);
-        assert_eq!(code(entry.metadata()), removed.filter(|_| read == Some("not_found")));
+        assert_eq!(code(entry.metadata()), described, "{replacement}");
         assert_eq!(code(entry.to_checked().remove_file()), removed, "{replacement}");
-        assert_eq!(tree.snapshot("out"), outside);
+        assert_eq!([tree.snapshot("out"), tree.snapshot("r/moved")], before, "{replacement}");
         assert_eq!(fs::read(tree.path("r/x")).unwrap(), b"x");
-        let remains = fs::symlink_metadata(tree.path("r/d/f")).is_ok();
-        assert_eq!(remains, removed == Some("is_a_directory"), "{replacement}");
+        let remains = fs::symlink_metadata(tree.path("r/d").join(name)).is_ok();
+        assert_eq!(remains, removed.is_some() && !replacement.is_empty(), "{replacement}");
     }
 }
 
@@ -357,7 +338,7 @@ fn join_keeps_the_roots_of_its_proof() {
     let joined = entry.to_checked().join("f", Intent::Existing).unwrap();
     assert_eq!(joined.read(9).unwrap(), b"bd");
     // Protected and hidden names apply.
-    let roots = protected(&tree, "b", "d", Protection::Hidden);
+    let roots = protecting(&tree, "b", &[("d", Protection::Hidden)]);
     let b = roots.check(".", Intent::Existing).unwrap();
     assert_eq!(code(b.join("d/f", Intent::Existing)), Some("outside_roots"));
 }
@@ -413,7 +394,8 @@ fn each_parent_of_an_entry_can_be_described_and_removed() {
 #[cfg(unix)]
 #[test]
 fn target_of_a_followed_symlink_is_not_removed() {
-    const BOTH: &[&str] = &["wrong_intent", "dot_name"];
+    const FOLLOWED: &str = "link chain far up d/back dir/back d/../link $T/r/link dir dir/ dir// \
+                            slash slash/";
     let tree = Tree::new(
         "file r/f = f; file r/d/g = g; link r/link -> f; link r/chain -> link; link r/dir -> d; \
          link r/far -> $T/r/f; link r/slash -> d/; link r/up -> d/../f; link r/d/back -> ../f; \
@@ -421,36 +403,16 @@ fn target_of_a_followed_symlink_is_not_removed() {
          dir r/d/e",
     );
     let rows: &[(&str, Intent, &[&str])] = &[
-        ("link", Intent::Existing, &["wrong_intent"]),
-        ("chain", Intent::Existing, &["wrong_intent"]),
-        ("far", Intent::Existing, &["wrong_intent"]),
-        ("up", Intent::Existing, &["wrong_intent"]),
-        ("d/back", Intent::Existing, &["wrong_intent"]),
-        ("dir/back", Intent::Existing, &["wrong_intent"]),
-        ("d/../link", Intent::Existing, &["wrong_intent"]),
-        ("$T/r/link", Intent::Existing, &["wrong_intent"]),
-        ("link", Intent::New, &["wrong_intent"]),
-        ("link", Intent::NewTree, &["wrong_intent"]),
-        ("dir", Intent::Existing, &["wrong_intent"]),
-        ("dir/", Intent::Existing, &["wrong_intent"]),
-        ("dir//", Intent::Existing, &["wrong_intent"]),
-        ("slash", Intent::Existing, &["wrong_intent"]),
-        ("slash/", Intent::Existing, &["wrong_intent"]),
-        ("dir/.", Intent::Existing, BOTH),
-        ("dir/./", Intent::Existing, BOTH),
-        ("dir/././/", Intent::Existing, BOTH),
-        ("dir/e/..", Intent::Existing, &["dot_name"]),
-        ("dangling", Intent::New, &["wrong_intent"]),
-        ("dangling2", Intent::New, &["wrong_intent"]),
-        ("dangling", Intent::NewTree, &["wrong_intent"]),
-        ("tree", Intent::NewTree, &["wrong_intent"]),
-        ("tree/", Intent::NewTree, &["wrong_intent"]),
-        (".", Intent::Existing, &["dot_name"]),
-        ("d/.", Intent::Existing, &["dot_name"]),
-        ("d/e/..", Intent::Existing, &["dot_name"]),
-        ("d/..", Intent::Existing, &["dot_name"]),
+        (FOLLOWED, Intent::Existing, &["wrong_intent"]),
+        ("link dangling dangling2", Intent::New, &["wrong_intent"]),
+        ("link dangling tree tree/", Intent::NewTree, &["wrong_intent"]),
+        ("dir/. dir/./ dir/././/", Intent::Existing, &["wrong_intent", "dot_name"]),
+        ("dir/e/.. . d/. d/e/.. d/..", Intent::Existing, &["dot_name"]),
         ("..", Intent::Existing, &["outside_roots"]),
     ];
+    let rows = rows
+        .iter()
+        .flat_map(|(requests, intent, codes)| requests.split(' ').map(move |r| (r, intent, codes)));
     let roots = tree.roots(["r"]);
     let before = tree.snapshot(".");
     for (request, intent, refused) in rows {
@@ -547,7 +509,8 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
     set_mode(".", 0o755);
     let roots = tree.roots(["r"]);
     let unprivileged = |work: &(dyn Fn() + Sync)| {
-        if rustix::process::geteuid().is_root() { as_user((5001, &[5001]), work) } else { work() }
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root { as_user((5001, &[5001]), work) } else { work() }
     };
     let work = || {
         let options = WalkOptions::new();

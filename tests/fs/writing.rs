@@ -1,8 +1,6 @@
 //! Options of writes, files that are written in pieces, conditional changes, and change sets.
 
 use std::fs;
-#[cfg(unix)]
-use std::io::Read as _;
 use std::io::{Seek as _, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -11,12 +9,12 @@ use std::thread;
 
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
-    Access, AtomicFile, Boundary, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing,
-    Intent, PartialCommit, Protection, Replace, Result, Roots, Version, WriteOptions,
+    AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing, Intent,
+    PartialCommit, Protection, Replace, Result, Roots, Version, WriteOptions,
 };
 
-use crate::support::code;
 use crate::support::tree::{Tree, symlinks_are_visible};
+use crate::support::{code, protecting};
 
 fn new() -> WriteOptions {
     WriteOptions::new()
@@ -111,11 +109,8 @@ fn directory_that_replaced_a_created_parent_is_kept() {
 #[test]
 fn parents_below_a_protected_name_are_not_created() {
     let tree = Tree::new("dir root/.git; dir root/d");
-    let boundary = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .protect(".git", Protection::ReadOnly)
-        .protect(".env", Protection::Hidden);
-    let roots = boundary.build().unwrap().allowed_roots();
+    let names = [(".git", Protection::ReadOnly), (".env", Protection::Hidden)];
+    let roots = protecting(&tree, "root", &names);
     let before = tree.snapshot("");
     let parents = new().create_parents(true);
     for (request, expected) in [
@@ -137,11 +132,8 @@ fn parents_below_a_protected_name_are_not_created() {
 #[test]
 fn file_is_not_committed_in_a_directory_that_became_a_protected_name() {
     let tree = Tree::new("file root/d/config = old");
-    let boundary = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .protect(".git", Protection::ReadOnly);
     for (roots, expected) in [
-        (boundary.build().unwrap().allowed_roots(), Some("changed")),
+        (protecting(&tree, "root", &[(".git", Protection::ReadOnly)]), Some("changed")),
         // The control: without protected names, the file is committed in the moved directory.
         (tree.roots(["root"]), None),
     ] {
@@ -343,20 +335,6 @@ fn content_is_compared_only_up_to_a_limit() {
 }
 
 #[test]
-fn every_durability_writes_the_file() {
-    let tree = Tree::new("dir root");
-    let roots = tree.roots(["root"]);
-    for durability in [Durability::None, Durability::Data, Durability::DataAndDirectory] {
-        for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
-            let options = new().durability(durability).existing(existing);
-            let content = format!("{durability:?} {existing:?}");
-            roots.write_with("f", &content, options).unwrap();
-            assert_eq!(fs::read_to_string(tree.path("root/f")).unwrap(), content);
-        }
-    }
-}
-
-#[test]
 fn version_is_the_size_and_the_hash_of_the_content() {
     let tree = Tree::new("file root/f = abc; dir root/d");
     let roots = tree.roots(["root"]);
@@ -394,29 +372,34 @@ fn version_is_the_size_and_the_hash_of_the_content() {
 #[test]
 fn text_that_is_not_a_version_is_an_error_of_bounded_length() {
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    let short = &hash[1..];
     let bad = [
-        String::new(),
-        "-".into(),
-        hash.into(),
-        format!("-{hash}"),
-        format!("3{hash}"),
-        format!("03-{hash}"),
-        format!("+3-{hash}"),
-        format!("-3-{hash}"),
-        format!(" 3-{hash}"),
-        format!("3-{hash} "),
-        format!("3-{short}"),
-        format!("3-{hash}0"),
-        format!("3-+{short}"),
-        format!("3-{}", hash.to_uppercase()),
-        format!("3-{}", "é".repeat(32)),
-        format!("3-é{}", &hash[2..]),
-        format!("18446744073709551616-{hash}"),
-        "\0".repeat(70),
-        "x".repeat(1 << 20),
+        "",
+        "-",
+        "HASH",
+        "-HASH",
+        "3HASH",
+        "03-HASH",
+        "+3-HASH",
+        "-3-HASH",
+        " 3-HASH",
+        "3-HASH ",
+        "3-SHORT",
+        "3-HASH0",
+        "3-+SHORT",
+        "3-UPPER",
+        "3-éééééééééééééééééééééééééééééééé",
+        "3-éSHORT",
+        "18446744073709551616-HASH",
+        "NULS",
+        "LONG",
     ];
-    for text in bad {
+    let (upper, nuls, long) = (hash.to_uppercase(), "\0".repeat(70), "x".repeat(1 << 20));
+    let names = [("HASH", hash), ("SHORT", &hash[1..]), ("UPPER", &upper), ("NULS", &nuls)];
+    let names = names.into_iter().chain([("LONG", long.as_str())]);
+    let expand = |text: &str| {
+        names.clone().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    };
+    for text in bad.map(expand) {
         let refused = text.parse::<Version>().unwrap_err();
         assert_eq!(
             (refused.kind(), refused.code()),
@@ -610,25 +593,23 @@ fn change_set_verifies_each_change_when_it_is_added() {
     let roots = tree.roots(["root"]);
     let before = tree.snapshot("");
     let mut changes = roots.change_set();
-    let two = Version::of(b"2");
-    assert_eq!(code(changes.write("a", "x", if_unchanged("2"))), Some("modified"));
-    assert_eq!(code(changes.write("none/x", "x", new())), Some("not_found"));
-    assert_eq!(code(changes.write("../outside", "x", new())), Some("outside_roots"));
-    assert_eq!(
-        code(changes.write("a", "x", new().existing(Existing::InPlace))),
-        Some("invalid_options")
-    );
-    assert_eq!(code(changes.remove_file("a", Some(two))), Some("modified"));
-    assert_eq!(code(changes.remove_file("none", None)), Some("not_found"));
-    assert_eq!(code(changes.remove_file("d", None)), Some("is_a_directory"));
-    assert_eq!(code(changes.remove_file("../outside", None)), Some("outside_roots"));
-    assert_eq!(code(changes.rename("a", "b", Replace::Never)), Some("already_exists"));
-    assert_eq!(
-        code(changes.rename("a", "b", Replace::IfUnchanged(Version::of(b"1")))),
-        Some("modified")
-    );
-    assert_eq!(code(changes.rename("none", "x", Replace::Never)), Some("not_found"));
-    assert_eq!(code(changes.rename("a", "../x", Replace::Never)), Some("outside_roots"));
+    let cases: [(Add, &str); 12] = [
+        (|set| set.write("a", "x", if_unchanged("2")), "modified"),
+        (|set| set.write("none/x", "x", new()), "not_found"),
+        (|set| set.write("../outside", "x", new()), "outside_roots"),
+        (|set| set.write("a", "x", new().existing(Existing::InPlace)), "invalid_options"),
+        (|set| set.remove_file("a", Some(Version::of(b"2"))), "modified"),
+        (|set| set.remove_file("none", None), "not_found"),
+        (|set| set.remove_file("d", None), "is_a_directory"),
+        (|set| set.remove_file("../outside", None), "outside_roots"),
+        (|set| set.rename("a", "b", Replace::Never), "already_exists"),
+        (|set| set.rename("a", "b", Replace::IfUnchanged(Version::of(b"1"))), "modified"),
+        (|set| set.rename("none", "x", Replace::Never), "not_found"),
+        (|set| set.rename("a", "../x", Replace::Never), "outside_roots"),
+    ];
+    for (number, (add, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(code(add(&mut changes)), Some(expected), "case {number}");
+    }
     assert_eq!(tree.snapshot(""), before);
     // None of them was added, so the set is still empty.
     changes.commit().unwrap();
@@ -727,17 +708,4 @@ fn change_set_is_bounded_and_its_error_is_short() {
     assert!(partial.to_string().contains(" and 16 more), and 32 were not ("), "{partial}");
     assert!(partial.to_string().len() < 10_000);
     assert_eq!(names(tree.path("root")).len(), CHANGES - 33);
-}
-
-/// An open file that was replaced conditionally still has its old content.
-#[cfg(unix)]
-#[test]
-fn open_file_keeps_its_content_after_a_conditional_write() {
-    let tree = Tree::new("file root/f = old");
-    let roots = tree.roots(["root"]);
-    let mut open = roots.open("f").unwrap();
-    roots.write_with("f", "new", if_unchanged("old")).unwrap();
-    let mut content = String::new();
-    open.read_to_string(&mut content).unwrap();
-    assert_eq!(content, "old");
 }

@@ -2,7 +2,7 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
-use mcp_roots_guard::{DirEntry, Result, Walk};
+use mcp_roots_guard::{Access, Boundary, DirEntry, Protection, Result, Roots, Walk};
 
 #[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
@@ -66,4 +66,13 @@ pub(crate) fn is_own_process(test: &str, variables: &[(&str, &str)]) -> bool {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
     false
+}
+
+/// Opens a directory of the tree as a root in which these names are protected.
+pub(crate) fn protecting(tree: &tree::Tree, at: &str, names: &[(&str, Protection)]) -> Roots {
+    let builder = Boundary::builder().directory(tree.path(at), Access::ReadWrite);
+    let protect = |builder: mcp_roots_guard::BoundaryBuilder, name: &(&str, Protection)| {
+        builder.protect(name.0, name.1)
+    };
+    names.iter().fold(builder, protect).build().unwrap().allowed_roots()
 }

@@ -11,10 +11,10 @@ use ignore::WalkBuilder;
 use mcp_roots_guard::limits::IGNORE_BYTES;
 use mcp_roots_guard::{Protection, Roots, WalkOptions};
 
-use super::{paths, protected, within_seconds};
-use crate::support::code;
+use super::{paths, within_seconds};
 use crate::support::random::Random;
 use crate::support::tree::Tree;
+use crate::support::{code, protecting};
 
 const OPTIONS: fn() -> WalkOptions = || WalkOptions::new().git_ignore(true);
 
@@ -232,11 +232,11 @@ fn hidden_rule_file_is_not_read() {
         tree.add(&format!("file {file} = *"));
         assert!(walked(&tree.roots(["r"]), ".", OPTIONS()).is_empty(), "{file}");
         let options = OPTIONS().hidden(false);
-        let roots = protected(&tree, "r", name, Protection::Hidden);
+        let roots = protecting(&tree, "r", &[(name, Protection::Hidden)]);
         assert_eq!(walked(&roots, ".", options), ["d", "d/f", "g"], "{name}");
         assert_eq!(walked(&roots, "d", options), ["f"], "{name}");
         // A name that is only read-only is read.
-        let roots = protected(&tree, "r", name, Protection::ReadOnly);
+        let roots = protecting(&tree, "r", &[(name, Protection::ReadOnly)]);
         assert!(walked(&roots, ".", options).is_empty(), "{name}");
     }
 }
