@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-use mcp_roots_guard::{OpenFile, OpenOptions, Roots};
+use mcp_roots_guard::{OpenFile, OpenOptions};
 
 use crate::support::tree::Tree;
 
@@ -75,21 +75,6 @@ fn an_open_file_reads_writes_and_seeks_like_std_file() {
     guarded.seek(SeekFrom::Start(6)).unwrap();
     assert_eq!(guarded.read_all(9).unwrap(), b"789");
     assert_eq!(fs::read(&ours).unwrap(), b"123456789");
-}
-
-/// The metadata describes the file after it was truncated or created.
-#[test]
-fn metadata_of_an_open_file_reflects_truncation_and_creation() {
-    let tree = Tree::new("file root/f = 12345");
-    let roots = tree.roots(["root"]);
-    let size =
-        |roots: &Roots, name, options| roots.open_with(name, options).unwrap().metadata().size();
-    let write = OpenOptions::new().write(true);
-    assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
-    assert_eq!(size(&roots, "f", write), 5);
-    assert_eq!(size(&roots, "f", write.truncate(true)), 0);
-    assert_eq!(size(&roots, "new", write.create_new(true)), 0);
-    assert!(roots.open_with("newer", write.create(true)).unwrap().metadata().is_file());
 }
 
 /// An open file has its own descriptor and does not depend on the roots that it was opened in.

@@ -430,6 +430,7 @@ fn conditional_change_requires_the_version() {
     let text = |result: Result<()>| result.unwrap_err().to_string();
     let modified = "the file was modified since it was read; read it again";
     let removed = "the file was removed since it was read";
+    let in_destination = |reason: &str| format!("destination: {reason}");
 
     for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
         let options = if_unchanged("2").existing(existing);
@@ -449,18 +450,14 @@ fn conditional_change_requires_the_version() {
     file.commit().unwrap();
     tree.add("file root/f = 1");
 
-    assert_eq!(
-        text(roots.rename_if_unchanged("f", "new", Replace::Never, two)),
-        format!("rename \"f\" to \"new\": {modified}")
-    );
-    assert_eq!(
-        text(roots.rename("f", "g", Replace::IfUnchanged(one))),
-        format!("rename \"f\" to \"g\": destination: {modified}")
-    );
-    assert_eq!(
-        text(roots.rename("f", "new", Replace::IfUnchanged(one))),
-        format!("rename \"f\" to \"new\": destination: {removed}")
-    );
+    let refused = [
+        (roots.rename_if_unchanged("f", "new", Replace::Never, two), "new", modified),
+        (roots.rename("f", "g", Replace::IfUnchanged(one)), "g", &in_destination(modified)),
+        (roots.rename("f", "new", Replace::IfUnchanged(one)), "new", &in_destination(removed)),
+    ];
+    for (refused, to, reason) in refused {
+        assert_eq!(text(refused), format!("rename \"f\" to {to:?}: {reason}"));
+    }
     roots.rename_if_unchanged("f", "g", Replace::IfUnchanged(two), one).unwrap();
     roots.rename_if_unchanged("g", "f", Replace::Never, one).unwrap();
     let checked = |path| roots.check(path, Intent::NoFollow).unwrap();

@@ -277,18 +277,16 @@ fn too_large_rule_file_makes_its_directory_unreadable() {
             (found, errors),
             (["a", "a/f", "b"].map(str::to_owned).to_vec(), vec!["too_large"])
         );
-        let mut walk = roots.walk(".", OPTIONS().skip_unreadable(true)).unwrap();
-        let mut found = Vec::new();
-        while let Some(entry) = walk.next_entry().unwrap() {
-            found.push(entry.path().to_str().unwrap().to_owned());
-        }
+        let (found, errors) = paths(roots.walk(".", OPTIONS().skip_unreadable(true)).unwrap());
         assert_eq!(found, ["a", "a/f", "b", "z"]);
-        let text = format!("walk \"b\": its ignore files have more than {IGNORE_BYTES} bytes");
-        assert_eq!(walk.unreadable()[0].to_string(), text);
+        assert_eq!(errors, ["too_large"]);
         // The same for the walked directory and for one above it.
         for directory in ["b", "b/c"] {
             let options = OPTIONS().skip_unreadable(true);
-            assert_eq!(code(roots.walk(directory, options)), Some("too_large"), "{directory}");
+            let error = roots.walk(directory, options).unwrap_err();
+            let text = format!("its ignore files have more than {IGNORE_BYTES} bytes");
+            assert_eq!(error.code(), "too_large", "{directory}");
+            assert!(error.to_string().ends_with(&text), "{error}");
         }
         assert!(start.elapsed() < Duration::from_secs(10));
     }
@@ -307,11 +305,9 @@ fn rule_files_of_a_hostile_tree_are_bounded_in_total() {
     }
     let roots = tree.roots(["r"]);
     let before = bytes_read();
-    let mut walk = roots.walk(".", OPTIONS().skip_unreadable(true)).unwrap();
-    while walk.next_entry().unwrap().is_some() {}
+    let (_, errors) = paths(roots.walk(".", OPTIONS().skip_unreadable(true)).unwrap());
     let read = bytes_read() - before;
-    assert_eq!(walk.unreadable().len(), 20);
-    assert!(walk.unreadable().iter().all(|error| error.code() == "too_large"));
+    assert_eq!(errors, ["too_large"; 20]);
     assert!(read < IGNORE_BYTES + 1_000, "{read}");
 }
 
@@ -338,12 +334,7 @@ fn rules_that_take_too_long_to_match_end_the_walk() {
     // Ordinary rules do not count: extensions and names without wildcards.
     let rules = "*.log\n!*.rs\nnode_modules/\n/build\n**/target\n".repeat(2000) + "/out*\n";
     fs::write(work.path().join(".gitignore"), rules).unwrap();
-    let mut walk = walk(WalkOptions::new()).unwrap();
-    let mut count = 0;
-    while walk.next_entry().unwrap().is_some() {
-        count += 1;
-    }
-    assert_eq!(count, 401);
+    assert_eq!(paths(walk(WalkOptions::new()).unwrap()).0.len(), 401);
 }
 
 /// In the worst case, the matcher takes memory in proportion to the product of the number of rules
@@ -369,10 +360,5 @@ fn rules_that_take_too_much_memory_to_match_are_not_read() {
         assert!(error.to_string().ends_with("its ignore rules are too complex"), "{error}");
     }
     fs::write(work.path().join(".gitignore"), rules(400)).unwrap();
-    let mut walk = walk().unwrap();
-    let mut count = 0;
-    while walk.next_entry().unwrap().is_some() {
-        count += 1;
-    }
-    assert_eq!(count, 21);
+    assert_eq!(paths(walk().unwrap()).0.len(), 21);
 }
