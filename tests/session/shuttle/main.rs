@@ -187,6 +187,7 @@ const CASTS: &[(usize, Cast)] = &[
     (5, Cast::new("a call, a change; cached", &[Calls(1), Changes(1)]).cached()),
     (5, Cast::new("a call, a close; cached", &[Calls(1), Closes]).cached()),
     (5, Cast::new("two changes, one waiting for them", &[Changes(2), WaitsForChanges(1)])),
+    (5, Cast::new("a call, one waiting for its list", &[Calls(1), WaitsForChanges(1)])),
     (5, Cast::new("a call, all snapshots forgotten; cached", &[Calls(1), Forgets]).cached()),
     (3, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
     (
