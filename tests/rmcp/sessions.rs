@@ -73,7 +73,7 @@ async fn read_ignoring_cancellation(raw: &mut Raw, roots: &Value) -> Result<Stri
         let message = raw.receive().await;
         match message["method"].as_str() {
             Some("roots/list") => {
-                raw.respond(&message, &roots).await;
+                raw.respond(&message, roots).await;
             }
             Some("notifications/cancelled") => {}
             _ => return tool_text(&message),

@@ -49,11 +49,6 @@ fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
 /// code of the error.
 type Served = Result<String, &'static str>;
 
-#[expect(clippy::unnecessary_wraps, reason = "the outcome of a call can be an error")]
-fn ok(paths: &str) -> Served {
-    Ok(paths.to_owned())
-}
-
 fn outcome(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Served {
     let short = |root: &mcp_roots_guard::Root| {
         let path = root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
@@ -174,7 +169,7 @@ async fn an_unresponsive_client_delays_a_call_by_at_most_the_fetch_limit() {
     // A change notification shows that the client is alive, and ends the back-off.
     session.list_changed();
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, ok("a"));
+    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
 }
 
 /// A leader that is cancelled late does not extend the deadlines of the calls that wait for it.
@@ -199,7 +194,7 @@ async fn a_waiting_call_times_out_at_its_own_deadline() {
     // The waiting call had only a tenth of the limit for its own request, so the client does not
     // count as failed.
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, ok("a"));
+    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
 }
 
 #[tokio::test]
@@ -300,7 +295,7 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
     one_long.roots.extend(ListRootsResult::from_uris([large]).roots);
     let roots = session.roots(source_of(one_long)).await;
     assert_eq!(roots.as_ref().unwrap().rejected()[0].error().code(), "too_long");
-    assert_eq!(outcome(&tree, &roots), ok("a"));
+    assert_eq!(outcome(&tree, &roots), Ok("a".into()));
 }
 
 #[tokio::test]
@@ -318,7 +313,7 @@ async fn every_page_of_a_list_is_read() {
         std::future::ready(RootsResponse::List(page))
     };
     let roots = announcing(&guard).roots(source).await;
-    assert_eq!(outcome(&tree, &roots), ok("a b c"));
+    assert_eq!(outcome(&tree, &roots), Ok("a b c".into()));
 }
 
 /// The roots in force depend on the declared capabilities, on the client's answer and on the
@@ -339,8 +334,8 @@ async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
     let failed = || RootsResponse::Failed(String::new());
     let (deny, ignore) = (WithoutClientRoots::Deny, ClientRoots::Ignore);
     let rows = [
-        ("narrowed", with_directory(), some, good(), ok("op/a"), RootsState::Available),
-        ("empty", with_directory(), some, none(), ok(""), RootsState::Empty),
+        ("narrowed", with_directory(), some, good(), Ok("op/a"), RootsState::Available),
+        ("empty", with_directory(), some, none(), Ok(""), RootsState::Empty),
         (
             "failed",
             with_directory(),
@@ -349,7 +344,7 @@ async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
             Err("roots_failed"),
             RootsState::Failed(ErrorKind::RootsFailed),
         ),
-        ("undeclared", with_directory(), without, good(), ok("op"), RootsState::Unsupported),
+        ("undeclared", with_directory(), without, good(), Ok("op"), RootsState::Unsupported),
         (
             "declared, and then unsupported",
             with_directory(),
@@ -371,7 +366,7 @@ async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
             with_directory().client_roots(ignore),
             some,
             good(),
-            ok("op"),
+            Ok("op"),
             RootsState::Ignored,
         ),
         (
@@ -379,11 +374,11 @@ async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
             with_directory().client_roots(ignore),
             without,
             good(),
-            ok("op"),
+            Ok("op"),
             RootsState::Ignored,
         ),
-        ("no directory", without_directory(), some, good(), ok("op/a out"), RootsState::Available),
-        ("no directory, empty", without_directory(), some, none(), ok(""), RootsState::Empty),
+        ("no directory", without_directory(), some, good(), Ok("op/a out"), RootsState::Available),
+        ("no directory, empty", without_directory(), some, none(), Ok(""), RootsState::Empty),
         (
             "no directory, undeclared",
             without_directory(),
@@ -398,7 +393,7 @@ async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
         let source = |_: Option<String>| std::future::ready(answer.clone());
         for _ in 0..2 {
             let roots = session.roots(source).await;
-            assert_eq!(outcome(&tree, &roots), expected, "{name}");
+            assert_eq!(outcome(&tree, &roots), expected.map(str::to_owned), "{name}");
             let allows = roots.and_then(|roots| roots.check(".", Intent::Existing));
             if let Ok(checked) = allows {
                 assert_eq!(code(session.still_allows(&checked)), None, "{name}");
@@ -463,7 +458,7 @@ async fn a_list_that_changes_during_its_fetch_is_requested_again() {
             RootsResponse::List(answer)
         }
     });
-    assert_eq!(outcome(&tree, &roots.await), ok("new"));
+    assert_eq!(outcome(&tree, &roots.await), Ok("new".into()));
     // The number of requests for a list that keeps changing is bounded.
     session.list_changed();
     let mut requests = 0;
@@ -486,7 +481,7 @@ async fn roots_are_fetched_for_every_call_if_changes_are_not_announced() {
     for (path, times) in [("a", 1), ("b", 2), ("a", 3)] {
         client.set_list(list(&tree, &[path]));
         let roots = session.roots(client.source()).await;
-        assert_eq!((outcome(&tree, &roots), client.requests()), (ok(path), times));
+        assert_eq!((outcome(&tree, &roots), client.requests()), (Ok(path.into()), times));
         let checked = roots.unwrap().check(".", Intent::Existing).unwrap();
         assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"));
     }
@@ -494,12 +489,12 @@ async fn roots_are_fetched_for_every_call_if_changes_are_not_announced() {
     let short = Duration::from_secs(2);
     let session =
         guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
-    assert_eq!(served(&tree, &session, client.source()).await, ok("a"));
+    assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
     client.set_list(list(&tree, &["b"]));
-    assert_eq!(served(&tree, &session, no_request_expected()).await, ok("a"));
+    assert_eq!(served(&tree, &session, no_request_expected()).await, Ok("a".into()));
     tokio::time::sleep(short).await;
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(served(&tree, &session, client.source()).await, ok("b"));
+    assert_eq!(served(&tree, &session, client.source()).await, Ok("b".into()));
 }
 
 #[tokio::test]
@@ -538,9 +533,9 @@ async fn a_cached_list_is_resolved_again_when_its_directories_change() {
     let paths_now = async || served(&tree, &session, no_request_expected()).await;
     let file = if symlinks_are_visible() { "current/f" } else { "a/f" };
     session.roots(source_listing(&tree, &["a", "later", file])).await.unwrap();
-    assert_eq!(paths_now().await, ok("a a/f"));
+    assert_eq!(paths_now().await, Ok("a a/f".into()));
     tree.add("dir later");
-    assert_becomes(&paths_now, ok("a later a/f")).await;
+    assert_becomes(&paths_now, Ok("a later a/f".into())).await;
     // On Windows an open directory cannot be moved.
     #[cfg(unix)]
     {
@@ -551,7 +546,7 @@ async fn a_cached_list_is_resolved_again_when_its_directories_change() {
         };
         assert_becomes(read, Some(b"new".to_vec())).await;
         fs::remove_dir_all(tree.path("a")).unwrap();
-        assert_becomes(&paths_now, ok("later")).await;
+        assert_becomes(&paths_now, Ok("later".into())).await;
     }
     assert_eq!(session.state(), RootsState::Available);
 }
@@ -759,7 +754,7 @@ async fn bare_paths_are_roots_only_if_the_operator_allows_them() {
             ["not_absolute", drive, "empty", "foreign_scheme"],
             "{rule:?}"
         );
-        assert_eq!(outcome(&tree, &roots), ok(expected), "{rule:?}");
+        assert_eq!(outcome(&tree, &roots), Ok(expected.into()), "{rule:?}");
     }
 }
 
@@ -782,7 +777,7 @@ fn a_call_without_a_tokio_timer_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     assert_eq!(
         outcome(&tree, &runtime.block_on(session.roots(source_listing(&tree, &["a"])))),
-        ok("a")
+        Ok("a".into())
     );
 }
 
@@ -850,10 +845,10 @@ async fn an_allowed_directory_that_returns_is_in_force_for_cached_lists() {
     let now = async |session| served(&tree, session, no_request_expected()).await;
     let both = async || (now(&inside).await, now(&around).await);
     fs::rename(tree.path("op"), tree.path("was")).unwrap();
-    assert_becomes(&both, (ok(""), ok(""))).await;
+    assert_becomes(&both, (Ok(String::new()), Ok(String::new()))).await;
     fs::rename(tree.path("was"), tree.path("op")).unwrap();
     tree.add("dir later/b");
-    assert_becomes(&both, (ok("op/a later/b"), ok("op later"))).await;
+    assert_becomes(&both, (Ok("op/a later/b".into()), Ok("op later".into()))).await;
 }
 
 /// A source that is always busy must not starve the timer.
@@ -880,10 +875,10 @@ async fn a_stalled_leader_is_replaced() {
     assert!(leader.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     tokio::time::sleep(LIMIT / 2).await;
     let start = Instant::now();
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, ok("a"));
+    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     assert_eq!(code(leader.await), None, "it uses the snapshot that the other call obtained");
-    assert_eq!(served(&tree, &session, no_request_expected()).await, ok("a"));
+    assert_eq!(served(&tree, &session, no_request_expected()).await, Ok("a".into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -904,8 +899,8 @@ async fn a_call_after_a_change_does_not_wait_for_an_earlier_fetch() {
     tokio::task::yield_now().await;
     session.list_changed();
     let start = Instant::now();
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, ok("a"));
-    assert_eq!(outcome(&tree, &leader.await.unwrap()), ok("a"));
+    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
+    assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok("a".into()));
     assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
 }
 
@@ -959,8 +954,8 @@ async fn a_panicking_source_fails_only_its_own_call() {
         assert!(leader.await.unwrap_err().is_panic());
         // The waiting call has no time left if the leader used all of it.
         let may_be_late = matches!(panics, Panics::WhenDropped) && next == Err("roots_timed_out");
-        assert!(may_be_late || next == ok("a"), "{panics:?}: {next:?}");
-        assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, ok("a"));
+        assert!(may_be_late || next == Ok("a".into()), "{panics:?}: {next:?}");
+        assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
     }
 }
 
@@ -1050,7 +1045,7 @@ async fn an_evicted_snapshot_is_fetched_again() {
     // The cache evicts entries some time after they no longer fit, or when a session is closed.
     others.pop();
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(served(&tree, &session, client.source()).await, ok("a"));
+    assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
     assert_eq!(client.requests(), 2);
 }
 
@@ -1066,16 +1061,16 @@ async fn a_list_sent_with_a_request_applies_only_to_that_request() {
     tokio::task::yield_now().await;
     let call = session.roots_from_list(list(&tree, &["a"]));
     session.list_changed();
-    assert_eq!(outcome(&tree, &call.await), ok("a"));
+    assert_eq!(outcome(&tree, &call.await), Ok("a".into()));
     assert_eq!(session.state(), RootsState::Stale);
     leader.abort();
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["b"])).await, ok("b"));
+    assert_eq!(served(&tree, &session, source_listing(&tree, &["b"])).await, Ok("b".into()));
     assert_eq!(
         outcome(
             &tree,
             &guard.session(WITHOUT_ROOTS).unwrap().roots_from_list(list(&tree, &["a"])).await
         ),
-        ok(".")
+        Ok(".".into())
     );
     session.close();
     assert_eq!(code(session.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
@@ -1191,8 +1186,8 @@ async fn an_answer_that_expires_before_it_arrives_serves_no_later_call() {
         slow.roots(source).await
     });
     tokio::time::sleep(LIMIT / 4).await;
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["b"])).await, ok("b"));
-    assert_eq!(outcome(&tree, &leader.await.unwrap()), ok("a"));
+    assert_eq!(served(&tree, &session, source_listing(&tree, &["b"])).await, Ok("b".into()));
+    assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok("a".into()));
 }
 
 /// A client's error text goes to the operator's log and can be arbitrarily long.
@@ -1252,7 +1247,7 @@ async fn a_failure_from_before_a_change_refuses_no_call() {
         }
         std::future::ready(answers.pop().unwrap())
     });
-    assert_eq!(outcome(&tree, &roots.await), ok("a"));
+    assert_eq!(outcome(&tree, &roots.await), Ok("a".into()));
     session.list_changed();
     let (leader, waiter, now) = (session.clone(), session.clone(), list(&tree, &["a"]));
     let leader = tokio::spawn(async move {
@@ -1268,7 +1263,7 @@ async fn a_failure_from_before_a_change_refuses_no_call() {
     tokio::task::yield_now().await;
     let waiter = tokio::spawn(async move { waiter.roots(source_of(now)).await });
     assert_eq!(leader.await.unwrap(), Some("roots_failed"));
-    assert_eq!(outcome(&tree, &waiter.await.unwrap()), ok("a"));
+    assert_eq!(outcome(&tree, &waiter.await.unwrap()), Ok("a".into()));
 }
 
 /// A session starts only if its capabilities can be read. Unreadable capabilities do not even grant
@@ -1289,7 +1284,7 @@ async fn unreadable_capabilities_start_no_session() {
         let (none, some) = (begin(none).unwrap(), begin(some).unwrap());
         let silent =
             || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
-        assert_eq!(served(&tree, &none, silent()).await, ok("."));
+        assert_eq!(served(&tree, &none, silent()).await, Ok(".".into()));
         assert_eq!(served(&tree, &some, silent()).await, Err("roots_failed"));
     }
 }
