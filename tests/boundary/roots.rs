@@ -7,7 +7,7 @@ use std::thread::sleep;
 
 #[cfg(unix)]
 use mcp_roots_guard::RootsResponse;
-use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES, VERIFY_EVERY};
+use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, Intent, ListRootsResult, Policy,
     Replace, Root, Roots, RootsCapability, Rule,
@@ -81,57 +81,26 @@ fn build_boundary(tree: &Tree, directories: &[(&str, Access)]) -> Boundary {
 
 #[test]
 fn a_list_grants_its_valid_entries_and_reports_the_others() {
-    let tree = Tree::new("dir a b; file c/file; dir a; dir d; dir e");
+    let tree = Tree::new("dir a b; file c/file; dir a");
     if symlinks_are_visible() {
-        tree.add("link l -> a; link loop -> loop");
+        tree.add("link l -> a");
     }
-    #[cfg(unix)]
-    tree.add("fifo p");
-    let by_system = |unix, windows| if cfg!(windows) { windows } else { unix };
-    let mut json = serde_json::json!({"roots": [
+    let list = serde_json::json!({"nextCursor": "ignored", "roots": [
         {"uri": tree.uri("a b").replace(' ', "%20"), "name": "A"},
         {"uri": "vscode-remote://ssh-remote/x"},
         {"uri": tree.uri("missing"), "name": null},
-        {"uri": tree.uri("c/file")},
+        {"uri": tree.uri("c/file"), "extra": true},
         {"uri": tree.uri(link_or_target("l", "a")) + "/"},
-        {"uri": tree.uri("d/../d/./"), "extra": true},
-        {"uri": tree.uri("p")},
-        {"uri": tree.uri("d").replacen("file://", "file://localhost", 1)},
-        {"uri": tree.path("d")},
-        {"uri": "file://q:\\dev\\x"},
-        {"uri": tree.uri("d?x")},
-        {"uri": tree.uri("loop")},
         {"uri": tree.uri("x".repeat(300))},
-        {"uri": tree.uri("x/".repeat(3000))},
-        {"uri": "file://server/share"},
-        {"uri": ""},
         {"name": "no uri"},
     ]});
-    json["nextCursor"] = "ignored".into();
-    let list: ListRootsResult = serde_json::from_value(json).unwrap();
+    let list: ListRootsResult = serde_json::from_value(list).unwrap();
     let roots = Roots::from_list(&list).unwrap();
-    let expected = [
-        (1, "foreign_scheme"),
-        (2, "not_found"),
-        (6, by_system("special_file", "not_found")),
-        (7, "duplicate"),
-        (8, "not_absolute"),
-        (9, by_system("dropped_character", "outside_roots")),
-        (10, "query"),
-        (11, if symlinks_are_visible() { "too_many_links" } else { "not_found" }),
-        (12, "too_long"),
-        (13, "too_long"),
-        // Looking up a share would send credentials to its server.
-        (14, by_system("foreign_host", "outside_roots")),
-        (15, "empty"),
-        (16, "malformed"),
-    ];
-    assert_eq!(
-        outcome(&tree, &roots),
-        (vec!["a b".into(), "c/file".into(), "a".into(), "d".into()], expected.to_vec())
-    );
+    let rejected = vec![(1, "foreign_scheme"), (2, "not_found"), (5, "too_long"), (6, "malformed")];
+    let granted = ["a b", "c/file", "a"].map(str::to_owned).to_vec();
+    assert_eq!(outcome(&tree, &roots), (granted, rejected));
     let names: Vec<_> = roots.roots().map(Root::name).collect();
-    assert_eq!(names, [Some("A"), None, None, None]);
+    assert_eq!(names, [Some("A"), None, None]);
     let file = roots.roots().nth(1).unwrap();
     assert!(file.is_file() && file.is_available());
     let linked: Vec<_> = roots.roots().nth(2).unwrap().paths().collect();
@@ -199,6 +168,7 @@ fn the_filesystem_root_can_be_a_root_and_proc_symlinks_are_refused() {
             Some("outside_roots"),
             "{request}"
         );
+        assert_eq!(code(roots.read_link(request)), Some("outside_roots"), "{request}");
     }
     assert_eq!(code(roots.remove_dir_all("/")), Some("root_itself"));
 }
@@ -502,8 +472,10 @@ fn a_replaced_root_is_unavailable_until_it_is_resolved_again() {
     ];
     for (what, change) in changes {
         let tree = Tree::new("file up/root/f = mine");
+        tree.add("dir up/root/in");
         let boundary = build_boundary(&tree, &[("up/root", Access::ReadWrite)]);
         let roots = boundary.allowed_roots();
+        let listed = boundary.resolve(&list(&tree, ["up/root/in"])).unwrap();
         change(&tree);
         // Until the change is detected, the resolved directory is served, and nothing else.
         assert_ne!(roots.read("f", 9).ok().as_deref(), Some(&b"planted"[..]), "{what}");
@@ -511,6 +483,8 @@ fn a_replaced_root_is_unavailable_until_it_is_resolved_again() {
         assert_eq!(code(roots.read("nope", 9)), Some("root_unavailable"), "{what}");
         assert_eq!(code(roots.read("f", 9)), Some("root_unavailable"), "{what}");
         assert_eq!(code(roots.write("new", "x")), Some("root_unavailable"), "{what}");
+        // The same applies to a client's root inside an allowed directory.
+        assert_eq!(code(listed.read("nope", 9)), Some("root_unavailable"), "{what}");
         assert_eq!(code(roots.read("/etc/passwd", 9)), Some("outside_roots"), "{what}");
         assert!(!roots.roots().next().unwrap().is_available(), "{what}");
         // A new snapshot detects the change when it is taken. It then resolves the name again, but
@@ -526,29 +500,10 @@ fn a_replaced_root_is_unavailable_until_it_is_resolved_again() {
             }
             _ => assert_becomes(|| fresh().read("f", 9).ok(), &Some(b"planted".to_vec())),
         }
-        // The old snapshot does not change.
+        // The old snapshots do not change.
         assert_eq!(code(roots.read("f", 9)), Some("root_unavailable"), "{what}");
+        assert_eq!(code(listed.read("nope", 9)), Some("root_unavailable"), "{what}");
     }
-}
-
-#[test]
-fn a_proof_becomes_invalid_after_its_roots_symlink_changes() {
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        return report_not_shown(
-            "boundary::roots::a_proof_becomes_invalid_after_its_roots_symlink_changes",
-            "roots through symlinks",
-        );
-    }
-    let tree = Tree::new("file v1/f; dir v2; link current -> v1");
-    let roots = Roots::from_dirs([tree.path("current")]).unwrap();
-    let checked = roots.check("f", Intent::Existing).unwrap();
-    repoint_symlink(&tree, "current", "v2");
-    // The symlink is checked at most once per `VERIFY_EVERY`, and then by the first call.
-    roots.still_allows(&checked).unwrap();
-    assert!(roots.verify());
-    assert_becomes(|| code(roots.still_allows(&checked)), &Some("root_unavailable"));
-    assert!(!roots.verify());
 }
 
 #[test]
@@ -577,8 +532,12 @@ fn a_root_that_returns_is_served_by_the_next_snapshot() {
     // The earlier snapshot is verified by identity, and its symlink now has another target.
     assert_eq!(code(roots.read("nope", 9)), Some("root_unavailable"));
     // The same applies when the symlink never disappeared and its old target still exists.
+    let checked = fresh.check("f", Intent::Existing).unwrap();
+    fresh.still_allows(&checked).unwrap();
     repoint_symlink(&tree, "current", "v1");
-    assert_becomes(|| code(fresh.read("nope", 9)), &Some("root_unavailable"));
+    assert_becomes(|| code(fresh.still_allows(&checked)), &Some("root_unavailable"));
+    assert!(!fresh.verify());
+    assert_eq!(code(fresh.read("nope", 9)), Some("root_unavailable"));
     assert_becomes(
         || boundary.allowed_roots().read(tree.path("current/f"), 9).ok(),
         &Some(b"one".to_vec()),
@@ -654,27 +613,6 @@ fn roots_have_the_policy_of_their_boundary() {
         assert_eq!(code(roots.read("f", 9)), Some("hard_linked"));
     }
     assert_eq!(code(allowed.read("a/f", 9)), Some("hard_linked"));
-}
-
-/// A client's root inside an allowed directory is also unavailable if that directory is replaced.
-#[cfg(unix)]
-#[test]
-fn a_client_root_is_unavailable_if_its_allowed_directory_is_replaced() {
-    let tree = Tree::new("file up/op/a/f = mine; link up/op/l -> a");
-    let boundary = build_boundary(&tree, &[("up/op", Access::ReadWrite)]);
-    for entry in ["up/op/a", "up/op/l", "up/op", "up"] {
-        let roots = boundary.resolve(&list(&tree, [entry])).unwrap();
-        fs::rename(tree.path("up"), tree.path("was")).unwrap();
-        tree.add("file up/op/a/f = planted");
-        assert_eq!(code(roots.read("nope", 9)), Some("root_unavailable"), "{entry}");
-        // After the directory returns, it must be resolved again. A snapshot in force never
-        // changes.
-        fs::remove_dir_all(tree.path("up")).unwrap();
-        fs::rename(tree.path("was"), tree.path("up")).unwrap();
-        assert_eq!(code(roots.read("nope", 9)), Some("root_unavailable"), "{entry}");
-        sleep(VERIFY_EVERY);
-    }
-    assert_eq!(boundary.resolve(&list(&tree, ["up/op/a"])).unwrap().read("f", 9).unwrap(), b"mine");
 }
 
 /// Debug output names the root and the place, but not the allowed directory that contains the root.
