@@ -9,8 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::support::code;
 use crate::support::tree::Tree;
-use mcp_roots_guard::{Access, Attributes, Boundary, Intent, Policy, Protection, Roots, Rule};
+#[cfg(unix)]
+use mcp_roots_guard::Protection;
+use mcp_roots_guard::{Access, Attributes, Boundary, Intent, Policy, Roots, Rule};
 
+#[cfg(unix)]
 fn protected(tree: &Tree) -> Roots {
     Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
