@@ -616,6 +616,51 @@ mod changes_during_a_copy {
     }
 }
 
+/// Another thread swaps a directory and a file of the source with symlinks that lead outside.
+#[cfg(target_os = "linux")]
+#[test]
+fn swapped_source_never_leaks_what_is_outside() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+    let tree = Tree::in_memory(
+        "file root/t/f = inside; file root/t/d/f = inside; link root/box/f -> ../../out/f; \
+         link root/box/d -> ../../out; file out/f = SECRET",
+    );
+    let (roots, before) = (tree.roots(["root"]), tree.snapshot("out"));
+    let secret = format!("{:?}", b"SECRET".as_slice());
+    let is_over = AtomicBool::new(false);
+    let [mut copies, mut skips, mut leaks] = [0; 3];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                for name in ["f", "d"] {
+                    let [inside, link] =
+                        ["root/t", "root/box"].map(|path| tree.path(path).join(name));
+                    renameat_with(CWD, &inside, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            }
+        });
+        let started = Instant::now();
+        let is_shown = |copies, skips| copies > 300 && skips > 0;
+        while started.elapsed() < Duration::from_secs(2)
+            || !is_shown(copies, skips) && started.elapsed() < Duration::from_secs(60)
+        {
+            let Ok(report) = copy_tree(&roots, "t", "new", skip()) else { continue };
+            copies += 1;
+            skips += usize::from(report.skipped_count() > 0);
+            let is_secret = |line: &String| line.contains(&secret);
+            leaks += usize::from(tree.snapshot("root/new").iter().any(is_secret));
+            fs::remove_dir_all(tree.path("root/new")).unwrap();
+        }
+        is_over.store(true, Relaxed);
+        assert!(is_shown(copies, skips), "{copies} copies, {skips} with skipped entries");
+    });
+    assert_eq!(leaks, 0, "of {copies} copies");
+    assert_eq!(tree.snapshot("out"), before);
+    assert!(has_no_temporary_name(&tree, "root"));
+}
+
 #[test]
 fn names_in_a_copy_are_hidden_by_its_final_path() {
     #[cfg(windows)]
