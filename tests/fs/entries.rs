@@ -130,21 +130,41 @@ fn moved_directory_is_neither_read_nor_changed_if_names_are_protected() {
 }
 
 #[test]
-fn protected_entries_are_read_but_not_changed() {
-    let tree = Tree::new("file r/d/ro/f = a; file r/d/ro2 = a; file r/d/no/f = b; file r/no = b");
-    let roots = protecting(&tree, "r", &[("no", Protection::Hidden)]);
-    let (found, _) = paths(roots.walk(".", WalkOptions::new()).unwrap());
-    assert_eq!(found, ["d", "d/ro", "d/ro/f", "d/ro2"]);
-    let roots = protecting(&tree, "r", &[("ro*", Protection::ReadOnly)]);
-    for path in ["ro/f", "ro2", "ro"] {
-        let entry = entry(&roots, "d", path);
-        assert_eq!(entry.to_checked().access(), Access::ReadOnly);
+fn entry_gives_no_more_access_than_a_request() {
+    let tree = Tree::new(TREE);
+    tree.add("file r/d/ro/f = a; file r/d/ro2 = a; file r/d/no/f = b; file r/no = b");
+    let read_only = tree.roots(["r"]).read_only();
+    let protected = protecting(&tree, "r", &[("ro*", Protection::ReadOnly)]);
+    let nested = tree.roots(["r", "r/d/sub"]);
+    let before = tree.snapshot("r");
+    for (roots, directory, path, access, expected) in [
+        (&read_only, "d", "f", Access::ReadOnly, "read_only"),
+        (&read_only, ".", "d", Access::ReadOnly, "read_only"),
+        (&protected, "d", "ro/f", Access::ReadOnly, "protected"),
+        (&protected, "d", "ro2", Access::ReadOnly, "protected"),
+        (&protected, "d", "ro", Access::ReadOnly, "protected"),
+        (&nested, ".", "d", Access::ReadWrite, "root_itself"),
+        (&nested, ".", "d/sub", Access::ReadWrite, "root_itself"),
+    ] {
+        let entry = entry(roots, directory, path);
+        let checked = entry.to_checked();
+        assert_eq!(checked.access(), access, "{path}");
         let removed = match entry.file_type() {
-            FileType::Directory => entry.to_checked().remove_dir_all(),
-            _ => entry.to_checked().remove_file(),
+            FileType::Directory => checked.remove_dir_all(),
+            _ => checked.remove_file(),
         };
-        assert_eq!(code(removed), Some("protected"), "{path}");
+        assert_eq!(code(removed), Some(expected), "{path}");
     }
+    let parent = entry(&read_only, "d", "f").to_checked().parent().unwrap();
+    assert_eq!(code(parent.remove_dir_all()), Some("read_only"));
+    assert_eq!(code(parent.join("n", Intent::New).unwrap().write("n")), Some("read_only"));
+    assert_eq!(tree.snapshot("r"), before);
+    let hidden = protecting(&tree, "r", &[("no", Protection::Hidden)]);
+    let (found, _) = paths(hidden.walk("d", WalkOptions::new()).unwrap());
+    assert_eq!(found, ["f", "ro", "ro/f", "ro2", "sub", "sub/f"]);
+    let file = tree.roots(["r/x"]);
+    assert_eq!(code(file.read_dir(".")), Some("not_a_directory"));
+    assert_eq!(code(file.walk(".", WalkOptions::new())), Some("not_a_directory"));
 }
 
 #[cfg(target_os = "linux")]
@@ -202,33 +222,6 @@ fn listed_symlink_is_described_and_removed_but_not_opened() {
         entry.to_checked().remove_file().unwrap();
     }
     assert!(tree.path("out/f").exists() && tree.path("r/f").exists());
-}
-
-#[test]
-fn entries_of_a_file_or_of_read_only_roots_give_no_more_access() {
-    let tree = Tree::new(TREE);
-    let roots = tree.roots(["r"]).read_only();
-    let checked = entry(&roots, "d", "f").to_checked();
-    assert_eq!(checked.access(), Access::ReadOnly);
-    assert_eq!(code(checked.remove_file()), Some("read_only"));
-    let parent = checked.parent().unwrap();
-    assert_eq!(code(parent.remove_dir_all()), Some("read_only"));
-    assert_eq!(code(parent.join("n", Intent::New).unwrap().write("n")), Some("read_only"));
-    let file = tree.roots(["r/x"]);
-    assert_eq!(code(file.read_dir(".")), Some("not_a_directory"));
-    assert_eq!(code(file.walk(".", WalkOptions::new())), Some("not_a_directory"));
-}
-
-/// A root beneath the listed directory is not removed through an entry.
-#[test]
-fn entry_that_is_or_contains_a_root_is_not_removed() {
-    let tree = Tree::new(TREE);
-    let roots = tree.roots(["r", "r/d/sub"]);
-    for path in ["d", "d/sub"] {
-        let checked = entry(&roots, ".", path).to_checked();
-        assert_eq!(code(checked.remove_dir_all()), Some("root_itself"), "{path}");
-    }
-    assert_eq!(fs::read(tree.path("r/d/sub/f")).unwrap(), b"sub");
 }
 
 /// The request for the whole path is the oracle.
