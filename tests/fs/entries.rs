@@ -230,7 +230,8 @@ fn listed_symlink_is_described_and_removed_but_not_opened() {
 fn joined_path_is_resolved_like_a_request() {
     let tree = Tree::new(
         "file r/d/a; file r/d/e/b; file r/f; dir r/d/e/g; link r/d/up -> ..; \
-         link r/d/out -> $T/out; link r/d/in -> e; link r/l -> d/e; file out/f; file r/n/x; dir r/d/empty",
+         link r/d/out -> $T/out; link r/d/in -> e; link r/l -> d/e; file out/f; file r/n/x; \
+         dir r/d/empty",
     );
     let roots = tree.roots(["r", "r/n"]);
     let joined = "a|b|f|x|d/a|./a|e/../a|../a|.|..|../f|../..|../../out|../../out/f|../../r/f|\

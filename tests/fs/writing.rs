@@ -506,7 +506,7 @@ fn condition_on_a_symlink_concerns_its_target() {
 /// How often each of two threads increments a number. Wine takes several milliseconds for each.
 const INCREMENTS: usize = if cfg!(windows) { 100 } else { 2000 };
 
-/// Increments the number in a file in two threads. `write` returns whether it wrote the new content.
+/// Increments the number in a file in two threads. `write` returns whether it wrote the content.
 /// Returns the number in the end.
 fn count(write: impl Fn(&Roots, Version, &str) -> Result<bool> + Sync) -> usize {
     let tree = Tree::in_memory("file root/counter = 0");
@@ -671,8 +671,8 @@ fn partial_commit_says_which_changes_were_made() {
         places(partial.pending()),
         ["c", "d", "dir/e".replace('/', std::path::MAIN_SEPARATOR_STR).as_str()]
     );
-    let text = "write \"c\": the file was modified since it was read; read it again; 2 of 5 changes \
-                were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\", \"d\", \"dir/e\")";
+    let text = "write \"c\": the file was modified since it was read; read it again; 2 of 5 \
+                changes were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\", \"d\", \"dir/e\")";
     assert_eq!(partial.to_string(), text);
     assert_eq!(partial.error().code(), "modified");
     let error = Error::from(partial);
