@@ -672,7 +672,8 @@ fn partial_commit_says_which_changes_were_made() {
         ["c", "d", "dir/e".replace('/', std::path::MAIN_SEPARATOR_STR).as_str()]
     );
     let text = "write \"c\": the file was modified since it was read; read it again; 2 of 5 \
-                changes were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\", \"d\", \"dir/e\")";
+                changes were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\", \"d\", \
+                \"dir/e\")";
     assert_eq!(partial.to_string(), text);
     assert_eq!(partial.error().code(), "modified");
     let error = Error::from(partial);
