@@ -76,27 +76,6 @@ async fn a_workspace_outside_the_clients_list_is_refused() {
 }
 
 #[tokio::test]
-async fn concurrent_requests_with_different_workspaces_do_not_affect_each_other() {
-    let tree = Tree::new();
-    for era in ERAS {
-        let mut client = Client::new(&tree, era, &["op"]).await;
-        let names = ["a", "b", "c"];
-        // The list is obtained first, because only one of the concurrent requests would ask for it.
-        client.read("a", "in.txt").await.unwrap();
-        for id in 0..60 {
-            let request = client.request(id, names[id as usize % 3], "in.txt");
-            client.raw.write(&format!("{request}\n")).await;
-        }
-        for _ in 0..60 {
-            let answer = client.raw.answer(&client.list).await;
-            let id = answer["id"].as_u64().unwrap();
-            let expected = names[usize::try_from(id).unwrap() % 3];
-            assert_eq!(tool_text(&answer).as_deref(), Ok(expected), "{era:?} {id}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_workspace_is_withdrawn_with_the_list_that_contained_it() {
     let tree = Tree::new();
     let mut client = Client::new(&tree, Era::Sessions, &["op/a"]).await;
