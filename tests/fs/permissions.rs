@@ -117,7 +117,7 @@ fn acl(path: &Path) -> Option<Vec<u8>> {
 fn directory(on: &str) -> Option<tempfile::TempDir> {
     if !rustix::process::geteuid().is_root() {
         assert!(std::env::var_os("CI").is_none(), "this test must run in CI, but needs root");
-        println!("skipped: changing the user requires root");
+        crate::support::skip::skip("changing the user requires root");
         return None;
     }
     let directory = tempfile::Builder::new().prefix("guard-").tempdir_in(on).unwrap();
@@ -434,7 +434,7 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     }
     if inside.try_wait().unwrap().is_some() {
         assert!(std::env::var_os("CI").is_none(), "CI must have user namespaces");
-        return println!("skipped: there are no user namespaces");
+        return crate::support::skip::skip("there are no user namespaces");
     }
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("/proc/{process}/{map}"), "0 0 1\n65534 100000 1\n").unwrap();

@@ -303,7 +303,7 @@ fn conditional_rename_to_another_device_is_refused() {
     if fs::metadata(tree.path("root")).unwrap().dev()
         == fs::metadata(other.path("root")).unwrap().dev()
     {
-        return println!("skipped: temporary files and /dev/shm are on the same device");
+        return crate::support::skip::skip("temporary files and /dev/shm are on the same device");
     }
     let roots = Roots::from_dirs([tree.path("root"), other.path("root")]).unwrap();
     let rename = |version: &str, replace| {

@@ -40,7 +40,7 @@ fn mounted(
         Err(error) if std::env::var_os("CI").is_some() => {
             panic!("this test must run in CI, but mounting failed: {error}")
         }
-        Err(error) => println!("skipped: mounting failed: {error}"),
+        Err(error) => crate::support::skip::skip(&format!("mounting failed: {error}")),
     };
     thread::scope(|scope| scope.spawn(run).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,4 +1,4 @@
-//! Runs the whole suite again without `openat2`, as on an old kernel (ENOSYS) or in a strict
+//! Runs the tests that resolve paths again without `openat2`, as on an old kernel (ENOSYS) or in a strict
 //! container (EPERM).
 //!
 //! A thread of this process installs a seccomp filter and then starts the suite. A child inherits
@@ -14,8 +14,8 @@ use crate::support::kernel::{ENOSYS, block};
 #[cfg(target_os = "linux")]
 use crate::support::{OPENAT2_ERROR, runs_without_openat2};
 
-/// An environment variable that can be set by hand, so that the child runs only the tests whose
-/// names contain its value.
+/// An environment variable that can be set by hand, so that the child runs the tests whose names
+/// contain its value. The nightly run sets it to nothing, so that each child runs the whole suite.
 #[cfg(target_os = "linux")]
 const ONLY: &str = "GUARD_TEST_ONLY";
 
@@ -25,31 +25,34 @@ const EPERM: u32 = 1;
 #[cfg(target_os = "linux")]
 #[test]
 fn the_suite_passes_when_the_kernel_lacks_openat2() {
-    run_again(ENOSYS, &[]);
+    run_again(ENOSYS, &RESOLVING);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn the_suite_passes_where_a_filter_forbids_openat2() {
-    run_again(EPERM, &SLOW);
+    run_again(EPERM, &FALLING_BACK);
 }
 
-/// Tests that do not depend on `openat2`: the states of a session, and child processes.
+/// Tests whose outcome depends on how a path is resolved or opened.
 #[cfg(target_os = "linux")]
-const UNAFFECTED: [&str; 2] = ["schedules::", "child::"];
-
-/// Tests that take long. Both errors lead to the same fallback, so these run with only one of them.
-#[cfg(target_os = "linux")]
-const SLOW: [&str; 8] = [
-    "boundary::options::",
-    "copy::",
-    "crash::",
-    "exhaustive::",
-    "permissions::",
-    "protected_attacks::",
-    "races::",
-    "session",
+const RESOLVING: [&str; 11] = [
+    "openat2_is_available",
+    "check::",
+    "fs::entries::",
+    "fs::open_file::",
+    "fs::operate::",
+    "fs::operations::",
+    "fs::protected::",
+    "fs::races::",
+    "fs::syscall_trace::",
+    "fs::writing::",
+    "properties::",
 ];
+
+/// Both errors lead to the same fallback, so the second run only shows that it is taken.
+#[cfg(target_os = "linux")]
+const FALLING_BACK: [&str; 3] = ["openat2_is_available", "check::decisions::", "fs::operations::"];
 
 /// In the child, this test shows that the filter is active. In the parent, it shows that `openat2`
 /// is available.
@@ -64,14 +67,15 @@ fn openat2_is_available_unless_it_is_blocked() {
 }
 
 #[cfg(target_os = "linux")]
-fn run_again(error: u32, skipped: &[&str]) {
+fn run_again(error: u32, tests: &[&str]) {
     if runs_without_openat2() {
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    for name in UNAFFECTED.iter().chain(skipped) {
-        child.args(["--skip", name]);
-    }
+    match std::env::var(ONLY) {
+        Ok(name) => child.arg(name),
+        Err(_) => child.args(tests),
+    };
     // Tests that this run skips are skipped again.
     let arguments: Vec<_> = std::env::args().collect();
     for pair in arguments.windows(2).filter(|pair| pair[0] == "--skip") {
@@ -79,10 +83,7 @@ fn run_again(error: u32, skipped: &[&str]) {
     }
     let status = thread::spawn(move || {
         block(error);
-        child
-            .env(OPENAT2_ERROR, error.to_string())
-            .args(std::env::var_os(ONLY))
-            .stdin(Stdio::null());
+        child.env(OPENAT2_ERROR, error.to_string()).stdin(Stdio::null());
         child.output().unwrap()
     })
     .join()

@@ -15,6 +15,7 @@ pub(crate) mod operations;
 pub(crate) mod protected;
 pub(crate) mod random;
 pub(crate) mod rfc3986;
+pub(crate) mod skip;
 #[cfg(target_os = "linux")]
 pub(crate) mod tracer;
 pub(crate) mod tree;
