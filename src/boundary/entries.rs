@@ -213,7 +213,7 @@ impl<'a> EntryResolver<'a> {
             aliases,
             name: None,
             listed: None,
-            // Defense: read-only-is-inherited
+            // Defense: A root inside a read-only directory is read-only.
             access: outer.access,
             is_always: false,
             protected: outer.protected.below(path),

@@ -137,7 +137,7 @@ impl GrantMemory {
             candidates.iter().zip(&mut decisions).filter(|(one, _)| !one.trail.is_empty())
         {
             if is_full
-                // Defense: symlink-in-a-granted-directory-grants-nothing
+                // Defense: A symlink in a directory that was granted before grants nothing.
                 || self.places.contains_any(&candidate.trail)
                 || linked.contains_any(&candidate.trail)
             {

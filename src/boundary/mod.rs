@@ -265,7 +265,7 @@ impl Boundary {
         match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
             Some(older)
                 if older.generation() == roots.generation()
-                    // Defense: only-equal-snapshots-are-shared
+                    // Defense: Sessions share only equal snapshots.
                     && older.is_equivalent(&roots) =>
             {
                 older.set_outdated(false);
@@ -303,7 +303,7 @@ impl Boundary {
             is_always: false,
         });
         let entries: Vec<_> = entries.collect();
-        // Defense: client-list-narrows
+        // Defense: A client's list only narrows the allowed directories.
         let enclosing = if self.has_allowed_directories() {
             allowed
         } else {

@@ -55,7 +55,6 @@ impl Roots {
         budget: &mut Budget<'_>,
     ) -> Option<Result<Located>> {
         let (number, rest) = self.start(request)?;
-        // Defense: kernel-gets-no-hidden-name
         if self.root(number).ok()?.protected.hides_any(rest) {
             return None;
         }

@@ -492,7 +492,6 @@ impl CheckedPath {
         let opened = opened.identity()?;
         let named = self.root.handle()?.dir(path, self.roots.policy().mounts);
         match named.and_then(|named| named.identity()) {
-            // Defense: directory-is-still-at-its-path
             Ok(identity) if identity == opened => Ok(()),
             _ => Err(Code::Changed.into()),
         }
@@ -535,7 +534,7 @@ impl CheckedPath {
             None => Ok(()),
             Some(Opened { directory, depth }) => {
                 let path: PathBuf = self.relative.iter().take(*depth).collect();
-                // Defense: entry-is-changed-only-at-its-path
+                // Defense: An entry is changed only while its directory is still at its path.
                 self.ensure_at(directory, &path)
             }
         }
@@ -547,7 +546,7 @@ impl CheckedPath {
         }
         match self.protected().protection() {
             None => Ok(()),
-            // Defense: protected-name-is-not-changed
+            // Defense: A protected name is not changed.
             Some(Protection::ReadOnly) => Err(Code::Protected.into()),
             Some(Protection::Hidden) => Err(Code::OutsideRoots.into()),
         }
@@ -610,7 +609,7 @@ impl CheckedPath {
             Look::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
                 for root in self.roots_and_enclosing() {
-                    // Defense: root-by-another-name-is-kept
+                    // Defense: A root is not removed under another name, such as a bind mount.
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
                         return Err(Code::RootItself.into());
                     }

@@ -97,7 +97,7 @@ fn is_outside(directory: &CheckedPath, path: &Path) -> bool {
         let directories = roots.filter(|root| is_writable(root) && !root.is_file());
         directories.map(|root| (root.path().to_owned(), root.identity))
     };
-    // Defense: program-is-outside-writable-roots
+    // Defense: A program that a client could have written is not run.
     !is_inside && !runs_through(directories(), &trail) && !is_other_name(&canonical, directories())
 }
 

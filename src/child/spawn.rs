@@ -364,7 +364,6 @@ fn kill(child: &mut Child) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let leader = Pid::from_child(child);
     // If other code of the server has reaped the program, the number may be in use again.
-    // Defense: process-group-is-killed
     if waitid(WaitId::Pid(leader), options).is_ok() {
         let _ = kill_process_group(leader, Signal::KILL);
     }
@@ -401,7 +400,7 @@ mod descriptors {
         /// Gives this thread its own descriptor table. If that is not permitted, uses the server's,
         /// unless the program would inherit a descriptor.
         pub(super) fn copy() -> Result<Self> {
-            // Defense: child-inherits-no-descriptor
+            // Defense: The child inherits no descriptor of the server.
             if unshare(CloneFlags::CLONE_FILES).is_ok() {
                 return Ok(Self { copied: Some(open().map_err(no_proc)?) });
             }

@@ -25,7 +25,7 @@ pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {
     let place = &command.directory;
     let opened = retry_changed(|| place.operate(|| place.open_unguarded_dir_now()));
     let opened = opened.map_err(|error| error.at("open directory", place.request().sent()))?;
-    // Defense: child-directory-is-set-by-descriptor
+    // Defense: The child starts in the directory that was opened, whatever its path is now.
     let directory = if command.is_directory_by_path {
         Directory::Path(command.directory.canonical())
     } else {

@@ -126,7 +126,7 @@ impl Prepared {
 impl Restriction {
     /// Confines the calling thread and everything that it starts from now on.
     pub(crate) fn restrict(self) -> Result<Confined> {
-        // Defense: child-process-is-confined
+        // Defense: A child process runs only if the kernel confines it.
         let confined = self.report.after(&restrict(self.ruleset, 1)?)?;
         let gaps: Vec<_> = confined.not_enforced().collect();
         if !gaps.is_empty() && !self.is_partial_allowed {
@@ -153,7 +153,6 @@ impl Confined {
         if self.abi == 0
             || status.ruleset == RulesetStatus::NotEnforced
             || !status.no_new_privs
-            // Defense: confinement-is-tried-out
             || !is_enforced(&self.paths)
         {
             return Err(Code::ConfinementUnavailable.into());
@@ -258,7 +257,6 @@ impl Rules {
         planted.extend(writable.map(|extra| (extra.path.clone(), extra.metadata.identity())));
         for extra in found {
             let path = extra.named.path.as_os_str();
-            // Defense: planted-symlink-names-no-extra
             if runs_through(planted.iter().cloned(), &extra.trail) {
                 return Err(Error::new(Code::ThroughLink).at("confine", path));
             }
@@ -384,7 +382,7 @@ fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
 fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus> {
     let ruleset = ruleset.set_compatibility(CompatLevel::HardRequirement);
     // This is the only thread, so no other thread can be started in the meantime.
-    // Defense: every-thread-is-confined
+    // Defense: Every thread is confined, not only the calling one.
     let ruleset = if threads == 1 {
         ruleset
     } else {

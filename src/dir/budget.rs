@@ -34,7 +34,7 @@ impl Budget<'_> {
         }
         let left = self.left.checked_sub(lookups);
         self.left = left.unwrap_or_default();
-        // Defense: look-ups-have-a-budget
+        // Defense: A resolution that uses up its look-ups is refused.
         left.map(drop).ok_or_else(|| {
             Error::over(Code::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS)
         })

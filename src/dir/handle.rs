@@ -90,7 +90,7 @@ impl Handle {
     /// Opens a directory in this one, relative to the open descriptor and without following a
     /// symlink.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
-        // Defense: fallback-opens-no-symlinked-directory
+        // Defense: Without openat2, a directory swapped for a symlink is not opened.
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
             // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. Unless the name is
             // now something other than a directory or a symlink, the path counts as changed.

@@ -52,7 +52,6 @@ pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io
         (false, true) => OFlags::WRONLY,
         _ => OFlags::RDONLY,
     };
-    // Defense: open-does-not-block
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::APPEND, want.append);
     flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
@@ -66,7 +65,6 @@ pub(super) fn follow(
     mounts: Rule,
 ) -> Option<io::Result<File>> {
     let (flags, links) = match want {
-        // Defense: look-up-follows-no-symlink
         Follow::NoLink => (OFlags::PATH, Links::Refuse),
         Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
         Follow::ReadNoLink => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Refuse),
@@ -103,9 +101,8 @@ fn call(
     links: &Links,
 ) -> Option<io::Result<File>> {
     let path = if path.is_empty() { OsStr::new(".") } else { path };
-    // Defense: kernel-opens-beneath
+    // Defense: The kernel opens nothing outside the directory, even if a name is swapped.
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // Defense: kernel-follows-no-symlink
     resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
@@ -148,7 +145,6 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match Errno::from_io_error(error)? {
         // A name that was not a symlink a moment ago has become one, or a directory on the path was
         // moved.
-        // Defense: swapped-symlink-repeats-the-check
         Errno::LOOP => Some(Code::Changed),
         // `plain` has ruled out every cause except RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
@@ -214,7 +210,7 @@ impl Filesystem {
     /// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
     pub(crate) fn is_proc(self) -> bool {
         const PROC_SUPER_MAGIC: u64 = 0x9fa0;
-        // Defense: symlinks-of-proc-are-refused
+        // Defense: Symlinks of proc are refused, because the kernel chooses their targets.
         self.0 == PROC_SUPER_MAGIC
     }
 

@@ -76,7 +76,6 @@ impl Want {
             .write(self.write)
             .append(self.append)
             .create_new(self.create_new.is_some());
-        // Defense: fallback-opens-no-symlinked-file
         options.follow(FollowSymlinks::No).nonblock(true);
         #[cfg(unix)]
         if let Some(mode) = self.create_new {

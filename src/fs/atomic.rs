@@ -229,7 +229,6 @@ impl AtomicFile {
                 Some(source) => mode & source.permissions.limit_of_copy(file)?,
                 None => mode,
             };
-            // Defense: new-content-gets-the-old-mode
             set_mode(file, mode)?;
         } else if let Some(CopySource { permissions, new_mode }) = &self.source {
             let file = &self.temporary.file;
@@ -492,7 +491,6 @@ impl Temporary {
     /// Renames the file to its final name. If no old file was expected and one exists now, this
     /// fails, because the permissions of that file are not known.
     fn rename(&mut self, name: &OsStr, is_old: bool) -> Result<()> {
-        // Defense: new-name-replaces-nothing
         let renamed = self.directory.rename(&self.name, &self.directory, name, is_old);
         self.is_renamed = renamed.is_ok();
         Ok(renamed?)
@@ -501,7 +499,6 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Defense: failed-write-leaves-no-file
         if !self.is_renamed {
             // The caller reports why the write failed, so an error here is ignored.
             let _ = self.directory.remove_file(&self.name);

@@ -120,7 +120,7 @@ impl IgnoreRules {
             let length = path.as_os_str().len().saturating_sub(level.path.as_os_str().len());
             u64::try_from(length).unwrap_or(u64::MAX).saturating_mul(level.weight)
         });
-        // Defense: ignore-rules-take-bounded-work
+        // Defense: Matching ignore rules takes a bounded amount of work.
         let work_left = self.work_left.checked_sub(work.fold(0, u64::saturating_add));
         self.work_left = work_left.unwrap_or_default();
         if work_left.is_none() {

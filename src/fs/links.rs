@@ -248,7 +248,7 @@ impl CheckedPath {
         let number = number.ok_or(Code::RootUnavailable)?;
         let to = self.relative();
         let renamed = temporary.map(|from| Renamed { root: number, from, to });
-        // Defense: new-symlink-leads-inside
+        // Defense: A new symlink must lead to a place inside the roots.
         let Located { root, path, found, .. } = resolve_symlink_in(
             roots,
             number,

@@ -595,7 +595,7 @@ impl Walk {
             };
             let name_bytes = NameList::size_of(names.name());
             let level_bytes = level.size(level.entries.len() + 1) + name_bytes;
-            // Defense: walk-holds-bounded-memory
+            // Defense: A walk holds a bounded number of bytes.
             if self.count >= self.options.max_entries || held_bytes + level_bytes > WALK_BYTES {
                 self.is_exceeded = true;
                 break;

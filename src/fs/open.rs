@@ -190,7 +190,7 @@ impl OpenFile {
         // One extra byte allows the read that finds the end of the file without growing the buffer.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
-        // Defense: read-stops-at-its-limit
+        // Defense: A file that grew beyond the limit is refused.
         if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
             return Ok(content);
         }
@@ -394,7 +394,7 @@ impl CheckedPath {
         }
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
-        // Defense: open-file-is-verified
+        // Defense: The file that was opened is verified before it is read or changed.
         let metadata = verify(&file, self.roots().policy())?;
         Ok((file, metadata))
     }
@@ -441,7 +441,6 @@ impl CheckedPath {
             Look::Link(..) if self.found() == Found::Link => Err(Code::SpecialFile.into()),
             Look::Link(..) => Err(Code::Changed.into()),
             Look::Other(metadata) => {
-                // Defense: type-is-known-before-a-write-open
                 allow(&metadata, policy)?;
                 let (file, mut metadata) = self.open_existing(want)?;
                 if options.truncate {
@@ -478,7 +477,7 @@ pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
             Err(Code::HardLinked.into())
         }
         FileType::File => Ok(()),
-        // Defense: special-file-is-refused
+        // Defense: A FIFO, socket or device is refused.
         _ if policy.special_files == Rule::Refuse => Err(Code::SpecialFile.into()),
         _ => Ok(()),
     }

@@ -78,11 +78,10 @@ impl Permissions {
         let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
         let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
         // The old owner is now a member of the group, or one of the others.
-        // Defense: other-owner-narrows-the-mode
         let by_owner = if has_owner { 7 } else { owner };
         // The same is true of members of the old group. Members of the new group may have been
         // others before.
-        // Defense: other-group-narrows-the-mode
+        // Defense: A new group gets no more than the old group and all others had.
         let by_group = if has_group { 7 } else { owning_group & other };
         let Some(acl) = acl else {
             let at_most = by_owner & by_group;
@@ -137,7 +136,7 @@ impl Permissions {
     /// its mask, are zero.
     pub(super) fn mode_of_copied_file(&self, copy: &File, new: NewFileMode) -> io::Result<u32> {
         acl::remove(copy)?;
-        // Defense: copy-grants-no-more-than-its-source
+        // Defense: A copy grants no more than its source.
         Ok(self.limit_of_copy(copy)? & new.0)
     }
 

@@ -203,7 +203,7 @@ impl Condition<'_> {
         }
         let has_version =
             Version::read(&file, self.version.size, self.place.roots())? == Some(self.version);
-        // Defense: modified-file-is-not-changed
+        // Defense: A file that was replaced or modified since it was read is not changed.
         if !has_version {
             return Err(Code::Modified.into());
         }

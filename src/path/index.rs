@@ -197,7 +197,7 @@ impl PathIndex {
             node = self.declared_paths.child(node, &name)?;
             let found = self.declared_paths.root(node).and_then(|number| self.declared.get(number));
             if let Some(Declared { node, is_here }) = found {
-                // Defense: symlink-target-needs-a-verified-alias
+                // Defense: The target of a symlink begins only with an alias that exists here.
                 let may_begin = *is_here || origin == Origin::Request;
                 return may_begin.then_some((*node, rest));
             }
@@ -381,7 +381,7 @@ impl Tree {
         match &self.get(node)?.children {
             Children::None => None,
             Children::One(child) => {
-                // Defense: names-are-compared-whole
+                // Defense: A name is a root's only if it is equal as a whole, not in its prefix.
                 Some(*child).filter(|child| key(self.name(*child)) == key(name))
             }
             Children::Many(children) => children.get(&*key(name)).copied(),

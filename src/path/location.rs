@@ -180,7 +180,6 @@ impl Location {
         match bytes.len() {
             0 => Err(Code::Empty.into()),
             // The kernel's PATH_MAX includes the terminating NUL.
-            // Defense: path-has-a-longest-length
             PATH_BYTES.. => Err(Code::TooLong.into()),
             _ if bytes.contains(&0) => Err(Code::Nul.into()),
             _ => {

@@ -197,7 +197,7 @@ impl RequestLease {
 
 impl Lease for RequestLease {
     fn has_ended(&self) -> bool {
-        // Defense: roots-end-with-their-request
+        // Defense: Roots allow nothing after their request was answered or cancelled.
         self.ended.load(Ordering::Acquire) || self.cancelled.is_cancelled()
     }
 
@@ -442,7 +442,7 @@ impl Guard {
                 "the transport is wrapped by another guard: use the same guard or its clones",
             ));
         }
-        // Defense: session-serves-its-own-client
+        // Defense: A session serves only the client that it began with.
         if connection.key.as_ref() != ClientKey::of(extensions) {
             return Err(no_session("the session began with another client key or without one"));
         }
@@ -486,7 +486,7 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
 /// Returns the client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
-    // Defense: malformed-capabilities-are-refused
+    // Defense: Malformed capabilities are an error, not a client without roots.
     serde_json::from_value(declared)
         .map_err(|error| fetch_failed(&format!("client capabilities: {error}")))
 }

@@ -165,7 +165,7 @@ impl<T> GuardedTransport<T> {
 
     fn list_changed(&self) {
         if let Some(Connection { session: Ok(session), .. }) = self.connection.as_deref() {
-            // Defense: change-counts-before-the-next-message
+            // Defense: A change counts before the next message is read.
             session.list_changed();
         }
     }
@@ -200,7 +200,6 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         // Requests in flight hold clones of the session and would keep it open.
-        // Defense: closed-connection-ends-its-session
         self.close_session();
         if let Some(key) = &self.key {
             self.guard.cache().forget(key.account());

@@ -443,7 +443,7 @@ fn respond_to_tool(
         Ok(response) => return Ok(response),
         Err(error) => error,
     };
-    // Defense: handler-error-is-hidden
+    // Defense: The text of a handler's own error does not reach the model.
     let text = match reason {
         Reason::Protocol(error) => return Err(error),
         Reason::Refused(error) if stateless(ctx) && error.reason() == Code::RootsUnsupported => {
@@ -517,7 +517,6 @@ where
         let _end = end;
         // While the work waited for a slot, the request may have been cancelled, or the roots
         // changed.
-        // Defense: work-starts-with-roots-in-force
         roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
         work(roots)
     };

@@ -174,7 +174,6 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let allowed = if root.is_filesystem_root() {
             Vec::new()
         } else {
-            // Defense: symlink-in-an-always-directory-grants-nothing
             let is_omitted = |root: &Root| !root.is_always() || root.access == Access::ReadOnly;
             let index = self.roots.index();
             let enclosing = index.depths(&directory).into_iter();

@@ -374,7 +374,7 @@ impl Root {
         };
         let handle =
             outer.handle()?.dir(path, enclosing.policy().mounts).map_err(as_unavailable)?;
-        // Defense: root-is-known-by-identity
+        // Defense: Another directory at the root's path is not the root.
         if !self.is_same_directory(&handle)? {
             return Err(Code::RootUnavailable.into());
         }

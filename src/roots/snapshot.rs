@@ -242,7 +242,7 @@ impl Roots {
     /// be obtained.
     pub(crate) fn always_despite(&self, failure: &Error) -> Self {
         let mut always = self.select(Root::is_always, None);
-        // Defense: failed-client-has-no-base
+        // Defense: Relative requests need a list that the client answered.
         always.base = None;
         always.failure = Some(Arc::new(failure.repeated()));
         always
@@ -349,7 +349,7 @@ impl Roots {
             snapshot.generation = self.generation();
             snapshot.is_narrowed = true;
         }
-        // Defense: narrowed-roots-end-with-their-request
+        // Defense: Narrowed roots end with the request that they came from.
         Self { snapshot, base, failure: None, ..self.clone() }
     }
 

@@ -140,7 +140,6 @@ impl Client {
             return Err(Code::SessionClosed.into());
         }
         match without {
-            // Defense: undeclared-roots-are-denied
             WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
             WithoutClientRoots::AllowedDirectories => {
                 self.guard.allowed_roots(self.deadline(now)).await
@@ -168,7 +167,7 @@ impl Client {
 
     /// Returns whether a snapshot can be served without being renewed.
     fn is_fresh((cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
-        // Defense: served-snapshot-has-verified-names
+        // Defense: A snapshot is served only if its names were verified recently.
         !is_due
             && cached.is_current(now)
             && !cached.roots.is_verification_due()

@@ -20,7 +20,7 @@ pub(super) struct Leader<'a> {
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        // Defense: dropped-leader-ends-its-fetch
+        // Defense: A leader that is dropped ends its fetch, so that another call can lead.
         let end = self.client.lock().abandon(&self.fetch);
         self.fetch.end(end);
     }
@@ -36,7 +36,7 @@ impl Leader<'_> {
     ) -> Result<End> {
         let began = Instant::now();
         let answer = async {
-            // Defense: request-has-a-time-limit
+            // Defense: A client that never answers is not waited for after the deadline.
             let FetchedList { list, pages } =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
             Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
@@ -47,7 +47,6 @@ impl Leader<'_> {
                 self.client.log_fetched(&roots, pages);
                 // The time to live starts at the request, because the client may change its list
                 // immediately afterwards.
-                // Defense: age-counts-from-the-request
                 let until = began + self.client.time_to_live();
                 Ok(self.succeed(roots, until))
             }
@@ -96,7 +95,7 @@ impl Leader<'_> {
         } else {
             client.guard.allowed_roots(deadline).await?;
         }
-        // Defense: outdated-snapshot-is-resolved-again
+        // Defense: An outdated snapshot is not renewed; its list is resolved again.
         if !roots.is_outdated() && client.guard.boundary().is_current(roots) {
             return Ok(None);
         }
@@ -111,7 +110,7 @@ impl Leader<'_> {
         let end = client.lock().succeed(&self.fetch, &cached, is_cached, Instant::now());
         if is_cached && matches!(end, End::Cached(_)) {
             client.guard.cache().insert(client.key(), cached);
-            // Defense: closed-session-caches-nothing
+            // Defense: A closed session leaves nothing in the cache.
             if client.lock().is_closed() {
                 client.guard.cache().forget(&client.key());
             }

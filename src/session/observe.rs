@@ -258,7 +258,7 @@ impl Lines {
 
     /// Observes a line, or a part of a long line, and then allows its bytes to be released.
     fn observe_line(&mut self, ends: bool, observer: &Observer) {
-        // Defense: line-is-observed-before-it-is-released
+        // Defense: A change counts before the SDK can read any byte after it.
         match (self.is_long, ends) {
             (false, _) => observer.observe(self.unobserved()),
             (true, true) => observer.apply(Effect::Changed),

@@ -125,7 +125,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         }
         cursor = Some(next);
     }
-    // Defense: pages-are-counted
+    // Defense: A list that has more pages than the limit is refused.
     Err(Code::TooManyPages.into())
 }
 

@@ -148,7 +148,7 @@ impl State {
         // A list requested before a change must not be resolved again in the new epoch.
         let is_old = seen.is_some_and(|seen| renews && seen.epoch != self.epoch);
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
-        // Defense: leader-has-seen-the-snapshot
+        // Defense: A call leads a fetch only if it knows the newest snapshot.
         if is_old || !is_seen && self.cached.strong_count() > 0 {
             return Ok((Join::Retry, None));
         }
@@ -156,7 +156,6 @@ impl State {
         // polled nor dropped. A call without a current snapshot does not wait for the renewal of an
         // expired one.
         let useful = |fetch: &&Arc<Fetch>| {
-            // Defense: fetch-from-before-a-change-is-replaced
             fetch.epoch == self.epoch && now < fetch.until + STALLED && (renews || !fetch.renews)
         };
         if let Some(fetch) = self.fetch.as_ref().filter(useful) {
@@ -166,7 +165,7 @@ impl State {
             return Ok((Join::Serve, None));
         }
         if let Some(failure) = self.failure().filter(|last| !renews && now < last.until) {
-            // Defense: failed-client-is-left-alone
+            // Defense: A client that failed is not asked again until its back-off has passed.
             return Err(failure.error());
         }
         self.fetches += 1;
@@ -199,7 +198,7 @@ impl State {
             return End::Nothing;
         }
         self.fetch = None;
-        // Defense: overtaken-list-does-not-count
+        // Defense: A list that was requested before a change does not count.
         if fetch.epoch != self.epoch {
             return End::Overtaken;
         }
@@ -233,7 +232,7 @@ impl State {
             return End::Overtaken;
         }
         let earlier = self.failure().map_or(0, |last| last.times);
-        // Defense: back-off-has-an-end
+        // Defense: The back-off has an upper limit.
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let failure = Failure {
             epoch: self.epoch,
@@ -267,7 +266,7 @@ impl State {
             return false;
         }
         self.epoch = next_epoch();
-        // Defense: change-withdraws-the-snapshot
+        // Defense: A change withdraws the snapshot immediately.
         self.cached = Weak::new();
         true
     }
@@ -316,7 +315,7 @@ impl Fetch {
             if let Some(end) = self.end.get() {
                 return end.clone();
             }
-            // Defense: waiting-call-misses-no-end
+            // Defense: A waiting call misses no end of its fetch.
             ended.await;
         }
     }

@@ -75,7 +75,7 @@ impl Error {
         let kind = self.code();
         let body = |code| ErrorBody {
             code,
-            // Defense: error-body-hides-the-detail
+            // Defense: The client does not see the detail for the operator.
             message: self.to_string(),
             data: Some(json!({ "kind": kind })),
         };

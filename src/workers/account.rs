@@ -70,7 +70,7 @@ impl Permits {
         let mut held = self.lock();
         let all: usize = held.values().sum();
         let own = held.get(account).copied().unwrap_or_default();
-        // Defense: handles-are-left-for-others
+        // Defense: No client takes the handles that others need.
         let is_left = match account {
             Account::Operator => all < self.all,
             _ => own < 2 * self.unreserved.saturating_sub(all),

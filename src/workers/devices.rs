@@ -128,7 +128,6 @@ impl Slot {
         };
         let now = Instant::now();
         if device.running.fetch_add(1, Relaxed) >= self.devices.half
-            // Defense: hung-device-takes-no-more-work
             && device.is_hung(now)
             && self
                 .devices

@@ -244,7 +244,6 @@ impl Pool {
     /// The number of work slots whose operation hangs, or 0 if any slot is free, because the number
     /// is needed only when all slots are occupied.
     fn hung(&self, state: &State) -> usize {
-        // Defense: hung-slots-are-given-to-others
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
     }
 

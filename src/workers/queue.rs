@@ -200,7 +200,7 @@ impl<J> Queue<J> {
             // This account is shared by many clients.
             Account::Anonymous => (self.shares.slots / 4).max(1),
             _ if self.shares.one_per_account => 1,
-            // Defense: client-has-a-quarter-of-the-slots
+            // Defense: One client has at most a quarter of the slots.
             _ => (self.shares.slots / 4).max(1),
         }
     }

@@ -135,7 +135,7 @@ pub(crate) fn resolve<'a>(
             return walk.start(request);
         }
         walk.enter(base.ok_or(Code::OutsideRoots)?);
-        // Defense: dot-dot-follows-symlinks-first
+        // Defense: `..` applies to where a symlink led, not to the text of the path.
         walk.push(request)
     })
 }

@@ -103,7 +103,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             _ => {}
         }
         let next = self.aliases.child(node, name);
-        // Defense: resolver-stops-outside
+        // Defense: Outside the roots, the resolution stops before it looks anything up.
         self.go_to(next.ok_or(Code::OutsideRoots)?);
         Ok(())
     }
@@ -156,7 +156,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             EntryKind::Link(text) => {
                 let link = path.clone();
                 path.pop();
-                // Defense: target-of-a-symlink-is-not-its-name
+                // Defense: Where a symlink led is its target, which is not removed in its place.
                 self.is_target |= self.todo.iter().all(|name| &**name == ".");
                 self.follow(link, text)?;
             }
@@ -198,7 +198,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// Refuses a position that is hidden, in the same way as one outside.
     fn refuse_hidden(&mut self) -> Result<()> {
         if let Position::Inside { root, path, .. } = &self.position {
-            // Defense: hidden-name-is-refused-as-outside
+            // Defense: A hidden name is never looked up; it is refused like one outside.
             if self.lookup.is_hidden(*root, path) {
                 self.position = Position::Above(TOP);
                 return Err(Code::OutsideRoots.into());
