@@ -1,5 +1,5 @@
-//! Runs the tests that resolve paths again without `openat2`, as on an old kernel (ENOSYS) or in a strict
-//! container (EPERM).
+//! Runs the tests that resolve paths again without `openat2`, as on an old kernel (ENOSYS) or in a
+//! strict container (EPERM).
 //!
 //! A thread of this process installs a seccomp filter and then starts the suite. A child inherits
 //! its parent's filter (seccomp(2)).
