@@ -100,29 +100,3 @@ fn display_path_is_canonical() {
     assert_eq!(proof.root().display_path(), tree.path("root").display().to_string());
     assert_eq!(check(&roots, ".", Intent::Existing).display_path(), proof.root().display_path());
 }
-
-/// A proof is bound to the resolved directory of its root, not to the name of that directory.
-#[cfg(unix)]
-#[test]
-fn proofs_differ_after_their_root_is_replaced() {
-    let tree = Tree::new("file root/f; link alias -> root");
-    let before = tree.roots(["root"]);
-    let proof = check(&before, "f", Intent::Existing);
-    assert_equal(&proof, &check(&tree.roots(["alias"]), "f", Intent::Existing), true);
-    fs::rename(tree.path("root"), tree.path("old")).unwrap();
-    tree.add("file root/f");
-    assert_equal(&proof, &check(&tree.roots(["root"]), "f", Intent::Existing), false);
-    assert_equal(&proof, &check(&tree.roots(["old"]), "f", Intent::Existing), true);
-}
-
-/// `NoFollow` names the symlink itself, which is a different place.
-#[cfg(unix)]
-#[test]
-fn every_intent_except_no_follow_follows_a_symlink() {
-    let tree = Tree::new("file root/f; link root/l -> f");
-    let roots = tree.roots(["root"]);
-    let proof = check(&roots, "f", Intent::Existing);
-    assert_equal(&proof, &check(&roots, "l", Intent::Existing), true);
-    assert_equal(&proof, &check(&roots, "l", Intent::New), true);
-    assert_equal(&proof, &check(&roots, "l", Intent::NoFollow), false);
-}

@@ -10,11 +10,11 @@ use std::thread;
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
     AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing, Intent,
-    PartialCommit, Protection, Replace, Result, Roots, Version, WriteOptions,
+    PartialCommit, Replace, Result, Roots, Version, WriteOptions,
 };
 
+use crate::support::code;
 use crate::support::tree::{Tree, symlinks_are_visible};
-use crate::support::{code, protecting};
 
 fn new() -> WriteOptions {
     WriteOptions::new()
@@ -104,48 +104,6 @@ fn directory_that_replaced_a_created_parent_is_kept() {
     drop(file);
     assert_eq!(names(tree.path("root/a")), ["b"]);
     assert!(names(tree.path("root/moved")).is_empty());
-}
-
-#[test]
-fn parents_below_a_protected_name_are_not_created() {
-    let tree = Tree::new("dir root/.git; dir root/d");
-    let names = [(".git", Protection::ReadOnly), (".env", Protection::Hidden)];
-    let roots = protecting(&tree, "root", &names);
-    let before = tree.snapshot("");
-    let parents = new().create_parents(true);
-    for (request, expected) in [
-        (".git/hooks/run", "protected"),
-        ("d/.git/hooks/run", "protected"),
-        ("d/x/.GIT/y/z", "protected"),
-        ("d/.env/x/y", "outside_roots"),
-        ("d/x/.env", "outside_roots"),
-    ] {
-        assert_eq!(code(roots.write_with(request, "x", parents)), Some(expected), "{request}");
-        assert_eq!(code(roots.atomic_file(request, parents)), Some(expected), "{request}");
-        let mut changes = roots.change_set();
-        assert_eq!(code(changes.write(request, "x", parents)), Some(expected), "{request}");
-        assert_eq!(tree.snapshot(""), before, "{request}");
-    }
-}
-
-#[cfg(unix)]
-#[test]
-fn file_is_not_committed_in_a_directory_that_became_a_protected_name() {
-    let tree = Tree::new("file root/d/config = old");
-    for (roots, expected) in [
-        (protecting(&tree, "root", &[(".git", Protection::ReadOnly)]), Some("changed")),
-        // The control: without protected names, the file is committed in the moved directory.
-        (tree.roots(["root"]), None),
-    ] {
-        let mut file = roots.atomic_file("d/config", new()).unwrap();
-        file.write_all(b"planted").unwrap();
-        fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
-        assert_eq!(code(file.commit()), expected);
-        let content = if expected.is_some() { "old" } else { "planted" };
-        assert_eq!(fs::read_to_string(tree.path("root/.git/config")).unwrap(), content);
-        assert_eq!(names(tree.path("root/.git")), ["config"]);
-        fs::rename(tree.path("root/.git"), tree.path("root/d")).unwrap();
-    }
 }
 
 #[test]
