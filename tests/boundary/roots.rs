@@ -347,32 +347,6 @@ fn a_client_that_exhausts_its_grant_memory_affects_only_itself() {
     );
 }
 
-/// A request can start in one root and resolve to another. The names of both roots are verified.
-#[cfg(unix)]
-#[test]
-fn a_failed_request_verifies_the_root_it_resolved_to() {
-    let tree = Tree::new("dir a; dir b; link a/l -> ../b");
-    let roots = tree.roots(["a", "b"]);
-    let checked = roots.check("l/new", Intent::New).unwrap();
-    fs::rename(tree.path("b"), tree.path("was")).unwrap();
-    tree.add("dir b");
-    assert_eq!(code(checked.read(9)), Some("root_unavailable"));
-    assert!(!roots.roots().nth(1).unwrap().is_available());
-    // A proof depends only on the root that contains it.
-    let roots = tree.roots(["a", "b"]);
-    tree.add("file b/f = 12345");
-    let checked = roots.check("l/f", Intent::Existing).unwrap();
-    fs::rename(tree.path("a"), tree.path("a2")).unwrap();
-    assert_eq!(code(checked.read(1)), Some("too_large"));
-    fs::rename(tree.path("a2"), tree.path("a")).unwrap();
-    let roots = tree.roots(["a", "b"]);
-    fs::rename(tree.path("b"), tree.path("was2")).unwrap();
-    tree.add("dir b");
-    assert_eq!(code(roots.read("l/none", 9)), Some("root_unavailable"));
-    assert_eq!(code(roots.rename("f", "l/f", Replace::Never)), Some("root_unavailable"));
-    assert_eq!(code(roots.read("none", 9)), Some("not_found"), "the other root is still available");
-}
-
 /// Lists of long paths, symlinks and aliases take bounded time.
 #[cfg(unix)]
 #[test]

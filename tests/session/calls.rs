@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use std::thread::sleep;
 use std::time::Duration;
 
-use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
+use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, ErrorKind, Guard,
     GuardBuilder, Intent, ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource,
@@ -769,39 +769,6 @@ async fn extreme_limits_work() {
     }
 }
 
-/// Frequent `still_allows` calls do not use up the turns to verify, and they eventually report the
-/// missing root.
-#[cfg(unix)]
-#[tokio::test]
-async fn frequent_proof_checks_do_not_keep_a_replaced_directory_in_force() {
-    let tree = Tree::new("file top/op/f = old; dir top/op/a");
-    let boundary =
-        Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
-    let guard = Guard::new(boundary);
-    let watch = guard.session(WITHOUT_ROOTS).unwrap();
-    let narrow = announcing(&guard);
-    let of_allowed = watch.roots(no_answer()).await.unwrap().check("f", Intent::Existing).unwrap();
-    let narrowed = narrow
-        .roots(source_listing(&tree, &["top/op/a"]))
-        .await
-        .unwrap()
-        .check(".", Intent::Existing)
-        .unwrap();
-    fs::rename(tree.path("top/op"), tree.path("trash")).unwrap();
-    tree.add("file top/op/f = new; dir top/op/a");
-    let start = std::time::Instant::now();
-    while start.elapsed() < 3 * VERIFY_EVERY {
-        let _ = watch.still_allows(&of_allowed);
-        let _ = narrow.still_allows(&narrowed);
-        sleep(Duration::from_millis(1));
-    }
-    assert_becomes(async || code(watch.still_allows(&of_allowed)), Some("root_unavailable")).await;
-    assert_becomes(async || code(narrow.still_allows(&narrowed)), Some("root_unavailable")).await;
-    assert_eq!(watch.roots(no_answer()).await.unwrap().read("f", 9).unwrap(), b"new");
-    let other = announcing(&guard).roots(source_listing(&tree, &["top/op"])).await.unwrap();
-    assert_eq!(other.read("f", 9).unwrap(), b"new");
-}
-
 /// An allowed directory was missing during the fetch, because of a deployment or because it was
 /// never created.
 #[cfg(unix)]
@@ -940,50 +907,6 @@ async fn debug_output_of_a_session_reveals_no_other_session() {
     );
 }
 
-/// If an operation finds that a directory was replaced, the next call resolves it again, without
-/// waiting for the regular verification.
-#[cfg(unix)]
-#[tokio::test]
-async fn a_root_found_missing_by_an_operation_is_resolved_again_at_once() {
-    let tree = Tree::new("file d/f = one");
-    let session = announcing(&guard(&tree).build().unwrap());
-    let roots = session.roots(source_listing(&tree, &["d"])).await.unwrap();
-    fs::rename(tree.path("d"), tree.path("was")).unwrap();
-    tree.add("file d/f = two");
-    assert_eq!(roots.read("none", 9).unwrap_err().code(), "root_unavailable");
-    let again = session.roots(no_request_expected()).await.unwrap();
-    assert_eq!(again.read("f", 9).unwrap(), b"two");
-}
-
-/// Only one call at a time verifies a slow list, and verification takes a small fraction of the
-/// time, so no call fails.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_succeed_while_a_slow_list_is_verified() {
-    #[cfg(windows)]
-    if !symlinks_are_visible() {
-        return report_not_shown(
-            "session::calls::calls_succeed_while_a_slow_list_is_verified",
-            "roots through symlinks",
-        );
-    }
-    let tree = Tree::in_memory("link op/l -> .");
-    let deep = "d/".repeat(150);
-    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
-    let boundary =
-        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let session = announcing(&Guard::builder(boundary).build().unwrap());
-    let paths: Vec<_> = (0..100).map(|n| format!("op/l/{}", &deep[..deep.len() - 2 * n])).collect();
-    let paths: Vec<_> = paths.iter().map(String::as_str).collect();
-    session.roots(source_listing(&tree, &paths)).await.unwrap();
-    let start = std::time::Instant::now();
-    let mut late = 0;
-    while start.elapsed() < 6 * VERIFY_EVERY {
-        late += usize::from(session.roots(no_request_expected()).await.is_err());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(late, 0);
-}
-
 /// When the cache is full, the evicted session requests its list again, and nothing else changes.
 #[tokio::test]
 async fn an_evicted_snapshot_is_fetched_again() {
@@ -1107,25 +1030,6 @@ async fn a_burst_of_changes_refuses_no_call() {
     for call in calls {
         assert_eq!(call.await.unwrap(), None);
     }
-}
-
-/// A call that takes the turn to verify but cannot use it returns the turn.
-#[cfg(unix)]
-#[test]
-fn an_unused_turn_to_verify_passes_to_the_next_call() {
-    let tree = Tree::new("file op/f = old");
-    let boundary =
-        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let session = Guard::new(boundary.clone()).session(WITHOUT_ROOTS).unwrap();
-    fs::rename(tree.path("op"), tree.path("was")).unwrap();
-    tree.add("file op/f = new");
-    sleep(VERIFY_EVERY);
-    let call = pin!(session.roots(no_answer()));
-    let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else {
-        panic!("the call waits without a runtime")
-    };
-    assert_eq!(code(roots), Some("no_runtime"));
-    assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");
 }
 
 /// A waiting call does not use an answer that has expired by the time it arrives, because the
@@ -1280,32 +1184,6 @@ async fn equal_lists_do_not_share_outdated_rejections() {
     }
 }
 
-/// Each call counts as a use of the snapshot, whatever the time to idle.
-#[tokio::test]
-async fn a_snapshot_in_use_does_not_expire_as_idle() {
-    let idle = Duration::from_secs(1);
-    let tree = Tree::new("dir a");
-    let guard = guard(&tree).time_to_idle(idle).build().unwrap();
-    // Try again if this machine paused for so long that the snapshot could become idle.
-    for _ in 0..20 {
-        let client = Client::listing(list(&tree, &["a"]));
-        let session = announcing(&guard);
-        let (start, mut last) = (std::time::Instant::now(), std::time::Instant::now());
-        let mut longest = Duration::ZERO;
-        while start.elapsed() < 3 * idle {
-            session.roots(client.source()).await.unwrap();
-            longest = longest.max(last.elapsed());
-            last = std::time::Instant::now();
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        if longest < idle / 2 {
-            assert_eq!(client.requests(), 1);
-            return;
-        }
-    }
-    panic!("this machine paused in every attempt");
-}
-
 /// When one session verifies a shared snapshot, the other sessions still detect the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_session_sharing_a_snapshot_finds_a_directory_created_later() {
@@ -1340,38 +1218,6 @@ async fn each_session_sharing_a_snapshot_finds_a_directory_created_later() {
         assert_becomes(count, 2).await;
         ends.store(true, Ordering::SeqCst);
         verifier.join().unwrap();
-    }
-}
-
-/// Checking for a directory that is still missing is not a change.
-#[tokio::test]
-async fn a_renewal_without_a_change_wakes_no_waiter() {
-    let tree = Tree::new("dir a");
-    let session = announcing(&guard(&tree).build().unwrap());
-    session.roots(source_listing(&tree, &["a", "missing"])).await.unwrap();
-    let mut changes = session.changes();
-    let start = std::time::Instant::now();
-    while start.elapsed() < 4 * VERIFY_EVERY {
-        session.roots(no_request_expected()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(tokio::time::timeout(Duration::ZERO, changes.changed()).await.is_err());
-    tree.add("dir missing");
-    assert_becomes(async || session.roots(no_request_expected()).await.unwrap().roots().count(), 2)
-        .await;
-    changes.changed().await.unwrap();
-}
-
-/// The text names the limit, both for the call that sent the request and for calls during the
-/// back-off.
-#[tokio::test]
-async fn a_repeated_failure_keeps_its_text() {
-    let tree = Tree::new("dir a");
-    let session = announcing(&guard(&tree).build().unwrap());
-    let large = ListRootsResult::from_uris(["file:///".to_owned() + &"x".repeat(8_000_001)]);
-    for _ in 0..2 {
-        let refused = session.roots(source_of(large.clone())).await.unwrap_err();
-        assert_eq!(refused.to_string(), "the root list is larger than 8000000 bytes");
     }
 }
 
