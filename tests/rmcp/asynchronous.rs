@@ -151,7 +151,7 @@ impl Drop for PanicsOnDrop {
 async fn panic_of_the_work_fails_only_its_call() {
     let tree = Tree::new();
     let mut raw = connect(&tree.guard(), async |roots: RequestRoots, way: String| {
-        let _panics = (way == "in drop").then_some(PanicsOnDrop);
+        let _panics = (way == "in drop").then(|| PanicsOnDrop);
         if way == "in a piece" {
             return roots.run(|_| -> Worked { panic!("on purpose") }).await;
         }
