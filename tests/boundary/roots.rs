@@ -583,23 +583,6 @@ fn roots_have_the_policy_of_their_boundary() {
     assert_eq!(code(allowed.read("a/f", 9)), Some("hard_linked"));
 }
 
-/// Debug output names the root and the place, but not the allowed directory that contains the root.
-#[test]
-fn debug_output_names_the_root_and_the_place() {
-    let tree = Tree::new("file top/root/d/f");
-    let boundary = build_boundary(&tree, &[("top", Access::ReadOnly)]);
-    let roots = boundary.resolve(&list(&tree, ["top/root"])).unwrap();
-    let place = tree.path("top").join("root");
-    let root = format!("Root {{ path: {place:?}, access: ReadOnly, .. }}");
-    assert_eq!(format!("{roots:?}"), format!("[{root}]"));
-    let checked = roots.check("d/../d/f", Intent::Existing).unwrap();
-    let relative = std::path::Path::new("d").join("f");
-    let shown =
-        format!("CheckedPath {{ root: {place:?}, relative: {relative:?}, exists: true, .. }}");
-    assert_eq!(format!("{checked:?}"), shown);
-    assert_eq!(checked.display_path(), place.join(relative).display().to_string());
-}
-
 /// The alias resolved to the directory when the server started.
 #[cfg(unix)]
 #[test]

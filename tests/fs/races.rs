@@ -683,36 +683,6 @@ fn a_guard_that_reopens_the_checked_path_leaks() {
     });
 }
 
-#[test]
-fn a_guard_that_copies_the_checked_path_leaks() {
-    leaks("copy", |root, request| {
-        let from = checked_by_name(root, &root.join(request).join("data"))?;
-        let to = checked_by_name(root, root)?.join("got");
-        fs::copy(from, &to)?;
-        fs::read(to)
-    });
-}
-
-/// The control describes each entry, does not follow symlinks, and opens each file by its path.
-#[test]
-fn a_guard_that_opens_listed_files_by_their_paths_leaks() {
-    leaks("walk", |root, request| {
-        let mut content = Vec::new();
-        let mut todo = vec![checked_by_name(root, &root.join(request))?];
-        while let Some(directory) = todo.pop() {
-            for entry in fs::read_dir(directory)? {
-                let entry = entry?;
-                match entry.file_type()? {
-                    is if is.is_dir() => todo.push(entry.path()),
-                    is if is.is_file() => content.extend(fs::read(entry.path())?),
-                    _ => {}
-                }
-            }
-        }
-        Ok(content)
-    });
-}
-
 /// Returns the canonical path if it is inside.
 fn checked_by_name(root: &Path, path: &Path) -> std::io::Result<PathBuf> {
     let canonical = path.canonicalize()?;

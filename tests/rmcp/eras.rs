@@ -71,29 +71,6 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
 }
 
 #[tokio::test]
-async fn an_empty_list_allows_nothing() {
-    let tree = Tree::new();
-    for era in ERAS {
-        let pair = connect(&tree.guard(), &Client::of([]), era).await;
-        for path in ["a/in.txt".to_owned(), tree.path("op/a/in.txt"), ".".into()] {
-            assert_eq!(pair.read(&path).await, Err(empty_list_refusal(&path)), "{era:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_guard_that_ignores_client_roots_never_asks() {
-    let tree = Tree::new();
-    for era in ERAS {
-        let client = Client::new(RootsAnswer::Error);
-        let guard = tree.builder().client_roots(ClientRoots::Ignore).build().unwrap();
-        let pair = connect(&guard, &client, era).await;
-        assert_eq!(pair.read("b/in.txt").await.as_deref(), Ok("b"), "{era:?}");
-        assert_eq!(client.times_asked(), 0);
-    }
-}
-
-#[tokio::test]
 async fn a_tools_question_is_sent_together_with_the_guards() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]);

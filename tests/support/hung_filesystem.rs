@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
@@ -25,6 +25,8 @@ pub(crate) struct HungFilesystem {
     at: PathBuf,
     server: Child,
     commands: ChildStdin,
+    /// The server has stopped replying.
+    hangs: mpsc::Receiver<()>,
     pending: Arc<AtomicUsize>,
 }
 
@@ -74,17 +76,23 @@ impl HungFilesystem {
         }
         let pending = Arc::new(AtomicUsize::new(0));
         let counted = pending.clone();
+        let (hanging, hangs) = mpsc::channel();
         std::thread::spawn(move || {
-            lines.for_each(|_| {
-                counted.fetch_add(1, SeqCst);
-            });
+            for line in lines {
+                if line.contains(HANGS) {
+                    let _ = hanging.send(());
+                } else {
+                    counted.fetch_add(1, SeqCst);
+                }
+            }
         });
-        Some(Self { at: at.to_owned(), server, commands, pending })
+        Some(Self { at: at.to_owned(), server, commands, hangs, pending })
     }
 
-    /// Stops replying to requests.
+    /// Stops replying to requests. No request that is made after this returns has a reply.
     pub(crate) fn hang(&mut self) {
         self.commands.write_all(b"hang\n").unwrap();
+        self.hangs.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
     /// Waits until at least this many requests are pending. Panics if that takes too long.
@@ -133,6 +141,7 @@ fn child_process_serves_the_filesystem() {
     for line in std::io::stdin().lines() {
         if line.unwrap() == "hang" {
             state.0.store(0, SeqCst);
+            println!("{HANGS}");
         }
     }
     drop(session);
@@ -140,6 +149,7 @@ fn child_process_serves_the_filesystem() {
 
 const SERVED: &str = "GUARD_TEST_HUNG_FILESYSTEM";
 const MOUNTED: &str = "the filesystem is mounted";
+const HANGS: &str = "the filesystem hangs";
 const FAILED: &str = "FUSE cannot be mounted here";
 
 /// Whether the filesystem replies.

@@ -252,48 +252,6 @@ fn each_way_behaves_as_the_table_says() {
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
 
-/// Races each way against swaps of the file, because a way that checks and opens in one call cannot
-/// be stopped between the two. The guard must never read the file outside, but the other ways may.
-/// `GUARD_RACE_SECONDS` is divided among the ways.
-#[test]
-fn races_never_make_the_guard_read_outside() {
-    let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
-    let time = seconds.map_or(RACE_TIME, |seconds| Duration::from_secs(seconds) / 5);
-    for name in WAYS {
-        let tree = Tree::new(
-            "file root/f = inside; link root/other -> ../outside/secret; file outside/secret = outside",
-        );
-        let (one, other) = (tree.path("root/f"), tree.path("root/other"));
-        let Ok(way) = way(name, &tree.path("root")) else { continue };
-        let is_done = AtomicBool::new(false);
-        let (mut reads, mut leaks) = (0_u32, 0_u32);
-        let swaps = AtomicU32::new(0);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_done.load(SeqCst) {
-                    renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-                    swaps.fetch_add(1, SeqCst);
-                }
-            });
-            let start = Instant::now();
-            // On a loaded machine the swaps may begin late.
-            while start.elapsed() < time
-                || (swaps.load(SeqCst) == 0 && start.elapsed() < Duration::from_secs(60))
-            {
-                reads += 1;
-                leaks += u32::from(way.read("f").is_ok_and(|content| content == b"outside"));
-            }
-            is_done.store(true, SeqCst);
-        });
-        let swaps = swaps.into_inner();
-        println!("race: {name}: {leaks} of {reads} reads returned the file outside, {swaps} swaps");
-        assert!(
-            reads > 0 && swaps > 0 && (name != "guard" || leaks == 0),
-            "{name}: {leaks} of {reads}, {swaps} swaps"
-        );
-    }
-}
-
 #[test]
 fn documented_tables_match_the_data() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
@@ -317,5 +275,3 @@ fn documented(from: &str) -> Vec<Vec<&'static str>> {
     // The first two lines are the header.
     lines.skip(2).collect()
 }
-
-const RACE_TIME: Duration = Duration::from_millis(250);
