@@ -1,11 +1,9 @@
 //! Behavior that both eras share, tested with rmcp's client.
 
-use mcp_roots_guard::{ClientRoots, WithoutClientRoots};
+use mcp_roots_guard::WithoutClientRoots;
 use rmcp::service::ServiceError;
 
-use crate::server::{
-    Client, ERAS, Era, RootsAnswer, Tree, call, connect, empty_list_refusal, next_report, refusal,
-};
+use crate::server::{Client, ERAS, Era, Tree, call, connect, next_report, refusal};
 
 #[tokio::test]
 async fn client_roots_narrow_the_allowed_directories() {
