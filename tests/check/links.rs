@@ -3,12 +3,10 @@
 use std::fs;
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-#[cfg(target_os = "linux")]
 use std::time::{Duration, SystemTime};
 
 use crate::support::code;
 use crate::support::tree::Tree;
-#[cfg(unix)]
 use mcp_roots_guard::{Access, Attributes, Boundary, Intent, Policy, Roots, Rule};
 
 fn with_policy(tree: &Tree, access: Access, policy: Policy) -> Roots {

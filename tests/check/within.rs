@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-#[cfg(unix)]
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Replace, Roots,
     RootsCapability, RootsResponse, Session,

@@ -9,11 +9,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{MAIN_SEPARATOR, Path};
 
+use mcp_roots_guard::{Access, DirEntry, FileType, Intent, Protection, Roots, Walk, WalkOptions};
 #[cfg(unix)]
-use mcp_roots_guard::CheckedPath;
-use mcp_roots_guard::{
-    Access, DirEntry, FileType, Intent, Protection, Result, Roots, Walk, WalkOptions,
-};
+use mcp_roots_guard::{CheckedPath, Result};
 
 use crate::support::tree::Tree;
 use crate::support::{code, protecting};

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, Error, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule, WalkOptions,
+    Access, Boundary, Error, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
 };
 #[cfg(target_os = "linux")]
-use mcp_roots_guard::{FileType, Metadata};
+use mcp_roots_guard::{FileType, Metadata, WalkOptions};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};

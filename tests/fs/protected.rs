@@ -5,11 +5,12 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Error, ErrorKind, Existing, Intent, ListRootsResult,
-    OpenOptions, Protection, Replace, Result, Roots, WriteOptions,
+    Access, Boundary, BoundaryBuilder, Error, ErrorKind, Intent, ListRootsResult, Protection, Roots,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Attributes, CheckedPath};
+use mcp_roots_guard::{
+    Attributes, CheckedPath, Existing, OpenOptions, Replace, Result, WriteOptions,
+};
 
 use crate::support::code;
 use crate::support::operations::{Way, attempts};

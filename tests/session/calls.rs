@@ -20,8 +20,6 @@ use tokio::time::Instant;
 
 use crate::support::code;
 use crate::support::random::Random;
-#[cfg(windows)]
-use crate::support::tree::report_not_shown;
 use crate::support::tree::{Tree, symlinks_are_visible};
 
 type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
