@@ -14,7 +14,6 @@ use mcp_roots_guard::{
 };
 
 use crate::support::code;
-#[cfg(unix)]
 use crate::support::tree::{Tree, link, symlinks_are_visible};
 #[cfg(windows)]
 use crate::support::tree::{report_not_shown, uri};
