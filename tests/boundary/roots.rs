@@ -239,10 +239,13 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
     let relative: PathBuf =
         tree.path("b").components().filter(|name| matches!(name, Component::Normal(_))).collect();
     assert_eq!(code(roots.with_base(relative)), Some("outside_roots"));
+    if cfg!(windows) {
+        return; // A path of another system can be an alias only there.
+    }
     let options = DirectoryOptions::new(Access::ReadOnly).alias(r"C:\Proj").alias("/host/proj");
     let builder = Boundary::builder().directory(tree.path("a"), Access::ReadOnly);
     let aliased = builder.directory_with(tree.path("b"), options).build().unwrap().allowed_roots();
-    for alias in [r"C:\Proj", "/host/proj"].into_iter().filter(|_| cfg!(unix)) {
+    for alias in [r"C:\Proj", "/host/proj"] {
         assert_eq!(aliased.with_base(alias).unwrap().read("f", 9).unwrap(), b"B");
     }
 }
