@@ -106,8 +106,9 @@ fn a_request_names_the_same_file_with_any_separator_and_case() {
 /// the file exists.
 #[test]
 fn a_name_that_windows_would_reinterpret_is_refused() {
-    let tree =
-        Tree::new("file root/f.txt = content; dir root/d; file root/inside; file out/secret");
+    let tree = Tree::new(
+        "file root/spare; dir root/spare-dir; file root/f.txt = content; dir root/d; file root/inside; file out/secret",
+    );
     let roots = tree.roots(["root"]);
     let (letter, path) = drive(&tree.path("root"));
     let path = path.replace('/', "\\");
@@ -150,7 +151,7 @@ fn a_name_that_windows_would_reinterpret_is_refused() {
             assert_eq!(refused, Some(expected), "{} {request}", attempt.name());
         }
     }
-    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 5);
 }
 
 /// A share that only the client names is refused, with and without allowed directories.
