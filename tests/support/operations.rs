@@ -446,7 +446,13 @@ fn linked(link: Link, _: Pause<'_>) -> Result<String> {
 fn opened(file: OpenFile, pause: Pause<'_>) -> Result<String> {
     let described = description(file.metadata());
     pause();
-    Ok(format!("{described} {}", content(file.read_all(LIMIT)?, pause)?))
+    let read = file.read_all(LIMIT).and_then(|read| content(read, pause));
+    Ok(format!("{described} {}", or_code(read)))
+}
+
+/// What was returned before a later step failed is searched for leaks like any other success.
+fn or_code(seen: Result<String>) -> String {
+    seen.unwrap_or_else(|error| format!("error {}", error.code()))
 }
 
 /// Reads from the file and writes to it, as far as it is open for that.
@@ -472,27 +478,37 @@ fn parent(checked: &CheckedPath, pause: Pause<'_>) -> Result<String> {
 }
 
 fn listed(entries: ReadDir, pause: Pause<'_>) -> Result<String> {
-    let mut lines = entries.map(|entry| entry_line(&entry?, pause)).collect::<Result<Vec<_>>>()?;
+    let mut lines = lines(entries, pause)?;
     lines.sort();
     Ok(lines.join(", "))
 }
 
 fn walked(mut walk: Walk, pause: Pause<'_>) -> Result<String> {
-    let mut lines = Vec::new();
-    while let Some(entry) = walk.next_entry()? {
-        lines.push(entry_line(&entry, pause)?);
-    }
-    Ok(lines.join(", "))
+    Ok(lines(std::iter::from_fn(|| walk.next_entry().transpose()), pause)?.join(", "))
 }
 
-/// Everything that an entry of a listing returns. It may have changed since, so errors are left
-/// out.
-fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> Result<String> {
+/// Everything that the entries return up to an error, which is only returned if it is the first.
+fn lines(entries: impl Iterator<Item = Result<DirEntry>>, pause: Pause<'_>) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for entry in entries {
+        match entry {
+            Err(error) if lines.is_empty() => return Err(error),
+            Err(error) => {
+                lines.push(or_code(Err(error)));
+                break;
+            }
+            Ok(entry) => lines.push(entry_line(&entry, pause)),
+        }
+    }
+    Ok(lines)
+}
+
+fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> String {
     pause();
-    let described = entry.metadata().map(|metadata| description(&metadata)).unwrap_or_default();
-    let opened = entry.open().and_then(|file| opened(file, pause)).unwrap_or_default();
-    let read = entry.read(LIMIT).and_then(|read| content(read, pause)).unwrap_or_default();
-    Ok(format!("{} {described} {opened} {read}", entry.path().display()))
+    let described = or_code(entry.metadata().map(|metadata| description(&metadata)));
+    let opened = or_code(entry.open().and_then(|file| opened(file, pause)));
+    let read = or_code(entry.read(LIMIT).and_then(|read| content(read, pause)));
+    format!("{} {described} {opened} {read}", entry.path().display())
 }
 
 /// The entries that the copy left out. The copy itself is in the tree.
