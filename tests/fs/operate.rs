@@ -229,6 +229,7 @@ const NO_OPERATIONS: &[&str] = &[
     "is_empty",
     "join",
     "no_follow",
+    "parent",
     "read_only",
     "rejected",
     "relative",

@@ -40,7 +40,7 @@ fn every_change_at_or_below_a_read_only_name_is_refused() {
     for attempt in attempts().filter(|attempt| attempt.path().is_changed) {
         let name = attempt.name();
         let tree = Tree::new(TREE);
-        tree.add("file root/spare; dir root/spare-dir");
+        tree.add("file root/spare = content; dir root/spare-dir");
         if symlinks_are_visible() {
             tree.add("link root/l -> .git; link root/s -> sub/.git/config");
         }
@@ -102,7 +102,7 @@ fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
 fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
     for exists in [true, false] {
         let tree = Tree::new(TREE);
-        tree.add("file root/spare; dir root/spare-dir; file root/.envrc/x");
+        tree.add("file root/spare = content; dir root/spare-dir; file root/.envrc/x");
         if symlinks_are_visible() {
             tree.add(
                 "link root/to -> .env; link root/via -> secret/../a; link root/abs -> \

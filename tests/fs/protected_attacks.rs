@@ -370,7 +370,7 @@ impl Judge {
                         [None, _] | [_, None] => None,
                         // A tree can contain a name that is protected at the destination.
                         _ if operation.name.starts_with("copy_tree") => changed.then_some(true),
-                        _ if operation.name.starts_with("rename") => {
+                        _ if operation.name.contains("rename") => {
                             Some(changed || Self::escapes(attack, sides))
                         }
                         _ => Some(changed),

@@ -4,8 +4,8 @@
 //! between a check and the use of its proof. These tests show that nothing outside is then read,
 //! listed, described, created, changed, renamed or removed. A [`Pair`] describes the swap and the
 //! request path through it. A [`Row`] is an operation of the
-//! [table](crate::support::operations), the requests, and the way in which it is called. Each row
-//! runs on each pair for a bounded number of rounds.
+//! [table](crate::support::operations), the requests, and the way in which it is called. Each pair
+//! takes one row in three, and in a long run every row, for a bounded number of rounds.
 //!
 //! The outside files were never in the root, under any name. A directory that is swapped into the
 //! root is inside for as long as it is there, and a directory opened inside remains valid when it
@@ -15,9 +15,9 @@
 //! compared with its original state: names, types, inodes, modes, times and content.
 //!
 //! The counts show that races happened: every pair has both successes and refusals, every operation
-//! succeeds at least once, and more than half of them are refused at least once. As long as one of
-//! these has not happened, its rows run again, so that it does not depend on the speed of the
-//! machine. The controls also show it. They are guards that check the canonical path and then use it
+//! succeeds at least once in each way, and more than half of these calls are refused at least once.
+//! As long as one of these has not happened, its rows run again, so that it does not depend on the
+//! speed of the machine. The controls also show it. They are guards that check the canonical path and then use it
 //! by name, and their tests fail unless they leak.
 //!
 //! The same rows run on swaps that lead to a protected name inside the root. Nothing under a
@@ -28,7 +28,7 @@
 //! rounds, and `GUARD_RACE_TRIES=1000000` repeats all rows until the tests of this file have made
 //! that many tries together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::hint::spin_loop;
@@ -129,6 +129,9 @@ struct Row {
     way: Way,
 }
 
+/// An operation and the way in which it is called.
+type Call = (&'static str, Way);
+
 fn rows() -> Vec<Row> {
     let rows = OPERATIONS.iter().flat_map(|operation| {
         let all = requests(operation.paths);
@@ -177,19 +180,24 @@ impl Row {
         format!("{} {:?} {:?}", self.operation.name, self.way, self.requests)
     }
 
-    /// Makes the call. The names are swapped at least once between a check and the use of its
-    /// proof, and between the steps of an operation.
+    /// Makes the call. The names are swapped at least once before each step that makes a proof or
+    /// uses it, and between the steps of the operation unless one of them removed a swapped name.
     fn run(&self, roots: &Roots, requests: &[&str], racer: &Racer) -> Result<String> {
         let swap: Pause<'_> = &|| racer.next_swap_if_possible();
         if self.way == Way::Directly {
             return (self.operation.directly)(roots, requests, swap);
         }
         // Half of all checks fail because of a swap.
-        let check = || self.operation.proofs(self.way, roots, requests);
+        let check = || self.operation.proofs(self.way, roots, requests, &|| racer.next_swap());
         let checked = (1..CHECK_ATTEMPTS).map(|_| check()).find(Result::is_ok);
         let checked = checked.unwrap_or_else(check)?;
-        swap();
+        racer.next_swap();
         (self.operation.by_proof)(&checked, swap)
+    }
+
+    /// What must succeed at least once.
+    fn call(&self) -> Call {
+        (self.operation.name, self.way)
     }
 }
 
@@ -503,8 +511,9 @@ fn race(forbidden: Forbidden) {
             let everything = !has_enough || !of_pair.has_both();
             let turn = |number: usize| is_long || (number + at) % SHARE == 0;
             let rows = rows.iter().enumerate();
-            let rows =
-                rows.filter(|(number, row)| everything && turn(*number) || race.is_unshown(row));
+            let rows = rows.filter(|(number, row)| {
+                everything && turn(*number) || has_enough && race.is_unshown(row)
+            });
             let rows = rows.map(|(_, row)| row);
             race.run(pair, &rows.collect::<Vec<_>>(), of_pair, swaps);
         }
@@ -524,15 +533,14 @@ fn race(forbidden: Forbidden) {
         total = (total.0 + tries, total.1 + swaps);
         assert!(swaps >= tries && counts.has_both(), "{}: no race happened", pair.name);
     }
-    let Race { of_operations, leaks, .. } = &race;
+    let Race { calls, of_calls, leaks, .. } = &race;
     println!("{forbidden:?}: {} tries, {} swaps, {} leaks", total.0, total.1, leaks.len());
     assert!(leaks.is_empty(), "{}", leaks.join("\n"));
-    let never: Vec<_> = of_operations.iter().filter(|(_, counts)| counts.successes == 0).collect();
+    let never: Vec<_> = of_calls.iter().filter(|(_, counts)| counts.successes == 0).collect();
     assert!(
-        of_operations.len() == OPERATIONS.len()
-            && never.is_empty()
-            && race.refused() > OPERATIONS.len() / 2,
-        "operations that never succeeded: {never:?}; operations with refusals: {}",
+        of_calls.len() == *calls && never.is_empty() && race.refused() > calls / 2,
+        "never succeeded: {never:?}; of {calls}, {} are counted, {} were refused",
+        of_calls.len(),
         race.refused()
     );
 }
@@ -546,7 +554,9 @@ struct Race {
     forbidden: Forbidden,
     max_rounds: u64,
     row_time: Duration,
-    of_operations: BTreeMap<&'static str, Counts>,
+    /// The number of different calls in the rows.
+    calls: usize,
+    of_calls: BTreeMap<Call, Counts>,
     leaks: Vec<String>,
 }
 
@@ -559,25 +569,26 @@ impl Race {
                 Duration::from_secs(seconds) / u32::try_from(rows.len() * pairs).unwrap(),
             ),
         };
-        let (of_operations, leaks) = (BTreeMap::new(), Vec::new());
-        Self { forbidden, max_rounds, row_time, of_operations, leaks }
+        let calls = rows.iter().map(Row::call).collect::<BTreeSet<_>>().len();
+        let (of_calls, leaks) = (BTreeMap::new(), Vec::new());
+        Self { forbidden, max_rounds, row_time, calls, of_calls, leaks }
     }
 
     fn tries(&self) -> u64 {
-        self.of_operations.values().map(|counts| counts.tries).sum()
+        self.of_calls.values().map(|counts| counts.tries).sum()
     }
 
-    /// The number of rows that were refused at least once.
+    /// The number of calls that were refused at least once.
     fn refused(&self) -> usize {
-        self.of_operations.values().filter(|counts| !counts.refusals.is_empty()).count()
+        self.of_calls.values().filter(|counts| !counts.refusals.is_empty()).count()
     }
 
-    /// Whether the row must run again: it has never succeeded, or too few rows were refused and it
-    /// is not one of them.
+    /// Whether the row must run again: its call has never succeeded, or too few calls were refused
+    /// and it is not one of them.
     fn is_unshown(&self, row: &Row) -> bool {
-        self.of_operations.get(row.operation.name).is_none_or(|counts| {
+        self.of_calls.get(&row.call()).is_none_or(|counts| {
             counts.successes == 0
-                || (counts.refusals.is_empty() && self.refused() <= OPERATIONS.len() / 2)
+                || (counts.refusals.is_empty() && self.refused() <= self.calls / 2)
         })
     }
 
@@ -655,7 +666,7 @@ impl Race {
             racer.next_swap();
             let done = row.run(roots, &requests, racer);
             of_pair.add(&done);
-            self.of_operations.entry(row.operation.name).or_default().add(&done);
+            self.of_calls.entry(row.call()).or_default().add(&done);
             let code = done.as_ref().map_err(Error::code).err();
             let mut leak =
                 |what: &str| self.leaks.push(format!("{}: {}: {what}", pair.name, row.name()));

@@ -213,7 +213,8 @@ const REQUESTS: [Requests; 3] = [
 fn calls() -> impl Iterator<Item = (Attempt, Way)> {
     let ways = |attempt: &Attempt| match attempt.operation.name {
         "open()" => &[Way::Directly, Way::Proof, Way::Listed][..],
-        "metadata()" => &[Way::Directly, Way::Joined],
+        "metadata()" => &[Way::Directly, Way::Joined, Way::Parent],
+        "write(WRITTEN)" => &[Way::Directly, Way::Walked],
         "remove_file()" => &[Way::Directly, Way::Unfollowed],
         _ => &[Way::Directly],
     };
@@ -225,7 +226,11 @@ fn calls() -> impl Iterator<Item = (Attempt, Way)> {
 
 /// Whether a symlink that the request names is followed.
 fn is_followed(attempt: &Attempt, way: Way) -> bool {
-    way == Way::Unfollowed || way != Way::Listed && attempt.path().intent != Intent::NoFollow
+    match way {
+        Way::Listed | Way::Walked => false,
+        Way::Unfollowed | Way::Parent => true,
+        _ => attempt.path().intent != Intent::NoFollow,
+    }
 }
 
 #[derive(Clone, PartialEq)]

@@ -8,8 +8,10 @@
 //!                   (and on `b`, if it takes two paths), in mode M:
 //!                     M % 3     directly; by a new proof; by the operation's oldest proof
 //!                     M / 3 % 2 with `openat2`, or without
-//!                     M / 6 % 4 how a proof is made: by a check; by joining the last name to a
-//!                               proof of the parent; from a listing; by not following a proof
+//!                     M / 6 % 6 how a proof is made, unless that does not suit the operation:
+//!                               from a walk of the first directory; as the parent of a new name;
+//!                               by a check; by joining the rest to a proof of the first
+//!                               directory; from a listing of the parent; by not following a proof
 //! ```
 //!
 //! The directory `o` is outside the roots. Its names, contents and modes occur nowhere inside. (The
@@ -115,6 +117,9 @@ fn check_walks(world: &World) {
 
 type Proofs = BTreeMap<u8, Vec<CheckedPath>>;
 
+const WAYS: [Way; 6] =
+    [Way::Walked, Way::Parent, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed];
+
 /// The operation of a letter. Any other byte is taken modulo the number of operations.
 fn operation(letter: u8) -> &'static Operation {
     let of_letter = OPERATIONS.iter().find(|operation| operation.letter == letter);
@@ -131,13 +136,13 @@ fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Pr
     let protected_before = protected(world);
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let stored = if mode % 3 == 2 { proofs.get(&operation.letter).cloned() } else { None };
-    let way = [Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed][usize::from(mode / 6 % 4)];
+    let way = WAYS[usize::from(mode / 6 % 6)];
     let work = move || -> (Result<String>, Option<Vec<CheckedPath>>) {
         let requests: Vec<_> = requests.iter().map(String::as_str).collect();
         if mode % 3 == 0 {
             return ((operation.directly)(&roots, &requests, NO_PAUSE), None);
         }
-        match stored.map_or_else(|| operation.proofs(way, &roots, &requests), Ok) {
+        match stored.map_or_else(|| operation.proofs(way, &roots, &requests, NO_PAUSE), Ok) {
             Ok(checked) => ((operation.by_proof)(&checked, NO_PAUSE), Some(checked)),
             Err(error) => (Err(error), None),
         }

@@ -70,18 +70,32 @@ pub(crate) enum Target {
 }
 
 /// How an operation is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     Directly,
     /// By proofs that [`Roots::check`] made.
     Proof,
-    /// By proofs that [`CheckedPath::join`] made, each from a proof of the parent.
+    /// By proofs that [`CheckedPath::join`] made, each from a proof of the first directory.
     Joined,
     /// By proofs from a listing of the parent.
     Listed,
+    /// By proofs from a walk of the first directory.
+    Walked,
     /// By proofs for reading, of which the last name is then not followed.
     Unfollowed,
+    /// By proofs that [`CheckedPath::parent`] made, each from a proof of a new name in the place.
+    Parent,
 }
+
+const WAYS: [Way; 7] = [
+    Way::Directly,
+    Way::Proof,
+    Way::Joined,
+    Way::Listed,
+    Way::Walked,
+    Way::Unfollowed,
+    Way::Parent,
+];
 
 pub(crate) const INTENTS: [Intent; 4] = [Existing, New, NewTree, NoFollow];
 
@@ -95,50 +109,98 @@ impl Operation {
         ["_all", "copy_tree", "change_set"].iter().any(|part| self.name.contains(part))
     }
 
-    /// The ways in which the operation can succeed.
+    /// The ways in which the operation can succeed: those that suit one of its paths.
     pub(crate) fn ways(&self) -> impl Iterator<Item = Way> {
-        let removes = self.paths.iter().all(|path| path.intent == NoFollow);
-        let all = [Way::Directly, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed];
-        all.into_iter().filter(move |way| removes || *way != Way::Unfollowed)
+        WAYS.into_iter().filter(|way| self.paths.iter().any(|path| way.suits(path)))
     }
 
+    /// The proofs for a call. A path that the way does not suit is checked.
     pub(crate) fn proofs(
         &self,
         way: Way,
         roots: &Roots,
         texts: &[&str],
+        pause: Pause<'_>,
     ) -> Result<Vec<CheckedPath>> {
-        let each = self.paths.iter().zip(texts);
-        each.map(|(path, text)| way.proof(roots, text, path.intent)).collect()
+        let proof = |(path, text): (&Path, &&str)| {
+            let way = if way.suits(path) { way } else { Way::Proof };
+            way.proof(roots, text, path.intent, pause)
+        };
+        self.paths.iter().zip(texts).map(proof).collect()
     }
 
     pub(crate) fn run(&self, way: Way, roots: &Roots, texts: &[&str]) -> Result<String> {
         match way {
             Way::Directly => (self.directly)(roots, texts, NO_PAUSE),
-            _ => (self.by_proof)(&self.proofs(way, roots, texts)?, NO_PAUSE),
+            _ => (self.by_proof)(&self.proofs(way, roots, texts, NO_PAUSE)?, NO_PAUSE),
         }
     }
 }
 
 impl Way {
-    /// A proof of a request. A request whose last name cannot be separated is checked as a whole.
-    fn proof(self, roots: &Roots, text: &str, intent: Intent) -> Result<CheckedPath> {
+    /// Whether what the path must name can be reached in this way.
+    fn suits(self, path: &Path) -> bool {
+        let exists = !matches!(path.target, Missing | MissingTree);
+        match self {
+            Self::Directly | Self::Proof | Self::Joined => true,
+            Self::Listed | Self::Walked => exists,
+            Self::Unfollowed => exists && path.intent == NoFollow && path.target != Symlink,
+            // A name that is replaced need not exist.
+            Self::Parent if path.target == Any => !path.is_changed,
+            Self::Parent => matches!(path.target, Directory | Tree | EmptyDirectory),
+        }
+    }
+
+    /// A proof of a request. A request that this way cannot take apart is checked as a whole.
+    fn proof(
+        self,
+        roots: &Roots,
+        text: &str,
+        intent: Intent,
+        pause: Pause<'_>,
+    ) -> Result<CheckedPath> {
+        let is_relative = !text.starts_with('/') && !text.contains(':');
+        let first = text.split_once('/').filter(|(first, rest)| *first != ".." && !rest.is_empty());
+        let (first, rest) = first.unwrap_or((".", text));
         let (parent, name) = text.rsplit_once('/').unwrap_or((".", text));
         let is_plain = !parent.is_empty() && !matches!(name, "" | "." | "..");
-        match self {
-            Self::Joined if is_plain => roots.check(parent, Existing)?.join(name, intent),
-            Self::Listed if is_plain => {
-                let listed = roots.read_dir(parent)?.flatten().find(|entry| entry.name() == name);
-                listed.map_or_else(|| roots.check(text, intent), |entry| Ok(entry.to_checked()))
+        let found = match self {
+            Self::Joined if is_relative => {
+                let base = roots.check(first, Existing)?;
+                pause();
+                return base.join(rest, intent);
             }
-            Self::Unfollowed => roots.check(text, Existing)?.no_follow(),
-            _ => roots.check(text, intent),
-        }
+            Self::Listed if is_plain => {
+                let mut entries = roots.read_dir(parent)?.flatten();
+                pause();
+                entries.find(|entry| entry.name() == name)
+            }
+            Self::Walked if is_relative && is_plain => {
+                let mut walk = roots.walk(first, WalkOptions::new())?;
+                pause();
+                let mut entries = std::iter::from_fn(|| walk.next_entry().ok()?);
+                entries.find(|entry| entry.path() == std::path::Path::new(rest))
+            }
+            Self::Unfollowed => {
+                let followed = roots.check(text, Existing)?;
+                pause();
+                return followed.no_follow();
+            }
+            Self::Parent => {
+                let below = roots.check(format!("{text}/none").as_str(), New)?;
+                pause();
+                return Ok(below.parent().unwrap_or(below));
+            }
+            _ => return roots.check(text, intent),
+        };
+        // Without an entry, this is an error: there is no such name.
+        let missing = || roots.check(format!("{text} is not listed").as_str(), Existing);
+        found.map_or_else(missing, |entry| Ok(entry.to_checked()))
     }
 }
 
 /// An operation of which one path is given. The others name entries that a suite creates at the
-/// top of its root: the file `spare`, the directory `spare-dir`, and no entry `fresh`.
+/// top of its root: the file `spare` = [`CONTENT`], the directory `spare-dir`, and no entry `fresh`.
 pub(crate) struct Attempt {
     pub(crate) operation: &'static Operation,
     pub(crate) position: usize,
@@ -297,13 +359,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         by_proof: |checked, pause| listed(checked[0].read_dir()?, pause),
     },
     Operation {
-        letter: b'4',
-        name: "parent",
-        paths: &[reads(New, FileOrNew)],
-        directly: |roots, texts, pause| parent(&roots.check(texts[0], New)?, pause),
-        by_proof: |checked, pause| parent(&checked[0], pause),
-    },
-    Operation {
         letter: b'w',
         name: "symlink",
         paths: &[changes(NoFollow, Missing)],
@@ -328,6 +383,40 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             pause();
             checked[0].remove_file()?;
             committed(file, pause)
+        },
+    },
+    Operation {
+        letter: b'y',
+        name: "change_set(if_unchanged, parents)",
+        paths: &[changes(New, File), changes(NewTree, MissingTree)],
+        directly: |roots, texts, pause| {
+            let mut changes = roots.change_set();
+            changes.write(texts[0], WRITTEN, if_unchanged())?;
+            pause();
+            changes.write(texts[1], WRITTEN, parents())?;
+            pause();
+            done(changes.commit().map_err(Error::from)?, pause)
+        },
+        by_proof: |checked, pause| {
+            let file = checked[0].atomic_file(if_unchanged())?;
+            pause();
+            committed(checked[1].atomic_file(parents())?, pause)?;
+            committed(file, pause)
+        },
+    },
+    Operation {
+        letter: b'z',
+        name: "change_set(rename)",
+        paths: &[changes(NoFollow, File), changes(NoFollow, Missing)],
+        directly: |roots, texts, pause| {
+            let mut changes = roots.change_set();
+            changes.rename(texts[0], texts[1], Replace::Never)?;
+            pause();
+            done(changes.commit().map_err(Error::from)?, pause)
+        },
+        by_proof: |checked, pause| {
+            pause();
+            done(checked[0].rename(&checked[1], Replace::Never)?, pause)
         },
     },
 ];
@@ -469,12 +558,6 @@ fn committed(mut file: AtomicFile, pause: Pause<'_>) -> Result<String> {
     file.write_all(WRITTEN.as_bytes()).unwrap();
     pause();
     done(file.commit()?, pause)
-}
-
-fn parent(checked: &CheckedPath, pause: Pause<'_>) -> Result<String> {
-    let Some(parent) = checked.parent() else { return Ok("no parent".into()) };
-    pause();
-    described(parent.symlink_metadata()?, pause)
 }
 
 fn listed(entries: ReadDir, pause: Pause<'_>) -> Result<String> {
