@@ -23,7 +23,7 @@ use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::support::kernel::{ENOSYS, block};
-use crate::support::operations::{Attempt, Way, attempts};
+use crate::support::operations::{self, Attempt, Operation, Target, Way, attempts};
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
 };
@@ -218,11 +218,24 @@ fn calls() -> impl Iterator<Item = (Attempt, Way)> {
         "remove_file()" => &[Way::Directly, Way::Unfollowed],
         _ => &[Way::Directly],
     };
-    attempts().flat_map(move |attempt| {
+    let of_table = attempts().flat_map(move |attempt| {
         let Attempt { operation, position } = attempt;
         ways(&attempt).iter().map(move |way| (Attempt { operation, position }, *way))
-    })
+    });
+    of_table.chain([(Attempt { operation: &SYMLINK_TO, position: 0 }, Way::Directly)])
 }
+
+/// The request is the target of a symlink. The text of a target is never a URI.
+const SYMLINK_TO: Operation = Operation {
+    letter: b' ',
+    name: "symlink to",
+    paths: &[operations::Path { intent: Intent::New, target: Target::Any, is_changed: false }],
+    directly: |roots, texts, _| match texts[0] {
+        uri if uri.contains(':') => Ok(roots.metadata(uri)?.size().to_string()),
+        target => roots.symlink(target, "fresh").map(|()| "made".into()),
+    },
+    by_proof: |_, _| unreachable!("no proof is made"),
+};
 
 /// Whether a symlink that the request names is followed.
 fn is_followed(attempt: &Attempt, way: Way) -> bool {
