@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! XMa>b             the operation with the letter X in the table (`support/operations.rs`) on `a`
-//!                   (and on `b`, if it takes two paths), in mode M:
+//!                   (and on `b`, if it takes two paths; `b` is the target of a new symlink), in
+//!                   mode M:
 //!                     M % 3     directly; by a new proof; by the operation's oldest proof
 //!                     M / 3 % 2 with `openat2`, or without
 //!                     M / 6 % 6 how a proof is made, unless that does not suit the operation:
@@ -120,18 +121,38 @@ type Proofs = BTreeMap<u8, Vec<CheckedPath>>;
 const WAYS: [Way; 6] =
     [Way::Walked, Way::Parent, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed];
 
+fn of_letter(letter: u8) -> Option<&'static Operation> {
+    OPERATIONS.iter().find(|operation| operation.letter == letter)
+}
+
+/// Any other byte is taken modulo the number of operations, but means another operation as soon as
+/// one is added.
+#[test]
+fn each_operation_of_the_seeds_is_in_the_table() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/operations");
+    for seed in fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()) {
+        for line in fs::read(&seed).unwrap().split(|&byte| byte == b'\n').skip(1) {
+            let letter = line.first().filter(|letter| !b"dfhlnp".contains(letter));
+            let shown = String::from_utf8_lossy(line);
+            assert!(
+                letter.is_none_or(|it| of_letter(*it).is_some()),
+                "{}: {shown}",
+                seed.display()
+            );
+        }
+    }
+}
+
 /// The operation of a letter. Any other byte is taken modulo the number of operations.
 fn operation(letter: u8) -> &'static Operation {
-    let of_letter = OPERATIONS.iter().find(|operation| operation.letter == letter);
-    of_letter.unwrap_or(&OPERATIONS[usize::from(letter) % OPERATIONS.len()])
+    of_letter(letter).unwrap_or(&OPERATIONS[usize::from(letter) % OPERATIONS.len()])
 }
 
 fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Proofs) {
     let operation = operation(letter);
-    let texts: Vec<String> =
+    let mut texts: Vec<String> =
         requests.splitn(2, |&byte| byte == b'>').map(|text| world.text(text)).collect();
-    let texts: Vec<String> =
-        texts.into_iter().chain([String::new()]).take(operation.paths.len()).collect();
+    texts.resize(texts.len().max(operation.paths.len()), String::new());
     let before = (!operation.can_be_partial()).then(|| snapshot(&world.top.join("r")));
     let protected_before = protected(world);
     let (roots, requests) = (world.guard.clone(), texts.clone());

@@ -114,7 +114,8 @@ impl Operation {
         WAYS.into_iter().filter(|way| self.paths.iter().any(|path| way.suits(path)))
     }
 
-    /// The proofs for a call. A path that the way does not suit is checked.
+    /// The proofs for a call. A path that the way does not suit is checked, as is a destination
+    /// that may be new.
     pub(crate) fn proofs(
         &self,
         way: Way,
@@ -122,11 +123,12 @@ impl Operation {
         texts: &[&str],
         pause: Pause<'_>,
     ) -> Result<Vec<CheckedPath>> {
-        let proof = |(path, text): (&Path, &&str)| {
-            let way = if way.suits(path) { way } else { Way::Proof };
+        let proof = |(position, (path, text)): (usize, (&Path, &&str))| {
+            let is_checked = !way.suits(path) || position > 0 && path.target == FileOrNew;
+            let way = if is_checked { Way::Proof } else { way };
             way.proof(roots, text, path.intent, pause)
         };
-        self.paths.iter().zip(texts).map(proof).collect()
+        self.paths.iter().zip(texts).enumerate().map(proof).collect()
     }
 
     pub(crate) fn run(&self, way: Way, roots: &Roots, texts: &[&str]) -> Result<String> {
@@ -362,7 +364,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         letter: b'w',
         name: "symlink",
         paths: &[changes(NoFollow, Missing)],
-        directly: |roots, texts, pause| done(roots.symlink("data", texts[0])?, pause),
+        // A second text is the target.
+        directly: |roots, texts, pause| {
+            done(roots.symlink(texts.get(1).unwrap_or(&"data"), texts[0])?, pause)
+        },
         by_proof: |checked, pause| done(checked[0].symlink("data")?, pause),
     },
     Operation {
