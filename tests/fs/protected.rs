@@ -5,15 +5,14 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Error, ErrorKind, Intent, ListRootsResult, Protection, Roots,
+    Access, Boundary, BoundaryBuilder, Error, ErrorKind, Intent, ListRootsResult, OpenOptions,
+    Protection, Roots,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{
-    Attributes, CheckedPath, Existing, OpenOptions, Replace, Result, WriteOptions,
-};
+use mcp_roots_guard::{Attributes, CheckedPath, Existing, Replace, Result, WriteOptions};
 
 use crate::support::code;
-use crate::support::operations::{Way, attempts};
+use crate::support::operations::{INTENTS, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
 
 const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
@@ -164,6 +163,33 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
         }
         assert_eq!(tree.snapshot("root"), before);
     }
+}
+
+/// Invalid combinations too: at a hidden name, they are refused as they are outside.
+#[test]
+fn every_combination_of_open_options_respects_protected_names() {
+    let tree = Tree::new(TREE);
+    let (roots, before) = (protected(&tree), tree.snapshot("root"));
+    for mask in 0..64_u8 {
+        let bit = |number: u8| mask & (1 << number) != 0;
+        let options = OpenOptions::new().read(bit(0)).write(bit(1)).append(bit(2));
+        let options = options.truncate(bit(3)).create(bit(4)).create_new(bit(5));
+        let refused = |request: &str| {
+            let error = roots.open_with(request, options).unwrap_err();
+            format!("{} {error}", error.code()).replace(&quoted(request), "")
+        };
+        for request in [".env", "secret/key", "secret/new"] {
+            assert_eq!(refused(request), refused("../out"), "{options:?} {request}");
+        }
+        let config = ".git/config";
+        let by_proof = |intent| roots.check(config, intent).unwrap().open_with(options);
+        let opened = INTENTS.map(by_proof).into_iter().chain([roots.open_with(config, options)]);
+        for opened in opened.map(code) {
+            let is_refused = matches!(opened, Some("protected" | "invalid_options"));
+            assert!(is_refused || opened.is_none() && mask == 1, "{options:?}: {opened:?}");
+        }
+    }
+    assert_eq!(tree.snapshot("root"), before);
 }
 
 fn quoted(text: &str) -> String {
