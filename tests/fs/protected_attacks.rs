@@ -1,8 +1,9 @@
-//! Attacks on protected names: every operation on every kind of pattern, with every way to name the
-//! protected place.
+//! Attacks on protected names: every operation on every kind of pattern. Each of the routes, which
+//! are the ways to name the protected place, is taken to the place of one pattern, and some of them
+//! to the others.
 //!
-//! The rows are generated: patterns × states of the place × ways × paths at and below the place ×
-//! operations × direct or by a proof. An oracle that matches strings
+//! The rows are generated: patterns × states of the place × routes × paths at and below the place ×
+//! operations × direct or by a proof. With `GUARD_ATTACKS=all`, every pattern has them all. An oracle that matches strings
 //! ([`protected`](crate::support::protected)) decides which places are protected. The same request
 //! to roots without protected names shows the result without protection. The tested properties are:
 //!
@@ -15,7 +16,7 @@
 //!   the name did not exist. The traced system calls never look the name up.
 //! - Names that no pattern matches are served as if there were no protected names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -30,11 +31,9 @@ use mcp_roots_guard::{
 };
 
 use self::world::{
-    Case, PATTERNS, STATES, Snapshot, State, UNPROTECTED, VARIANTS, WAYS, Way, World,
+    Case, PATTERNS, ROUTES, Route, STATES, Snapshot, State, UNPROTECTED, VARIANTS, World,
 };
-use crate::support::operations::{
-    INTENTS, NO_PAUSE, OPERATIONS, Operation, Way as Call, description,
-};
+use crate::support::operations::{INTENTS, NO_PAUSE, OPERATIONS, Operation, Way, description};
 use crate::support::protected::Effect;
 use crate::support::walked;
 
@@ -48,46 +47,51 @@ const EFFECTS: [Effect; 2] = [Effect::ReadOnly, Effect::Hidden];
 fn no_operation_changes_or_reveals_a_protected_name_in_any_way() {
     let mut judge = Judge::default();
     for (number, case) in PATTERNS.iter().enumerate() {
-        for way in WAYS.iter().filter(|way| number == 0 || SOME_WAYS.contains(&way.name)) {
-            let is_full = number == 0 && FULL_WAYS.contains(&way.name);
-            let (states, modes) =
-                if is_full { (&STATES[..], Modes::All) } else { (&SOME_STATES[..], Modes::Direct) };
+        let is_some = |name| all() || number == 0 || SOME_ROUTES.contains(&name);
+        for route in ROUTES.iter().filter(|route| is_some(route.name)) {
+            let is_full = all() || number == 0 && FULL_ROUTES.contains(&route.name);
+            let (states, calls) =
+                if is_full { (&STATES[..], ALL) } else { (&SOME_STATES[..], DIRECTLY) };
             for (effect, state) in pairs(&EFFECTS, states) {
-                judge.attack(&World::new(*case, state), effect, way, modes);
+                judge.attack(&World::new(*case, state), effect, route, calls);
             }
         }
     }
-    judge.finish("every pattern and way", 60_000);
+    judge.finish("every pattern and route", PATTERNS, 60_000);
 }
 
 #[test]
 fn other_forms_of_a_protected_name_are_protected() {
     let mut judge = Judge::default();
-    // Each form is attacked in one of the ways.
-    let ways: Vec<_> = WAYS.iter().filter(|way| SOME_WAYS.contains(&way.name)).collect();
-    for (case, way) in VARIANTS.iter().zip(ways.into_iter().cycle()) {
-        for (effect, state) in pairs(&EFFECTS, &SOME_STATES) {
-            let world = World::new(*case, state);
-            assert!(world.is_protected(Path::new(&world.place())), "{case:?}");
-            judge.attack(&world, effect, way, Modes::Direct);
+    for (number, case) in VARIANTS.iter().enumerate() {
+        for (at, name) in SOME_ROUTES.iter().enumerate() {
+            let routes = ROUTES.iter().filter(|route| route.name == *name);
+            for route in routes.filter(|_| all() || number % SOME_ROUTES.len() == at) {
+                for (effect, state) in pairs(&EFFECTS, &SOME_STATES) {
+                    let world = World::new(*case, state);
+                    assert!(world.is_protected(Path::new(&world.place())), "{case:?}");
+                    judge.attack(&world, effect, route, DIRECTLY);
+                }
+            }
         }
     }
-    judge.finish("other forms of names", 20_000);
+    judge.finish("other forms of names", VARIANTS, 20_000);
 }
 
 #[test]
 fn names_that_no_pattern_matches_are_served() {
     let mut judge = Judge::default();
+    let states = if all() { &SOME_STATES[..] } else { &[State::Directory] };
     for case in UNPROTECTED {
-        for (effect, state) in pairs(&EFFECTS, &[State::Directory]) {
-            for way in WAYS.iter().filter(|way| way.name == "relative symlink") {
+        for (effect, state) in pairs(&EFFECTS, states) {
+            for route in ROUTES.iter().filter(|route| route.name == "relative symlink") {
                 let world = World::new(*case, state);
                 assert!(!world.is_protected(Path::new(&world.place())), "{case:?}");
-                judge.attack(&world, effect, way, Modes::Direct);
+                judge.attack(&world, effect, route, DIRECTLY);
             }
         }
     }
-    judge.finish("unprotected names", 2_000);
+    judge.finish("unprotected names", UNPROTECTED, 2_000);
     assert!(judge.served > 500, "only {} changes were made", judge.served);
 }
 
@@ -95,28 +99,28 @@ fn names_that_no_pattern_matches_are_served() {
 #[test]
 fn attacks_succeed_without_protected_names() {
     let mut succeeded = Vec::new();
-    for way in WAYS {
+    for route in ROUTES {
         let (mut rows, mut changed) = (0, 0);
         for state in [State::Directory, State::Missing] {
             let world = World::new(PATTERNS[0], state);
-            if !(way.suits)(&world, None) {
+            if !(route.suits)(&world, None) {
                 continue;
             }
-            let (mut roots, mut before) = ((way.roots)(&world, None), world.protected());
+            let (mut roots, mut before) = ((route.roots)(&world, None), world.protected());
             for suffix in state.suffixes() {
-                let Some(text) = (way.text)(&world, suffix) else { continue };
+                let Some(text) = (route.text)(&world, suffix) else { continue };
                 for operation in on_one_path().filter(|operation| operation.changes()) {
                     rows += 1;
-                    if operation.run(Call::Directly, &roots, &[&text]).is_ok() {
+                    if operation.run(Way::Directly, &roots, &[&text]).is_ok() {
                         changed += usize::from(world.protected() != before);
                         world.rebuild();
-                        (roots, before) = ((way.roots)(&world, None), world.protected());
+                        (roots, before) = ((route.roots)(&world, None), world.protected());
                     }
                 }
             }
         }
-        assert!(changed > 0, "{}: none of {rows} attacks succeeded", way.name);
-        succeeded.push(format!("{} {changed} of {rows}", way.name));
+        assert!(changed > 0, "{}: none of {rows} attacks succeeded", route.name);
+        succeeded.push(format!("{} {changed} of {rows}", route.name));
     }
     println!("without protection: {}", succeeded.join(", "));
 }
@@ -148,14 +152,20 @@ const PATHS: &[(&str, &str)] = &[
     ("@/new", "@/config"),
 ];
 
-/// The states in which most patterns are attacked.
+/// Whether every pattern is attacked by every route, in every state and with every proof. By
+/// default, the first pattern is, by some routes. The names are compared in the same way in each.
+fn all() -> bool {
+    std::env::var("GUARD_ATTACKS").is_ok_and(|share| share == "all")
+}
+
+/// The states in which the other patterns are attacked by default.
 const SOME_STATES: [State; 2] = [State::Directory, State::Missing];
 
-/// The ways in which one pattern is attacked with a proof for every intent. The names are compared
-/// in the same way in each, so most patterns are attacked in some.
-const FULL_WAYS: [&str; 2] = ["relative", "relative symlink"];
+/// The routes by which the first pattern is attacked in every state and with every proof.
+const FULL_ROUTES: [&str; 2] = ["relative", "relative symlink"];
 
-const SOME_WAYS: [&str; 3] = ["absolute", "relative symlink", "client root at the parent"];
+/// The routes by which the other patterns are attacked, and each form of a name by one of them.
+const SOME_ROUTES: [&str; 3] = ["absolute", "relative symlink", "client root at the parent"];
 
 fn on_one_path() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().filter(|operation| operation.paths.len() == 1)
@@ -165,44 +175,18 @@ fn on_two_paths() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().filter(|operation| operation.paths.len() == 2)
 }
 
-/// How an operation on one path runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Directly,
-    ByProof(Intent),
-}
+/// How an operation on one path is called: directly, or by a proof that was made with an intent.
+type Call = Option<Intent>;
 
-impl Mode {
-    fn run(self, operation: &Operation, roots: &Roots, text: &str) -> Result<String> {
-        match self {
-            Self::Directly => operation.run(Call::Directly, roots, &[text]),
-            Self::ByProof(intent) => (operation.by_proof)(&[roots.check(text, intent)?], NO_PAUSE),
-        }
-    }
+const DIRECTLY: &[Call] = &[None];
 
-    /// The intent with which the request is checked.
-    fn intent(self, operation: &Operation) -> Intent {
-        match self {
-            Self::Directly => operation.paths[0].intent,
-            Self::ByProof(intent) => intent,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Modes {
-    Direct,
-    /// Directly, and by a proof for each intent.
-    All,
-}
-
-impl Modes {
-    fn of(self) -> Vec<Mode> {
-        let intents = if self == Self::All { &INTENTS[..] } else { &[] };
-        let proofs = intents.iter().map(|intent| Mode::ByProof(*intent));
-        [Mode::Directly].into_iter().chain(proofs).collect()
-    }
-}
+const ALL: &[Call] = &[
+    None,
+    Some(Intent::Existing),
+    Some(Intent::New),
+    Some(Intent::NewTree),
+    Some(Intent::NoFollow),
+];
 
 fn pairs(effects: &[Effect], states: &[State]) -> Vec<(Effect, State)> {
     effects.iter().flat_map(|effect| states.iter().map(|state| (*effect, *state))).collect()
@@ -223,6 +207,8 @@ struct Row {
 #[derive(Default)]
 struct Judge {
     rows: usize,
+    /// The cases that have a row.
+    cases: BTreeSet<Case>,
     /// Changes that were refused with `protected`, and requests that were refused as outside.
     protected: usize,
     hidden: usize,
@@ -235,28 +221,28 @@ struct Judge {
 struct Attack<'a> {
     world: &'a World,
     effect: Effect,
-    way: &'a Way,
+    route: &'a Route,
     roots: Roots,
     twin: Roots,
     before: Snapshot,
 }
 
 impl<'a> Attack<'a> {
-    fn new(world: &'a World, effect: Effect, way: &'a Way) -> Self {
-        let roots = (way.roots)(world, Some(effect));
+    fn new(world: &'a World, effect: Effect, route: &'a Route) -> Self {
+        let roots = (route.roots)(world, Some(effect));
         Self {
             world,
             effect,
-            way,
+            route,
             roots,
-            twin: (way.roots)(world, None),
+            twin: (route.roots)(world, None),
             before: world.protected(),
         }
     }
 
     fn rebuild(&mut self) {
         self.world.rebuild();
-        *self = Self::new(self.world, self.effect, self.way);
+        *self = Self::new(self.world, self.effect, self.route);
     }
 
     /// Whether the place that a request would name without protection is protected. `None` if it
@@ -285,25 +271,30 @@ const SYMLINKS: [&str; 7] =
     ["to-p", "to-p-abs", "chain", "chain-3", "through", "dangling", "dangling-tree"];
 
 impl Judge {
-    fn attack(&mut self, world: &World, effect: Effect, way: &Way, modes: Modes) {
-        if !(way.suits)(world, Some(effect)) {
+    fn attack(&mut self, world: &World, effect: Effect, route: &Route, calls: &[Call]) {
+        if !(route.suits)(world, Some(effect)) {
             return;
         }
-        let mut attack = Attack::new(world, effect, way);
+        let mut attack = Attack::new(world, effect, route);
         // The error of each operation for a place outside.
         let mut outside = BTreeMap::new();
         for suffix in world.state.suffixes() {
-            let Some(text) = (way.text)(world, suffix) else { continue };
+            let Some(text) = (route.text)(world, suffix) else { continue };
             let is_protected = INTENTS.map(|intent| attack.is_protected(&text, intent));
             for operation in on_one_path() {
-                for mode in modes.of() {
-                    let what = format!("{} {mode:?} {text:?}", operation.name);
-                    let run = |roots: &Roots, text: &str| mode.run(operation, roots, text);
-                    let intent = mode.intent(operation);
+                for call in calls {
+                    let what = format!("{} {call:?} {text:?}", operation.name);
+                    let run = |roots: &Roots, text: &str| match call {
+                        None => operation.run(Way::Directly, roots, &[text]),
+                        Some(intent) => {
+                            (operation.by_proof)(&[roots.check(text, *intent)?], NO_PAUSE)
+                        }
+                    };
+                    let intent = call.unwrap_or(operation.paths[0].intent);
                     let control = attack.is_hidden(&text, intent).then(|| {
                         let place = attack.outside();
                         let refused = outside
-                            .entry((operation.name, format!("{mode:?}")))
+                            .entry((operation.name, format!("{call:?}")))
                             .or_insert_with(|| shown(&run(&attack.roots, &place)));
                         (refused.clone(), vec![(place, text.clone())])
                     });
@@ -319,19 +310,19 @@ impl Judge {
                 }
             }
             if suffix.is_empty() {
-                self.two_paths(&mut attack, modes);
+                self.two_paths(&mut attack, calls);
             }
             self.compare(&mut attack, &format!("all operations on {text:?}"));
         }
     }
 
-    fn two_paths(&mut self, attack: &mut Attack<'_>, modes: Modes) {
-        let Some(helpers) = attack.way.helpers else { return };
+    fn two_paths(&mut self, attack: &mut Attack<'_>, calls: &[Call]) {
+        let Some(helpers) = attack.route.helpers else { return };
         let (world, helpers) = (attack.world, helpers(attack.world));
         for &(from, to) in PATHS {
             let is_at_place = [from, to].map(|side| side.starts_with('@'));
             let text_of = |side: &str| match side.strip_prefix('@') {
-                Some(rest) => (attack.way.text)(world, rest.trim_start_matches('/')),
+                Some(rest) => (attack.route.text)(world, rest.trim_start_matches('/')),
                 None => Some(side.replace('+', &helpers)),
             };
             let (Some(from), Some(to)) = (text_of(from), text_of(to)) else { continue };
@@ -340,11 +331,10 @@ impl Judge {
             }
             for operation in on_two_paths() {
                 let intents = [0, 1].map(|side| operation.paths[side].intent);
-                let calls = [Call::Directly, Call::Proof];
-                for call in calls.into_iter().take(if modes == Modes::Direct { 1 } else { 2 }) {
-                    let what = format!("{} {call:?} {from:?} {to:?}", operation.name);
+                for way in [Way::Directly, Way::Proof].into_iter().take(calls.len()) {
+                    let what = format!("{} {way:?} {from:?} {to:?}", operation.name);
                     let run = |roots: &Roots, from: &str, to: &str| {
-                        operation.run(call, roots, &[from, to])
+                        operation.run(way, roots, &[from, to])
                     };
                     let sides = [&from, &to];
                     let hides = [0, 1].map(|side| {
@@ -398,6 +388,7 @@ impl Judge {
         let Row { what, changes, is_protected, intent, control } = row;
         let what = what.as_str();
         self.rows += 1;
+        self.cases.insert(attack.world.case);
         let done = run(&attack.roots);
         if let Some((mut expected, pairs)) = control {
             for (outside, text) in pairs {
@@ -440,9 +431,13 @@ impl Judge {
                     }
                     // A request that the kernel resolves has the system's error as its source, and
                     // one that the resolver refuses has no source.
-                    // A symlink to a hidden name leads outside.
+                    let is_hidden = attack.effect == Effect::Hidden;
                     let text = |done: &Result<String>| {
-                        let shown = shown(done).replace(" leads outside", " leads inside");
+                        let mut shown = shown(done);
+                        if is_hidden {
+                            // A symlink to a hidden name leads outside.
+                            shown = shown.replace(" leads outside", " leads inside");
+                        }
                         shown.split(" | ").take(3).map(Into::into).collect::<Vec<String>>()
                     };
                     if text(&twin) != text(&done) {
@@ -472,12 +467,12 @@ impl Judge {
     fn fail(&mut self, attack: &Attack<'_>, what: &str, why: &str) {
         let World { case, state, .. } = attack.world;
         let text =
-            format!("{:?} {case:?} {state:?} {}: {what}: {why}", attack.effect, attack.way.name);
+            format!("{:?} {case:?} {state:?} {}: {what}: {why}", attack.effect, attack.route.name);
         self.failures.push(text);
     }
 
-    fn finish(&self, what: &str, least: usize) {
-        let Self { rows, protected, hidden, served, failures } = self;
+    fn finish(&self, what: &str, cases: &[Case], least: usize) {
+        let Self { rows, cases: done, protected, hidden, served, failures } = self;
         println!(
             "{what}: {rows} rows, {protected} refused as protected, {hidden} refused as outside, \
              {served} unprotected changes made, {} failures",
@@ -489,7 +484,8 @@ impl Judge {
             failures.len(),
             failures.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n")
         );
-        assert!(*rows >= least, "only {rows} rows");
+        let missing = cases.iter().find(|case| !done.contains(case));
+        assert!(*rows >= least && missing.is_none(), "only {rows} rows, none of {missing:?}");
     }
 }
 

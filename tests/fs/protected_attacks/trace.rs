@@ -10,9 +10,9 @@ use nix::unistd::gettid;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
 use super::on_one_path;
-use super::world::{Case, State, WAYS, World};
+use super::world::{Case, ROUTES, State, World};
 use crate::support::kernel::{ENOSYS, block};
-use crate::support::operations::Way as Call;
+use crate::support::operations::Way;
 use crate::support::protected::Effect;
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace_hidden,
@@ -84,12 +84,14 @@ fn request(world: &World, traced: bool) {
             mark(what);
         }
     };
-    let texts: Vec<String> = WAYS
+    let texts: Vec<String> = ROUTES
         .iter()
-        .filter(|way| (way.suits)(world, Some(Effect::Hidden)) && !way.name.contains("client root"))
-        .flat_map(|way| {
+        .filter(|route| {
+            (route.suits)(world, Some(Effect::Hidden)) && !route.name.contains("client root")
+        })
+        .flat_map(|route| {
             let suffixes = world.state.suffixes().iter();
-            suffixes.filter_map(|suffix| (way.text)(world, suffix)).collect::<Vec<_>>()
+            suffixes.filter_map(|suffix| (route.text)(world, suffix)).collect::<Vec<_>>()
         })
         .chain(PASSING.iter().map(|text| (*text).to_owned()))
         .collect();
@@ -99,7 +101,7 @@ fn request(world: &World, traced: bool) {
         begin();
         for text in &texts {
             name(&format!("{} {text}", operation.name));
-            let done = operation.run(Call::Directly, &roots, &[text]);
+            let done = operation.run(Way::Directly, &roots, &[text]);
             assert!(
                 done.is_err() || operation.paths[0].intent == Intent::NoFollow,
                 "{text}: {done:?}"

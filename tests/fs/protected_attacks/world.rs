@@ -1,4 +1,4 @@
-//! A tree with a protected place, and the ways to name that place.
+//! A tree with a protected place, and the routes to that place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use crate::support::protected::{Effect, Rules, ascii_key};
 use crate::support::tree::Tree;
 
 /// A pattern and a path below the allowed directory `proj`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Case {
     pub(super) pattern: &'static str,
     pub(super) place: &'static str,
@@ -310,16 +310,16 @@ pub(super) fn key(name: &str) -> String {
 }
 
 /// A way to name the protected place.
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) name: &'static str,
     pub(super) roots: fn(&World, Option<Effect>) -> Roots,
-    /// Returns the request for a path below the protected place, or `None` if this way has no such
+    /// Returns the request for a path below the protected place, or `None` if this route has no such
     /// request.
     pub(super) text: fn(&World, &str) -> Option<String>,
     /// Returns the directory of the unprotected entries for renames. `None` if no root contains
     /// any.
     pub(super) helpers: Option<fn(&World) -> String>,
-    /// Whether this way exists.
+    /// Whether this route exists.
     pub(super) suits: fn(&World, Option<Effect>) -> bool,
 }
 
@@ -351,10 +351,10 @@ fn allowed(world: &World, effect: Option<Effect>) -> Roots {
     world.allowed(effect)
 }
 
-/// A way with all roots in force.
+/// A route with all roots in force.
 macro_rules! by_text {
     ($name:literal, $suits:expr, |$world:ident, $suffix:ident| $text:expr) => {
-        Way {
+        Route {
             name: $name,
             roots: allowed,
             text: |$world, $suffix| $text,
@@ -364,10 +364,10 @@ macro_rules! by_text {
     };
 }
 
-/// A way with the roots of a client's list, which always contains the directory `other`.
+/// A route with the roots of a client's list, which always contains the directory `other`.
 macro_rules! by_list {
     ($name:literal, $suits:expr, |$of:ident| $root:expr, |$world:ident, $suffix:ident| $text:expr) => {
-        Way {
+        Route {
             name: $name,
             roots: |$of, effect| $of.listed(effect, &[format!("proj/{}", $root), "other".into()]),
             text: |$world, $suffix| $text,
@@ -377,10 +377,10 @@ macro_rules! by_list {
     };
 }
 
-/// A way in a snapshot that was narrowed to a directory or file.
+/// A route in a snapshot that was narrowed to a directory or file.
 macro_rules! within {
     ($name:literal, $suits:expr, |$of:ident| $place:expr, |$world:ident, $suffix:ident| $text:expr) => {
-        Way {
+        Route {
             name: $name,
             roots: |$of, effect| $of.narrowed(effect, $place.as_ref()),
             text: |$world, $suffix| $text,
@@ -390,7 +390,7 @@ macro_rules! within {
     };
     ($name:literal, $suits:expr, |$of:ident| $place:expr, |$helped:ident| $helpers:expr,
         |$world:ident, $suffix:ident| $text:expr) => {
-        Way {
+        Route {
             name: $name,
             roots: |$of, effect| $of.narrowed(effect, $place.as_ref()),
             text: |$world, $suffix| $text,
@@ -400,7 +400,7 @@ macro_rules! within {
     };
 }
 
-pub(super) const WAYS: &[Way] = &[
+pub(super) const ROUTES: &[Route] = &[
     by_text!("relative", always, |world, suffix| Some(join(world.case.place, suffix))),
     by_text!("absolute", always, |world, suffix| Some(join(&world.place(), suffix))),
     by_text!("URI", always, |world, suffix| {
@@ -445,7 +445,7 @@ pub(super) const WAYS: &[Way] = &[
     by_text!("dangling symlink to a tree", always, |_world, suffix| {
         (suffix == "n1/n2").then(|| "dangling-tree".into())
     }),
-    Way {
+    Route {
         name: "allowed directory named through a symlink",
         roots: |world, effect| world.boundary(effect, &["link-proj", "other"]).allowed_roots(),
         text: |world, suffix| {
@@ -454,7 +454,7 @@ pub(super) const WAYS: &[Way] = &[
         helpers: Some(in_other),
         suits: always,
     },
-    Way {
+    Route {
         name: "nested allowed directory",
         roots: |world, effect| {
             let parent = format!("proj/{}", world.parent());
@@ -464,7 +464,7 @@ pub(super) const WAYS: &[Way] = &[
         helpers: Some(in_other),
         suits: |world, _| world.state != State::NoParent && world.parent() != ".",
     },
-    Way {
+    Route {
         name: "allowed directory at the place",
         roots: |world, effect| {
             let place = format!("proj/{}", world.case.place);
@@ -474,7 +474,7 @@ pub(super) const WAYS: &[Way] = &[
         helpers: Some(in_other),
         suits: below_directory,
     },
-    Way {
+    Route {
         name: "no allowed directories",
         roots: |world, effect| {
             let list = ["proj", "other"].map(|path| world.path(path));
@@ -529,21 +529,21 @@ pub(super) const WAYS: &[Way] = &[
         |world| format!("{}/config", world.case.place),
         |world, suffix| (suffix == "config").then(|| join(&world.place(), suffix))
     ),
-    Way {
+    Route {
         name: "alias that does not exist here",
         roots: |world, effect| world.aliased(effect).allowed_roots(),
         text: |world, suffix| Some(join(&format!("{HOST}/{}", world.case.place), suffix)),
         helpers: Some(in_other),
         suits: always,
     },
-    Way {
+    Route {
         name: "alias of Windows",
         roots: |world, effect| world.aliased(effect).allowed_roots(),
         text: |world, suffix| Some(join(&format!("c:\\Proj\\{}", world.case.place), suffix)),
         helpers: Some(in_other),
         suits: always,
     },
-    Way {
+    Route {
         name: "client root listed by an alias",
         roots: |world, effect| {
             let root = format!("{HOST}/{}", world.parent());
