@@ -39,9 +39,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Boundary, Error, Protection, Result, Root, Roots};
+use mcp_roots_guard::{
+    Access, Boundary, Error, Intent, ListRootsResult, Protection, Result, Root, Roots,
+};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::support::kernel::{ENOSYS, block};
 use crate::support::operations::{
     self, CONTENT, OPERATIONS, Operation, Pause, SECRET, Target, Way, is_marked, mark,
 };
@@ -861,3 +864,41 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The maximum number of attempts to check.
 const CHECK_ATTEMPTS: usize = 16;
+
+/// Without `openat2`, opening a directory fails with `ENOTDIR` (open(2)) if it is briefly a
+/// symlink. The guard must not report this as `not_a_directory`, whatever has the name by then.
+#[test]
+fn a_raced_symlink_is_retried_without_openat2() {
+    let tree = Tree::in_memory("file op/a/sub/f; file op/real/sub/f; link op/b -> real");
+    let (a, b) = (tree.path("op/a"), tree.path("op/b"));
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
+    let boundary = boundary.build().unwrap();
+    let (roots, list) = (boundary.allowed_roots(), [tree.uri("op/a/sub")]);
+    let list = ListRootsResult::from_uris(list);
+    let swap = move || renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).is_ok();
+    let (swaps, results) = racing(swap, |racer| {
+        let raced = || {
+            block(ENOSYS);
+            let (mut results, start) = (BTreeMap::<_, u64>::new(), Instant::now());
+            for round in 0_u32.. {
+                let is_shown = racer.swaps.load(SeqCst) > 1_000 && results.contains_key(&Ok(()));
+                if is_shown && round >= 2_000 || start.elapsed() > PATIENCE {
+                    break;
+                }
+                let checked = roots.check("a/sub/f", Intent::Existing).map(drop);
+                let listed = boundary.resolve(&list).unwrap();
+                let listed = listed.rejected().first().map_or(Ok(()), |it| Err(it.error().code()));
+                for result in [checked.map_err(|error| error.code()), listed] {
+                    *results.entry(result).or_default() += 1;
+                }
+            }
+            results
+        };
+        let results = thread::scope(|scope| scope.spawn(raced).join().unwrap());
+        (racer.swaps.load(SeqCst), results)
+    });
+    println!("{swaps} swaps: {results:?}");
+    let expected = [Ok(()), Err("changed"), Err("through_link")];
+    assert!(swaps > 1_000 && results.contains_key(&Ok(())), "{swaps}: {results:?}");
+    assert!(results.keys().all(|result| expected.contains(result)), "{results:?}");
+}
