@@ -164,9 +164,8 @@ fn a_refused_hard_link_is_not_truncated() {
     let refuse = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
     let opens = |attempt: &Attempt| {
         let name = attempt.operation.name;
-        let is_opened = matches!(attempt.path().target, Target::File | Target::FileOrNew)
-            && !["remove", "rename", "change_set"].iter().any(|it| name.starts_with(it));
-        is_opened
+        matches!(attempt.path().target, Target::File | Target::FileOrNew)
+            && !["remove", "rename", "change_set"].iter().any(|it| name.starts_with(it))
     };
     for attempt in attempts().filter(opens) {
         let name = attempt.name();
@@ -222,7 +221,8 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
 #[test]
 fn every_operation_that_opens_refuses_special_files_immediately() {
     let tree = Tree::new(
-        "fifo root/p; socket root/s; link root/l -> p; file root/spare = content; dir root/spare-dir",
+        "fifo root/p; socket root/s; link root/l -> p; file root/spare = content; \
+         dir root/spare-dir",
     );
     let mut special = vec!["l", "p", "s"];
     // Only root can create devices: a copy of /dev/null, and one without a driver.

@@ -3,9 +3,10 @@
 //! to the others.
 //!
 //! The rows are generated: patterns × states of the place × routes × paths at and below the place ×
-//! operations × direct or by a proof. With `GUARD_ATTACKS=all`, every pattern has them all. An oracle that matches strings
-//! ([`protected`](crate::support::protected)) decides which places are protected. The same request
-//! to roots without protected names shows the result without protection. The tested properties are:
+//! operations × direct or by a proof. With `GUARD_ATTACKS=all`, every pattern has them all. An
+//! oracle that matches strings ([`protected`](crate::support::protected)) decides which places are
+//! protected. The same request to roots without protected names shows the result without
+//! protection. The tested properties are:
 //!
 //! - No protected entry is created, changed, renamed or removed. After the operations, each
 //!   protected entry has the same type, mode, inode, times and content.

@@ -17,8 +17,8 @@
 //! The counts show that races happened: every pair has both successes and refusals, every operation
 //! succeeds at least once in each way, and more than half of these calls are refused at least once.
 //! As long as one of these has not happened, its rows run again, so that it does not depend on the
-//! speed of the machine. The controls also show it. They are guards that check the canonical path and then use it
-//! by name, and their tests fail unless they leak.
+//! speed of the machine. The controls also show it. They are guards that check the canonical path
+//! and then use it by name, and their tests fail unless they leak.
 //!
 //! The same rows run on swaps that lead to a protected name inside the root. Nothing under a
 //! read-only name may change, and nothing under a hidden name may be seen either. The last test

@@ -123,7 +123,8 @@ fn requests_that_lead_outside_are_refused() {
 
 /// The tree inside the roots. Everything else, such as `outside` and `none`, differs between
 /// worlds.
-const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare = content; dir root/spare-dir; file second/g; \
+const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare = content; \
+    dir root/spare-dir; file second/g; \
     file data/only; link root/in-rel -> a/f; link root/in-abs -> $T/root/a/f; \
     link root/in-dir -> ../root/a; fifo root/fifo; link root/to-second -> ../second; \
     link root/in-none -> a/none; link root/loop -> loop; link root/a/up -> ../..; \

@@ -107,7 +107,8 @@ fn a_request_names_the_same_file_with_any_separator_and_case() {
 #[test]
 fn a_name_that_windows_would_reinterpret_is_refused() {
     let tree = Tree::new(
-        "file root/spare = content; dir root/spare-dir; file root/f.txt = content; dir root/d; file root/inside; file out/secret",
+        "file root/spare = content; dir root/spare-dir; file root/f.txt = content; dir root/d; \
+         file root/inside; file out/secret",
     );
     let roots = tree.roots(["root"]);
     let (letter, path) = drive(&tree.path("root"));
@@ -202,7 +203,8 @@ fn a_path_that_points_outside_is_refused_before_any_effect() {
             continue;
         }
         let tree = Tree::new(
-            "file root/spare = content; dir root/spare-dir; dir root/d; file out/secret = secret; file out/in/deep = deep",
+            "file root/spare = content; dir root/spare-dir; dir root/d; file out/secret = secret; \
+             file out/in/deep = deep",
         );
         build(&tree);
         let before = tree.snapshot("out");

@@ -38,7 +38,7 @@ use std::path::Path;
 use mcp_roots_guard::{CheckedPath, Result, WalkOptions};
 
 use crate::support::kernel;
-use crate::support::operations::{NO_PAUSE, OPERATIONS, Operation, SECRET, Way, is_leak, mark};
+use crate::support::operations::{NO_PAUSE, OPERATIONS, Operation, SECRET, WAYS, is_leak, mark};
 use crate::support::world::{LINE_BYTES, LINES, World};
 
 /// Checks all properties.
@@ -118,9 +118,6 @@ fn check_walks(world: &World) {
 
 type Proofs = BTreeMap<u8, Vec<CheckedPath>>;
 
-const WAYS: [Way; 6] =
-    [Way::Walked, Way::Parent, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed];
-
 fn of_letter(letter: u8) -> Option<&'static Operation> {
     OPERATIONS.iter().find(|operation| operation.letter == letter)
 }
@@ -157,7 +154,7 @@ fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Pr
     let protected_before = protected(world);
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let stored = if mode % 3 == 2 { proofs.get(&operation.letter).cloned() } else { None };
-    let way = WAYS[usize::from(mode / 6 % 6)];
+    let way = WAYS[1 + usize::from(mode / 6 % 6)];
     let work = move || -> (Result<String>, Option<Vec<CheckedPath>>) {
         let requests: Vec<_> = requests.iter().map(String::as_str).collect();
         if mode % 3 == 0 {

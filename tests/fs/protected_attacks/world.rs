@@ -313,8 +313,8 @@ pub(super) fn key(name: &str) -> String {
 pub(super) struct Route {
     pub(super) name: &'static str,
     pub(super) roots: fn(&World, Option<Effect>) -> Roots,
-    /// Returns the request for a path below the protected place, or `None` if this route has no such
-    /// request.
+    /// Returns the request for a path below the protected place, or `None` if this route has no
+    /// such request.
     pub(super) text: fn(&World, &str) -> Option<String>,
     /// Returns the directory of the unprotected entries for renames. `None` if no root contains
     /// any.
