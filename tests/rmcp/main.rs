@@ -24,6 +24,9 @@ mod within;
 #[cfg(target_os = "linux")]
 #[path = "../support/hung_filesystem.rs"]
 mod hung_filesystem;
+#[path = "../support/operations.rs"]
+#[allow(dead_code)] // The suite uses the other items.
+mod operations;
 #[path = "../support/raw_client.rs"]
 mod raw_client;
 #[path = "../support/rmcp_server.rs"]
