@@ -201,44 +201,6 @@ async fn roots_end_with_asynchronous_work() {
     assert_eq!(refused.to_string(), "the request was cancelled");
 }
 
-/// The pieces of one request wait in the queue of its client, which is bounded.
-#[tokio::test(flavor = "multi_thread")]
-async fn pieces_of_one_request_are_queued_and_bounded() {
-    let tree = Tree::new();
-    let guard = tree.builder().work_at_once(4).build().unwrap();
-    let mut raw = connect(&guard, async |roots: RequestRoots, path: String| {
-        if path.is_empty() {
-            return roots.run(read).await;
-        }
-        let roots = Arc::new(roots);
-        let mut pieces = tokio::task::JoinSet::new();
-        for _ in 0..3_000 {
-            let roots = roots.clone();
-            let slow = |roots: RequestRoots| {
-                std::thread::sleep(Duration::from_millis(1));
-                read(roots)
-            };
-            pieces.spawn(async move { roots.run(slow).await });
-        }
-        let mut counts = [0, 0];
-        for done in pieces.join_all().await {
-            match done.map_err(|error| error.to_string()) {
-                Ok(_) => counts[0] += 1,
-                Err(error) if error.contains("too many requests") => counts[1] += 1,
-                Err(error) => return Err(HandlerError::new(error)),
-            }
-        }
-        Ok(format!("{counts:?}"))
-    })
-    .await;
-    raw.send(&call(1, "any", "many")).await;
-    let text = tool_text(&raw.answer(&roots_of(&tree)).await).unwrap();
-    let counts: Vec<usize> = serde_json::from_str(&text).unwrap();
-    assert_eq!(counts.iter().sum::<usize>(), 3_000);
-    assert!(counts[0] >= 1_024 && counts[1] > 0, "{counts:?}");
-    assert_eq!(raw.read("", &Value::Null).await, Ok("a".into()));
-}
-
 /// The program writes its process number to a file and never ends. It is killed when its request is
 /// cancelled, and when the client changes its roots.
 #[cfg(unix)]

@@ -53,7 +53,8 @@ async fn read(raw: &mut Raw, path: &str, answer: &Value) -> Result<String, Strin
 #[tokio::test]
 async fn each_request_asks_for_roots_and_an_answer_counts_only_for_its_request() {
     let tree = Tree::new();
-    let mut raw = Raw::connect(&tree.guard());
+    let guard = tree.guard();
+    let mut raw = Raw::connect(&guard);
     for name in ["a", "b"] {
         is_asked(&mut raw, "in.txt").await;
         assert_eq!(
@@ -68,6 +69,7 @@ async fn each_request_asks_for_roots_and_an_answer_counts_only_for_its_request()
         Err(refusal(&outside, "outside_roots"))
     );
     assert_eq!(read(&mut raw, "a/in.txt", &none).await, Err(empty_list_refusal("a/in.txt")));
+    assert_eq!(guard.sessions(), 0);
 }
 
 #[tokio::test]
