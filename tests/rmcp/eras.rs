@@ -3,7 +3,7 @@
 use mcp_roots_guard::WithoutClientRoots;
 use rmcp::service::ServiceError;
 
-use crate::server::{Client, ERAS, Era, Tree, call, connect, next_report, refusal};
+use crate::server::{Client, ERAS, Era, Tree, call, connect, refusal};
 
 #[tokio::test]
 async fn client_roots_narrow_the_allowed_directories() {
@@ -69,22 +69,6 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
 }
 
 #[tokio::test]
-async fn a_tools_question_is_sent_together_with_the_guards() {
-    let tree = Tree::new();
-    let client = Client::of([tree.uri("op/a")]);
-    let pair = connect(&tree.guard(), &client, Era::Stateless).await;
-    // The guard asks once before the tool runs, and once together with the tool.
-    let answer = pair.call("ask", "in.txt").await;
-    assert_eq!(answer.as_deref(), Ok(r#"a {"mine":{"action":"accept","content":{"sure":true}}}"#));
-    assert_eq!(client.times_asked(), 2);
-    // If the guard does not ask for roots, only the tool's question is sent.
-    let undeclared = Client::undeclared();
-    let pair = connect(&tree.guard(), &undeclared, Era::Stateless).await;
-    assert!(pair.call("ask", "a/in.txt").await.unwrap().starts_with("a {"));
-    assert_eq!(undeclared.times_asked(), 0);
-}
-
-#[tokio::test]
 async fn handler_errors_are_answered_by_their_kind() {
     let tree = Tree::new();
     for era in ERAS {
@@ -104,27 +88,5 @@ async fn handler_errors_are_answered_by_their_kind() {
             assert!(!error.message.contains("purpose"), "{}", error.message);
         }
         assert_eq!(pair.read("a/in.txt").await.as_deref(), Ok("a"), "after a panic, {era:?}");
-    }
-}
-
-#[tokio::test]
-async fn cancelling_a_call_ends_its_work() {
-    use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
-    use rmcp::service::PeerRequestOptions;
-    let tree = Tree::new();
-    for era in ERAS {
-        let mut pair = connect(&tree.guard(), &Client::undeclared(), era).await;
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(
-            CallToolRequestParams::new("walk"),
-        ));
-        let options = PeerRequestOptions::no_options();
-        let handle = pair.client.peer().send_request_with_option(request, options).await.unwrap();
-        assert_eq!(next_report(&mut pair.reports).await.as_deref(), Some("walking"));
-        handle.cancel(None).await.unwrap();
-        assert_eq!(
-            next_report(&mut pair.reports).await.as_deref(),
-            Some("stopped: cancelled"),
-            "{era:?}"
-        );
     }
 }

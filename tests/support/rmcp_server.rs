@@ -12,12 +12,11 @@ use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestSta
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, Implementation, InputRequest, InputRequests,
-    InputRequiredResult, ListResourcesResult, ListRootsResult, PaginatedRequestParams,
-    PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Resource, ResourceContents, Role, Root, RootsCapabilities,
-    ServerCapabilities, ServerConfig,
+    ElicitRequest, ElicitRequestParams, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    Implementation, InputRequest, InputRequests, InputRequiredResult, ListResourcesResult,
+    ListRootsResult, PaginatedRequestParams, PromptMessage, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, Role, Root, RootsCapabilities, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, NotificationContext, RequestContext, RoleClient,
@@ -422,7 +421,7 @@ impl Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        let mut capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        let mut capabilities = ClientCapabilities::default();
         capabilities.roots.clone_from(&self.declares);
         ClientConfig::new(capabilities, Implementation::new("test", "1"))
     }
@@ -441,14 +440,6 @@ impl ClientHandler for Client {
                 Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None))
             }
         }
-    }
-
-    async fn create_elicitation(
-        &self,
-        _: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "sure": true })))
     }
 }
 
@@ -472,19 +463,18 @@ impl Era {
     }
 }
 
-/// A client connected to a server by a pipe, and the reports of the server's tools.
+/// A client connected to a server by a pipe.
 pub(crate) struct Pair {
     pub(crate) client: RunningService<RoleClient, Client>,
-    pub(crate) reports: mpsc::UnboundedReceiver<String>,
 }
 
 pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (server, reports) = Server::new(guard);
+    let (server, _) = Server::new(guard);
     let transport = guard.wrap(far);
     tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
     let client = client.clone().serve_with_lifecycle(near, era.lifecycle()).await.unwrap();
-    Pair { client, reports }
+    Pair { client }
 }
 
 impl Pair {
