@@ -1,5 +1,5 @@
-# Functions for .ci/check and .ci/run, which source this file: the parts of a run, the times that they
-# took, and the parts that both run.
+# Functions for .ci/check and .ci/run, which source this file: the parts of a run, the times that
+# they took, and the parts that both run.
 
 export CARGO_TERM_COLOR=never
 # These builds are neither debugged nor rebuilt after a change, so they need no debug information
