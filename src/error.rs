@@ -169,13 +169,6 @@ impl Error {
         self.at(operation, from)
     }
 
-    /// Whether both errors have the same code, text and detail.
-    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        self.reason() == other.reason()
-            && self.operator_detail() == other.operator_detail()
-            && self.to_string() == other.to_string()
-    }
-
     /// The size of the error on the heap, in bytes.
     pub(crate) fn heap(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);

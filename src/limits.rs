@@ -137,17 +137,6 @@ pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 /// Together, the look-ups take less than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
-/// The number of look-ups that are charged for opening a root.
-pub(crate) const ROOT_LOOKUPS: usize = 4;
-
-/// The number of directories in a trail (see `roots::trail`) that are charged as one look-up. Each
-/// takes 32 bytes of memory until the list is resolved.
-pub(crate) const TRAIL_PER_LOOKUP: usize = 8;
-
-/// The maximum number of look-ups to resolve an alias. An alias that needs more is dropped, because
-/// each verification would resolve it again.
-pub(crate) const ALIAS_LOOKUPS: usize = 256;
-
 /// The maximum number of aliases of one root, in addition to its canonical path. Each one is
 /// resolved again when the root's names are verified.
 pub(crate) const ALIASES: usize = 8;
@@ -171,32 +160,23 @@ pub(crate) const FAILURE_CAUSES: usize = 16;
 /// counted.
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
-/// The maximum number of granted directories that are remembered for one client: twice the longest
-/// list. Beyond that, the client is granted no directory that would have to be remembered.
-pub(crate) const GRANTED_EACH: usize = 20_000;
+// Names that lead to other directories.
 
-/// The maximum number of granted directories that are remembered for all clients, at about 60 bytes
-/// each. This is enough for fifty clients that each reach [`GRANTED_EACH`]. Clients that cannot be
-/// distinguished share an account of half this size.
-pub(crate) const GRANTED: usize = 1_000_000;
-
-/// The maximum number of directories that one process holds open for roots. The directories of
-/// further roots are opened on use and then verified. This is a quarter of the common limit of
-/// 1,024 descriptors per process (`RLIMIT_NOFILE`, getrlimit(2)). Several roots that are the same
-/// directory count as one.
-pub const HANDLES: usize = 256;
-
-// Verification.
-
-/// The shortest time between two verifications of a snapshot's names. If a deployment replaces a
-/// directory, a delay of half a second does not matter.
+/// The shortest time after which an allowed directory's path is opened again, or a configured path is
+/// resolved again. If a deployment replaces a directory, a delay of half a second does not matter.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// After this time, an unfinished verification counts as stalled, and the next call starts another.
-pub(crate) const VERIFY_STALLED: Duration = Duration::from_secs(60);
+/// If opening an allowed directory takes longer than this, further requests to it are refused instead
+/// of waiting: twenty times as long as on a slow network filesystem.
+pub(crate) const OPENING: Duration = Duration::from_secs(2);
 
-/// How long a call waits while the allowed directories or the client's roots are verified: ten
-/// times as long as verification takes on a slow network filesystem.
+/// How long a client's list is used if the filesystem decided about an entry: if the entry was
+/// resolved through a symlink or could not be resolved. Then the list is resolved again, and the
+/// client is not asked. A user who switches a symlink or mounts a disk waits no longer than this.
+pub const LINKED_LIST: Duration = Duration::from_secs(5);
+
+/// How long a call waits while the configured paths are resolved again: ten times as long as this
+/// takes on a slow network filesystem.
 pub(crate) const VERIFY_LIMIT: Duration = Duration::from_secs(1);
 
 // Sessions.
@@ -225,8 +205,7 @@ pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60
 
 /// The maximum number of bytes of cached snapshots: enough for [`SESSIONS`] with a few roots each,
 /// or for about fifty clients with the longest list. The least recently used snapshot is evicted
-/// first, and its list is requested again when needed. A shared snapshot is counted in full for
-/// each session, because the other sessions may drop it first. Clients with long lists can
+/// first, and its list is requested again when needed. Clients with long lists can
 /// therefore cause other clients' snapshots to be evicted.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 

@@ -3,53 +3,33 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::boundary::grants::GrantMemory;
-use crate::dir::Identity;
 use crate::error::Result;
-use crate::roots::Trail;
+use crate::roots::Links;
 
-/// Resolves an absolute path. Returns the place that it names and the trail of the symlinks that
-/// were followed.
+/// Resolves an absolute path. Returns the place that it names and the symlinks that were followed.
 #[cfg(unix)]
-pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Trail)> {
+pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
     use crate::boundary::volumes;
-    use crate::path::protect::Protected;
-    resolve_beneath(&volumes::filesystem_root(Protected::default())?, path)
-}
-
-/// Windows reports no symlinks, so the trail is empty.
-#[cfg(windows)]
-pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Trail)> {
-    Ok((dunce::canonicalize(path)?, Trail::default()))
-}
-
-/// Like [`resolve_ambient`], with the roots that represent the whole filesystem.
-#[cfg(unix)]
-pub(crate) fn resolve_beneath(
-    filesystem: &crate::roots::Roots,
-    path: &Path,
-) -> Result<(PathBuf, Trail)> {
     use crate::dir::Budget;
     use crate::error::Code;
     use crate::path::Location;
-    use crate::roots::{Intent, Lookups, Place, resolve};
+    use crate::path::protect::Protected;
+    use crate::roots::{Intent, Lookups, Place, join, resolve};
+    let filesystem = volumes::filesystem_root(Protected::default())?;
     let mut budget = Budget::new();
-    let mut lookups = Lookups::new(filesystem, &mut budget);
+    let mut lookups = Lookups::recording(&filesystem, &mut budget);
     let location = Location::from_path(path)?;
-    let found =
-        resolve(&mut lookups, filesystem.index(), None, location.as_os_str(), Intent::Existing)?;
-    match found {
+    let (index, text) = (filesystem.index(), location.as_os_str());
+    match resolve(&mut lookups, index, None, text, Intent::Existing)? {
         Place::Inside { root, path, .. } => {
-            Ok((filesystem.root(root)?.path().join(path), lookups.into_trail()))
+            Ok((join(filesystem.root(root)?.path(), &path), lookups.into_links()))
         }
         Place::Above(_) => Err(Code::NotFound.into()),
     }
 }
 
-/// Whether a symlink on the trail is inside one of these directories.
-pub(crate) fn runs_through(
-    directories: impl IntoIterator<Item = (PathBuf, Identity)>,
-    trail: &Trail,
-) -> bool {
-    GrantMemory::from_directories(directories).contains_any(trail)
+/// Windows reports no symlinks.
+#[cfg(windows)]
+pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
+    Ok((dunce::canonicalize(path)?, Links::default()))
 }

@@ -1,13 +1,13 @@
 //! The builder of a [`Boundary`].
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Inner, WithoutClientRoots, aliases, lock};
+use super::{Boundary, Inner, WithoutClientRoots, aliases, lock, process_start};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
@@ -15,7 +15,7 @@ use crate::path::protect::Patterns;
 #[cfg(not(windows))]
 use crate::path::protect::Protected;
 use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
-use crate::roots::{Roots, WeakTable};
+use crate::roots::{Roots, Snapshot, Throttle};
 
 /// Builds a [`Boundary`] from the operator's configuration.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,7 @@ pub struct BoundaryBuilder {
     bare_paths: bool,
     policy: Policy,
     protected: Vec<(String, Protection)>,
+    links_until: Option<SystemTime>,
 }
 
 /// Options for an allowed directory, used with [`BoundaryBuilder::directory_with`].
@@ -183,6 +184,19 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Sets until when symlinks in writable allowed directories are trusted. An entry of a root list
+    /// is refused (`through_link`) if it runs through a symlink there that was created, renamed or
+    /// changed at this time or later (`st_ctime`, inode(7)), because a tool may have created it to
+    /// widen the list. The default is the time at which the process built its first boundary.
+    ///
+    /// Set a later time if symlinks that are created while the server runs, such as those that a
+    /// deployment switches, may lead to client roots, and no tool can create any. On Windows, which
+    /// does not record this time, no such symlink is trusted whatever is set here.
+    pub fn trust_links_until(mut self, time: SystemTime) -> Self {
+        self.links_until = Some(time);
+        self
+    }
+
     /// Sets the rules for hard links, special files and mounts.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -317,6 +331,8 @@ impl BoundaryBuilder {
             }
         }
         let protected = Patterns::parse(&self.protected)?;
+        // Defense: The start is read before the first list is resolved.
+        let links_until = self.links_until.unwrap_or_else(process_start);
         let boundary = Boundary {
             inner: Arc::new(Inner {
                 directories: self.directories,
@@ -330,20 +346,19 @@ impl BoundaryBuilder {
                     Protected::default()
                 })?,
                 protected,
-                allowed: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
-                generation: AtomicU64::new(0),
-                granted: Mutex::default(),
-                snapshots: WeakTable::default(),
+                allowed: Mutex::new(Roots::from(Snapshot::default())),
+                resolved: Throttle::new(),
+                links_until,
             }),
         };
-        let mut allowed = boundary.resolve_allowed();
+        let mut allowed = boundary.resolve_allowed(None);
         if let Some(bad) =
             allowed.rejected.iter().position(|rejected| boundary.is_required(rejected))
         {
             return Err(allowed.rejected.swap_remove(bad).error);
         }
         boundary.check_missing_directories(&allowed)?;
-        *lock(&boundary.inner.allowed) = allowed.into_roots(boundary.inner.policy);
+        *lock(&boundary.inner.allowed) = allowed.into_roots(boundary.inner.policy, 0);
         Ok(boundary)
     }
 }
@@ -354,8 +369,6 @@ impl Directory {
             text: self.path.to_string_lossy().into_owned(),
             location: Location::from_path(&self.path),
             name: None,
-            access: Some(self.options.access),
-            is_always: self.options.always,
         }
     }
 
@@ -365,8 +378,6 @@ impl Directory {
             text: String::new(),
             location: Location::from_path(alias),
             name: None,
-            access: None,
-            is_always: false,
         })
     }
 }

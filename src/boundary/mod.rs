@@ -1,34 +1,36 @@
-//! Computes the roots in force from a root list.
+//! Computes the roots in force from the configuration and a root list.
 //!
 //! A [`Boundary`] is the set of allowed directories in the server's configuration, built once. It
 //! turns untrusted root lists into [`Roots`]. If there are allowed directories, nothing outside
-//! them is ever in force. No entry grants the target of a symlink that a tool could have created.
+//! them is ever in force.
 //!
 //! Entries are resolved by the same resolver as requests, beneath the allowed directories or, if
 //! there are none, beneath `/`. Resolution stops at the first step to a place that is neither in an
-//! allowed directory nor an ancestor of one. With allowed directories, each entry has one of these
-//! results:
+//! allowed directory nor an ancestor of one. The result is a name, whether or not anything exists
+//! there. With allowed directories, each entry has one of these results:
 //!
-//! - An entry that resolves into an allowed directory grants that place.
-//! - An entry that is an ancestor of allowed directories grants those directories.
-//! - An entry that resolves to any other place grants nothing
-//!   ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)).
-//! - An entry that runs through a symlink in a root granted earlier or by the same list grants
-//!   nothing ([`RootRejected`](crate::ErrorKind::RootRejected), `through_link`). An allowed
-//!   directory that was granted as a whole is not considered such a root.
-//! - An entry that resolves to the same place as an earlier entry adds an alias to that root and is
-//!   rejected ([`RootRejected`](crate::ErrorKind::RootRejected), `duplicate`).
+//! | an entry that | grants |
+//! | --- | --- |
+//! | resolves into an allowed directory, to a directory, a file or nothing | that name |
+//! | is an ancestor of allowed directories | those directories |
+//! | resolves to any other place | nothing: [`OutsideRoots`](crate::ErrorKind::OutsideRoots) |
+//! | runs through a symlink in a writable allowed directory that was changed since the process built its first boundary | nothing, because a tool may have created it: [`RootRejected`](crate::ErrorKind::RootRejected), `through_link` |
+//! | resolves to the same place as an earlier entry | an alias of that root: [`RootRejected`](crate::ErrorKind::RootRejected), `duplicate` |
+//! | leads to a FIFO, socket or device, or cannot be resolved | nothing: the error |
 //!
-//! Without allowed directories, an entry grants the place that it names, and the last two rules
-//! apply to every root.
+//! Without allowed directories, the filesystem root, or each volume that a list names, is the
+//! allowed directory of these rules.
 //!
-//! Allowed directories that are always in force follow the roots of the list. The snapshot records
-//! how many of its roots the list put in force. If the list put none in force, relative requests
-//! have no base.
+//! Allowed directories that are always in force follow the roots of the list. Relative requests
+//! start at the first entry that is not rejected by its text alone. If the filesystem rejects that
+//! entry, there is no base.
+//!
+//! The boundary counts generations. A configured path that was resolved through a symlink, or an
+//! optional directory that was missing, is resolved again. If the result is another canonical path,
+//! the generation is raised, and a session resolves its client's list again.
 //!
 //! An allowed directory can have aliases, which are checked and declared in `aliases.rs`.
 
-mod grants;
 mod entries;
 mod volumes;
 mod builder;
@@ -41,18 +43,19 @@ mod confine;
 
 use std::collections::HashSet;
 use std::fmt;
+#[cfg(windows)]
+use std::path::Path;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 #[cfg(not(shuttle))]
-pub(crate) use self::ambient::{resolve_ambient, runs_through};
+pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
-pub(crate) use self::entries::{EntryResolver, alias_of, shown};
+pub(crate) use self::entries::{alias_of, shown};
 use self::pending::{PendingRoots, conflicts, hidden_directory};
-use crate::boundary::entries::Entry;
-use crate::boundary::grants::{Candidate, GrantMemory};
+use crate::boundary::entries::{Entry, EntryResolver, Named, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
 use crate::path::Location;
@@ -60,11 +63,9 @@ use crate::path::protect::Patterns;
 #[cfg(windows)]
 use crate::path::protect::Protected;
 use crate::roots::{
-    Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve,
-    retry_changed,
+    Intent, Lookups, Place, RejectedRoot, Root, Roots, Throttle, join, resolve, retry_changed,
 };
 use crate::wire::ListRootsResult;
-use crate::workers::Account;
 
 /// The roots in force for a client that lists no directories, in addition to the directories that
 /// are [always](DirectoryOptions::always) in force. [`BoundaryBuilder::empty_list`] applies it to a
@@ -82,8 +83,7 @@ pub enum WithoutClientRoots {
     AllowedDirectories,
 }
 
-/// The allowed directories of a server, and a record of the directories that it has granted. A
-/// boundary is built once and shared by all clients.
+/// The allowed directories of a server. A boundary is built once and shared by all clients.
 ///
 /// ```no_run
 /// use mcp_roots_guard::{Access, Boundary, ListRootsResult};
@@ -114,15 +114,13 @@ struct Inner {
     /// The allowed directories as last resolved. They are always resolved from their configured
     /// paths, never from the previous result.
     allowed: Mutex<Roots>,
-    /// Incremented when the allowed directories change.
-    generation: AtomicU64,
-    granted: Mutex<GrantMemory>,
-    /// Cached snapshots, keyed by a hash of their lists. Ten thousand clients with the same
-    /// workspace share one snapshot, and no client can detect this.
-    snapshots: WeakTable<u64, Snapshot>,
+    /// Limits how often the configured paths are resolved again.
+    resolved: Throttle,
+    /// A symlink in a writable allowed directory is followed for a list entry only if it was last
+    /// changed before this time.
+    links_until: SystemTime,
 }
 
-/// Omits the directories granted to clients.
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Boundary")
@@ -159,27 +157,25 @@ impl Boundary {
 
     /// Returns the allowed directories as roots, without a client's list.
     ///
-    /// Their paths are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
-    /// by one caller at a time. If a directory is gone or was missing, all directories are resolved
-    /// again. If a deployment has replaced a directory, the result then contains the new one. A
-    /// directory that cannot be resolved is [rejected](Roots::rejected) and grants nothing.
+    /// A configured path that runs through a symlink, or was missing, is resolved again at most once
+    /// every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time. The result then
+    /// contains what the symlink leads to now, or the optional directory that has appeared. An
+    /// optional directory that is missing is [rejected](Roots::rejected) and grants nothing. Any
+    /// other directory stays in force if it is removed: requests are refused with
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a directory
+    /// again.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
-        match self.current_allowed_roots() {
-            (current, None) => current,
-            (_, Some(turn)) => self.verify_allowed_roots(turn),
+        let current = self.last_allowed_roots();
+        if current.is_provisional() && self.inner.resolved.take() {
+            return self.resolve_allowed_again(&current);
         }
+        current
     }
 
-    /// Returns the allowed directories as last resolved, without I/O. Also returns a
-    /// [`Verification`] if the caller must verify them now.
-    pub(crate) fn current_allowed_roots(&self) -> (Roots, Option<Verification>) {
-        let current = self.last_allowed_roots();
-        if current.is_outdated() {
-            current.expire_verification();
-        }
-        let turn = current.begin_verification();
-        (current, turn)
+    /// Whether [`allowed_roots`](Self::allowed_roots) would resolve configured paths now.
+    pub(crate) fn is_resolution_due(&self) -> bool {
+        self.inner.resolved.is_due() && self.last_allowed_roots().is_provisional()
     }
 
     /// Returns the allowed directories as last resolved, without I/O.
@@ -192,34 +188,25 @@ impl Boundary {
         self.inner.directories.iter().any(|directory| directory.options.always)
     }
 
-    /// Returns whether the allowed directories are still the ones beneath which these roots were
-    /// resolved.
+    /// Returns whether these roots were resolved in the current generation.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
-        roots.generation() == self.inner.generation.load(Ordering::Acquire)
+        roots.generation() == lock(&self.inner.allowed).generation()
     }
 
-    pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
-        let gone = turn.verify();
-        let current = turn.roots();
-        let missing =
-            current.rejected().iter().any(|rejected| rejected.error.reason() != Code::Duplicate);
-        if gone == 0 && !missing {
+    fn resolve_allowed_again(&self, current: &Roots) -> Roots {
+        let _done = self.inner.resolved.done_on_drop();
+        let pending = self.resolve_allowed(Some(current));
+        let fresh = pending.into_roots(self.inner.policy, current.generation() + 1);
+        let paths = |roots: &Roots| {
+            let path = |root: &Root| (root.path().to_owned(), root.kind);
+            roots.roots().map(path).collect::<Vec<_>>()
+        };
+        if paths(&fresh) == paths(current) {
             return current.clone();
         }
-        let fresh = self.resolve_allowed().into_roots(self.inner.policy);
-        if fresh.is_equivalent(current) {
-            return current.clone();
-        }
-        let mut allowed = lock(&self.inner.allowed);
-        let fresh = fresh.with_generation(allowed.generation() + 1);
-        let last = std::mem::replace(&mut *allowed, fresh.clone());
-        // The generation is stored after the roots. A session that resolves a list between the two
-        // stores only has to resolve it once more.
-        self.inner.generation.store(fresh.generation(), Ordering::Release);
-        drop(allowed);
         // The previous roots are dropped after the lock is released, because dropping them may
         // close directories.
-        drop(last);
+        let _previous = std::mem::replace(&mut *lock(&self.inner.allowed), fresh.clone());
         fresh
     }
 
@@ -237,59 +224,18 @@ impl Boundary {
     ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
         let _ = self.allowed_roots();
-        self.resolve_within(list, &Account::Anonymous, &Effort::default())
+        self.resolve_within(list, &Effort::default())
     }
 
-    /// Like [`resolve`](Self::resolve), for a session that caches the snapshot. The snapshot
-    /// contains its list, so that the list can be resolved again. Fails with `RootsTimedOut` if the
-    /// effort is exhausted. Does not verify the allowed directories, because the session has
-    /// already done so.
-    pub(crate) fn resolve_to_cache(
-        &self,
-        list: &Arc<ListRootsResult>,
-        account: &Account,
-        effort: &Effort,
-    ) -> Result<Roots> {
-        let roots = self.resolve_within(list, account, effort)?.with_list(list);
-        if effort.is_spent() {
-            return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
-        }
-        Ok(self.share(roots))
-    }
-
-    /// Returns an equivalent older snapshot if there is one, and otherwise this snapshot.
-    fn share(&self, roots: Roots) -> Roots {
-        let key = roots.list_hash();
-        // The table's lock is not held here, because dropping either snapshot may close
-        // directories.
-        match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
-            Some(older)
-                if older.generation() == roots.generation()
-                    // Defense: Sessions share only equal snapshots.
-                    && older.is_equivalent(&roots) =>
-            {
-                older.set_outdated(false);
-                older
-            }
-            _ => {
-                self.inner.snapshots.insert(key, roots.snapshot());
-                roots
-            }
-        }
-    }
-
-    fn resolve_within(
-        &self,
-        list: &ListRootsResult,
-        account: &Account,
-        effort: &Effort,
-    ) -> Result<Roots> {
+    /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
+    /// paths again. Fails with `RootsTimedOut` if the effort is exhausted.
+    pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
         list.is_bounded()?;
+        let allowed = self.last_allowed_roots();
         if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
         {
-            return Ok(self.last_allowed_roots().of_empty_list());
+            return Ok(allowed.of_empty_list());
         }
-        let allowed = self.last_allowed_roots();
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
@@ -299,49 +245,155 @@ impl Boundary {
                 parse(&root.uri).map(|location| location.with_separators(allowed.index()))
             },
             name: root.name.clone(),
-            access: None,
-            is_always: false,
         });
         let entries: Vec<_> = entries.collect();
         // Defense: A client's list only narrows the allowed directories.
-        let enclosing = if self.has_allowed_directories() {
+        let allowed = if self.has_allowed_directories() {
             allowed
         } else {
-            self.filesystem_roots(&entries, account)
+            self.filesystem_roots(&entries, false)
         };
-        let pending = self.grant(&enclosing, account, entries, effort);
-        Ok(pending
-            .into_client_roots(self.inner.policy, &enclosing)
-            .with_generation(enclosing.generation()))
+        let (pending, first) = self.resolve_entries(&allowed, entries, effort);
+        if effort.is_spent() {
+            return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
+        }
+        Ok(pending.into_client_roots(&allowed, self.inner.policy, first))
     }
 
-    fn resolve_allowed(&self) -> PendingRoots {
-        let entries = || self.inner.directories.iter().map(Directory::entry);
-        let aliases = self.inner.directories.iter().flat_map(Directory::alias_entries);
+    /// Resolves the configured directories. A directory that cannot be resolved now, but was one of
+    /// `last`, stays what it was.
+    fn resolve_allowed(&self, last: Option<&Roots>) -> PendingRoots {
+        let directories = &self.inner.directories;
+        let entries = || directories.iter().map(Directory::entry);
+        let aliases = directories.iter().flat_map(Directory::alias_entries);
         let named: Vec<_> = entries().chain(aliases).collect();
-        let filesystem = self.filesystem_roots(&named, &Account::Operator);
-        let entries = entries().collect();
-        let mut pending = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
+        let filesystem = self.filesystem_roots(&named, true);
+        let mut pending = PendingRoots::default();
+        let mut found = Vec::new();
+        for (index, directory) in directories.iter().enumerate() {
+            let Entry { text, location, .. } = directory.entry();
+            let options = &directory.options;
+            let open = |location: &Location| {
+                let open = || open_configured(&filesystem, location, options.access, options.always);
+                retry_changed(open)
+            };
+            match location.as_ref().map_err(|error| error.reason().into()).and_then(open) {
+                Ok(named) => found.push((index, text, named)),
+                Err(error) => match last.and_then(|last| root_of_directory(last, index)) {
+                    Some(root) => {
+                        pending.is_provisional = true;
+                        pending.add(index, text, root);
+                    }
+                    None => pending.reject(index, &text, error),
+                },
+            }
+        }
+        let writable = |(.., named): &(_, _, Named)| {
+            let roots = named.roots.iter().filter(|root| root.access == Access::ReadWrite);
+            roots.map(|root| root.path().to_owned()).collect::<Vec<_>>()
+        };
+        let writable: Vec<PathBuf> = found.iter().flat_map(writable).collect();
+        for (index, text, Named { roots, links }) in found {
+            // Defense: A symlink that a tool can create selects no allowed directory.
+            if links.are_in(writable.iter().map(PathBuf::as_path)) {
+                pending.reject(index, &text, Code::ThroughLink.into());
+                continue;
+            }
+            pending.is_provisional |= !links.directories.is_empty();
+            roots.into_iter().for_each(|root| pending.add(index, text.clone(), root));
+        }
+        pending.roots.sort_by_key(|(index, ..)| *index);
+        pending.is_provisional |= pending
+            .rejected
+            .iter()
+            .any(|rejected| !matches!(rejected.error.reason(), Code::Duplicate));
+        pending.drop_conflicts();
+        pending.rejected.sort_by_key(RejectedRoot::index);
         pending.declare_aliases(&self.inner.directories, &filesystem);
         pending.protect(&self.inner.protected);
         pending
     }
 
+    /// Resolves the entries of a client's list beneath the allowed directories. Also returns the
+    /// place that relative requests start at.
+    fn resolve_entries(
+        &self,
+        allowed: &Roots,
+        entries: Vec<Entry>,
+        effort: &Effort,
+    ) -> (PendingRoots, Option<PathBuf>) {
+        let mut pending = PendingRoots::default();
+        let mut seen = HashSet::new();
+        let mut resolver = EntryResolver::new(allowed, effort);
+        // `None` until an entry is not rejected by its text alone.
+        let mut first: Option<Option<PathBuf>> = None;
+        for (index, entry) in entries.into_iter().enumerate() {
+            let location = entry.location.as_ref().ok();
+            if location.is_some_and(|location| !seen.insert(location.clone())) {
+                pending.reject(index, &entry.text, Code::Duplicate.into());
+                continue;
+            }
+            let mut budget = effort.entry();
+            let named = retry_changed(|| resolver.resolve(&entry, &mut budget));
+            let named = named.and_then(|named| match named {
+                // The entry names an ancestor, but no allowed directory is beneath it.
+                Named { roots, .. } if roots.is_empty() => Err(Code::OutsideRoots.into()),
+                // Defense: A symlink that a tool may have created makes nothing a root.
+                Named { links, .. } if self.is_planted(links.changed) => {
+                    Err(Code::ThroughLink.into())
+                }
+                named => Ok(named),
+            });
+            let by_text = budget.spent() == 0;
+            match named {
+                Ok(Named { roots, links }) => {
+                    pending.is_provisional |= !links.directories.is_empty();
+                    first.get_or_insert_with(|| roots.first().map(|root| root.canonical.clone()));
+                    roots
+                        .into_iter()
+                        .for_each(|root| pending.add(index, entry.text.clone(), root));
+                }
+                Err(error) => {
+                    if !by_text {
+                        pending.is_provisional = true;
+                        // Defense: The base never shifts to another directory.
+                        first.get_or_insert(None);
+                    }
+                    pending.reject(index, &entry.text, error);
+                }
+            }
+        }
+        pending.rejected.sort_by_key(RejectedRoot::index);
+        (pending, first.flatten())
+    }
+
+    /// Whether a symlink that was last changed at this time may have been created by a tool. A
+    /// filesystem that stores whole seconds may mean the end of the second.
+    fn is_planted(&self, changed: Option<SystemTime>) -> bool {
+        let latest = |changed: SystemTime| {
+            let since = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let is_whole = since.subsec_nanos() == 0;
+            if is_whole { changed + Duration::from_nanos(999_999_999) } else { changed }
+        };
+        changed.is_some_and(|changed| latest(changed) >= self.inner.links_until)
+    }
+
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a
     /// list if there are no allowed directories.
     #[cfg(not(windows))]
-    fn filesystem_roots(&self, _: &[Entry], _: &Account) -> Roots {
+    fn filesystem_roots(&self, _: &[Entry], _: bool) -> Roots {
         self.inner.filesystem_root.clone()
     }
 
     #[cfg(windows)]
-    fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
+    fn filesystem_roots(&self, entries: &[Entry], by_operator: bool) -> Roots {
         let protected = if self.has_allowed_directories() {
             Protected::default()
         } else {
             self.inner.protected.at_filesystem_root()
         };
-        volumes::named_volumes(entries, account, |path| volumes::open_root(path, protected.clone()))
+        let open = |path: &Path| volumes::open_root(path, protected.clone());
+        volumes::named_volumes(entries, by_operator, open)
     }
 
     /// Refuses a configuration in which a missing optional directory would conflict once it is
@@ -355,7 +407,7 @@ impl Boundary {
             let Some(directory) = self.inner.directories.get(rejected.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
-            let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
+            let filesystem = &self.filesystem_roots(&[entry], true);
             // If the volume does not exist either, the configured path is compared.
             if filesystem.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.options.access));
@@ -373,7 +425,7 @@ impl Boundary {
             // A place that cannot be determined now could conflict later, so this is an error.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
-                    let path = filesystem.root(root)?.path().join(path);
+                    let path = join(filesystem.root(root)?.path(), &path);
                     planned.push((path, directory.options.access));
                 }
                 Place::Above(_) => {}
@@ -389,56 +441,34 @@ impl Boundary {
             None => Ok(()),
         }
     }
+}
 
-    /// Resolves entries beneath `enclosing`, rejects those that [`GrantMemory::admit`] refuses, and
-    /// keeps the granted directories open.
-    fn grant(
-        &self,
-        enclosing: &Roots,
-        account: &Account,
-        entries: Vec<Entry>,
-        effort: &Effort,
-    ) -> PendingRoots {
-        let mut pending = PendingRoots::default();
-        let mut found = Vec::new();
-        let mut seen = HashSet::new();
-        let mut resolver = EntryResolver::new(enclosing, account, effort);
-        for (index, entry) in entries.into_iter().enumerate() {
-            // A client's entry with the same location as an earlier one is a duplicate. The
-            // operator's entries are exempt, because they can have different access.
-            let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
-            if location.is_some_and(|location| !seen.insert(location.clone())) {
-                pending.reject(index, &entry.text, Code::Duplicate.into());
-                continue;
-            }
-            let mut budget = effort.entry();
-            match retry_changed(|| resolver.resolve(&entry, &mut budget)) {
-                // The entry names an ancestor, but no enclosing root is beneath it.
-                Ok(candidates) if candidates.is_empty() => {
-                    pending.reject(index, &entry.text, Code::OutsideRoots.into());
-                }
-                Ok(candidates) => {
-                    found.extend(
-                        candidates
-                            .into_iter()
-                            .map(|candidate| (index, entry.text.clone(), candidate)),
-                    );
-                }
-                Err(error) => pending.reject(index, &entry.text, error),
-            }
-        }
-        let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
-        let decisions = lock(&self.inner.granted).admit(enclosing, account, &candidates);
-        for ((index, entry, candidate), decision) in found.into_iter().zip(decisions) {
-            match decision {
-                Ok(()) => pending.add(index, entry, candidate.root),
-                Err(error) => pending.reject(index, &entry, error),
-            }
-        }
-        pending.drop_conflicts();
-        pending.rejected.sort_by_key(RejectedRoot::index);
-        pending
+/// The root of the configured directory with this index.
+fn root_of_directory(roots: &Roots, index: usize) -> Option<Root> {
+    let is_rejected = |index: &usize| roots.rejected().iter().any(|it| it.index() == *index);
+    if is_rejected(&index) {
+        return None;
     }
+    let earlier = (0..index).filter(|index| !is_rejected(index)).count();
+    roots.roots().nth(earlier).cloned()
+}
+
+/// The time at which this process built its first boundary. It is read from the clock that
+/// filesystems use for their times, which is some milliseconds behind (`CLOCK_REALTIME_COARSE`,
+/// clock_gettime(2)).
+fn process_start() -> SystemTime {
+    static START: OnceLock<SystemTime> = OnceLock::new();
+    *START.get_or_init(|| {
+        #[cfg(target_os = "linux")]
+        {
+            use nix::time::{ClockId, clock_gettime};
+            let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from);
+            if let Ok(now) = now {
+                return SystemTime::UNIX_EPOCH + now;
+            }
+        }
+        SystemTime::now()
+    })
 }
 
 /// Locks the mutex even if it is poisoned, because holders only read or swap the value and do no
@@ -452,10 +482,10 @@ impl Roots {
     /// [`Policy`]. For read-only or optional directories and other policies, see
     /// [`Boundary::builder`].
     ///
-    /// A long-running program should keep a [`Boundary`] and call
-    /// [`allowed_roots`](Boundary::allowed_roots) for each request, or call
-    /// [`verify`](Roots::verify). Otherwise, it does not notice that a directory was moved away
-    /// until an operation fails.
+    /// The directories are named by their canonical paths from now on. If another directory takes
+    /// the place of one, it is served within half a second. A switched symlink in a configured path
+    /// changes nothing: for that, keep a [`Boundary`] and call
+    /// [`allowed_roots`](Boundary::allowed_roots) for each request.
     ///
     /// # Errors
     ///
@@ -478,10 +508,9 @@ impl Roots {
     }
 
     /// Creates roots from a client's list, without allowed directories. Everything that the client
-    /// names is served. Use this for a single list. A server that knows its directories or resolves
-    /// lists repeatedly should keep a [`Boundary`], which remembers the directories that it
-    /// granted. The target of a symlink that a tool created in a root then cannot become a root of
-    /// a later list.
+    /// names is served, but for entries through symlinks that were changed since the process built its
+    /// first boundary. A server that knows its directories or resolves lists repeatedly should keep
+    /// a [`Boundary`].
     ///
     /// # Errors
     ///
@@ -492,149 +521,3 @@ impl Roots {
     }
 }
 
-// These tests move open directories away, which Windows does not allow.
-#[cfg(unix)]
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-    use std::path::Path;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::{Duration, Instant};
-
-    use crate::dir::Effort;
-    use crate::error::Code;
-    use crate::workers::Account;
-    use crate::{Access, Boundary, ListRootsResult, Roots};
-
-    fn resolve(boundary: &Boundary, top: &Path, names: &[(&str, Option<&str>)]) -> Roots {
-        let uris = names.iter().map(|(path, _)| format!("file://{}", top.join(path).display()));
-        let mut list = ListRootsResult::from_uris(uris);
-        for (entry, (_, name)) in list.roots.iter_mut().zip(names) {
-            entry.name = name.map(Into::into);
-        }
-        boundary
-            .resolve_to_cache(&Arc::new(list), &Account::Anonymous, &Effort::default())
-            .expect("the list is within its limits")
-    }
-
-    fn is_shared(one: &Roots, two: &Roots) -> bool {
-        one.is_same_snapshot(two)
-    }
-
-    /// A change between two resolutions of a list. The list names the directory `a`, the symlink
-    /// `l` to that directory, the file `f` and the missing path `none`.
-    type Change = fn(&Path);
-
-    #[test]
-    fn only_equivalent_snapshots_are_shared() {
-        const NAMES: &[(&str, Option<&str>)] =
-            &[("a", Some("one")), ("l", None), ("f", None), ("none", None)];
-        let changes: [(&str, bool, Change); 6] = [
-            ("no change", true, |_| {}),
-            ("a new file that no entry names", true, |top| {
-                fs::write(top.join("a/new"), "").unwrap();
-            }),
-            ("the target of a symlink", false, |top| {
-                fs::remove_file(top.join("l")).unwrap();
-                symlink("b", top.join("l")).unwrap();
-            }),
-            ("a file becomes a directory", false, |top| {
-                fs::remove_file(top.join("f")).unwrap();
-                fs::create_dir(top.join("f")).unwrap();
-            }),
-            ("a missing directory is created", false, |top| {
-                fs::create_dir(top.join("none")).unwrap();
-            }),
-            ("a missing entry becomes a symlink loop", false, |top| {
-                symlink("none", top.join("none")).unwrap();
-            }),
-        ];
-        for operator in [false, true] {
-            for (what, expected, change) in changes {
-                let directory = tempfile::tempdir().unwrap();
-                let top = directory.path().canonicalize().unwrap();
-                fs::create_dir(top.join("a")).unwrap();
-                fs::create_dir(top.join("b")).unwrap();
-                fs::write(top.join("f"), "").unwrap();
-                symlink("a", top.join("l")).unwrap();
-                let builder = Boundary::builder();
-                let builder = if operator {
-                    builder.directory(&top, Access::ReadOnly)
-                } else {
-                    builder.client_roots_only()
-                };
-                let boundary = builder.build().unwrap();
-                let first = resolve(&boundary, &top, NAMES);
-                change(&top);
-                assert_eq!(
-                    is_shared(&first, &resolve(&boundary, &top, NAMES)),
-                    expected,
-                    "{what} {operator}"
-                );
-            }
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let top = directory.path().canonicalize().unwrap();
-        fs::create_dir(top.join("a")).unwrap();
-        let boundary = Boundary::builder().client_roots_only().build().unwrap();
-        let named = |name| resolve(&boundary, &top, &[("a", name)]);
-        let first = named(Some("one"));
-        assert!(is_shared(&first, &named(Some("one"))));
-        assert!(!is_shared(&first, &named(Some("two"))) && !is_shared(&first, &named(None)));
-        // The old snapshot is not shared if a different directory now has the same name, or if a
-        // directory was found to be missing and has since returned.
-        let first = named(None);
-        fs::rename(top.join("a"), top.join("was")).unwrap();
-        fs::create_dir(top.join("a")).unwrap();
-        assert!(!is_shared(&first, &named(None)));
-        let first = named(None);
-        fs::rename(top.join("a"), top.join("away")).unwrap();
-        assert!(first.read("none", 9).is_err() && first.is_outdated());
-        fs::rename(top.join("away"), top.join("a")).unwrap();
-        assert!(!is_shared(&first, &named(None)));
-        // Snapshots of the filesystem root are also shared.
-        let all = || resolve(&boundary, Path::new("/"), &[("", None)]);
-        let first = all();
-        assert!(is_shared(&first, &all()));
-    }
-
-    /// Uses an entry whose symlinks exhaust the whole budget.
-    #[test]
-    fn a_cancelled_resolution_stops_within_an_entry() {
-        let directory = tempfile::tempdir().unwrap();
-        let top = directory.path().canonicalize().unwrap();
-        fs::create_dir(top.join("x")).unwrap();
-        for link in 0..39 {
-            symlink(format!("{}l{}", "x/../".repeat(800), link + 1), top.join(format!("l{link}")))
-                .unwrap();
-        }
-        let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
-        let list = Arc::new(ListRootsResult::from_uris([format!("file://{}/l0", top.display())]));
-        let resolve =
-            |effort: &Effort| boundary.resolve_to_cache(&list, &Account::Anonymous, effort);
-        let whole = Instant::now();
-        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().reason();
-        let whole = whole.elapsed();
-        assert_eq!(rejected, Code::TooCostly);
-        let ended_after = |_| {
-            let given_up = Arc::new(AtomicBool::new(false));
-            let effort = Effort::new(None, given_up.clone());
-            std::thread::scope(|scope| {
-                let resolution = scope.spawn(|| (resolve(&effort).is_err(), Instant::now()));
-                std::thread::sleep(whole / 4);
-                let gave_up = Instant::now();
-                given_up.store(true, Ordering::Relaxed);
-                let (stopped, ended) = resolution.join().unwrap();
-                stopped.then(|| ended.saturating_duration_since(gave_up))
-            })
-        };
-        // Only the fastest of many runs counts, because other processes can slow a run down.
-        let quickest = (0..50)
-            .filter_map(ended_after)
-            .min()
-            .expect("at least one resolution was cancelled midway");
-        assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");
-    }
-}

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::dir::{Access, Policy};
 use crate::error::{Code, Error};
@@ -9,7 +10,7 @@ use crate::limits::{ALIASES, ENTRY_CHARS};
 use crate::path::index::Tree;
 use crate::path::names::path_key;
 use crate::path::protect::Patterns;
-use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots};
+use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots, Snapshot};
 
 /// The roots and rejected entries of a list, before they become a snapshot.
 #[derive(Default)]
@@ -22,6 +23,9 @@ pub(super) struct PendingRoots {
     pub(super) conflicts: HashSet<PathBuf>,
     /// The aliases of the allowed directories.
     pub(super) declared: Vec<DeclaredAlias>,
+    /// Whether the same entries may name other roots later, because the filesystem decided about
+    /// one: it was resolved through a symlink, or could not be resolved.
+    pub(super) is_provisional: bool,
 }
 
 impl PendingRoots {
@@ -69,7 +73,8 @@ impl PendingRoots {
         self.conflicts.extend(conflicts(&places));
         let mut access = HashMap::new();
         for (.., root) in self.roots.iter().filter(|(.., root)| !root.is_file()) {
-            let earlier = access.entry(root.identity).or_insert((root.access, &root.canonical));
+            let Some(identity) = root.directory.identity() else { continue };
+            let earlier = access.entry(identity).or_insert((root.access, &root.canonical));
             if earlier.0 != root.access {
                 self.conflicts.extend([root.canonical.clone(), earlier.1.clone()]);
             }
@@ -102,33 +107,49 @@ impl PendingRoots {
         self.rejected.sort_by_key(RejectedRoot::index);
     }
 
-    pub(super) fn into_roots(self, policy: Policy) -> Roots {
-        let roots = self.roots.into_iter().map(|(.., root)| root).collect();
+    /// Returns the allowed directories, in the order of the configuration.
+    pub(super) fn into_roots(self, policy: Policy, generation: u64) -> Roots {
+        let roots: Vec<_> = self.roots.into_iter().map(|(.., root)| Arc::new(root)).collect();
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
-        Roots::assemble(roots, Vec::new(), None, declared, policy, self.rejected)
+        Roots::from(Snapshot {
+            policy,
+            rejected: self.rejected.into(),
+            base: (!roots.is_empty()).then_some(0),
+            generation,
+            is_provisional: self.is_provisional,
+            ..Snapshot::new(roots, declared)
+        })
     }
 
     /// Returns the roots of a client's list, followed by the allowed directories that are always in
-    /// force but are not in the list.
-    pub(super) fn into_client_roots(self, policy: Policy, allowed: &Roots) -> Roots {
+    /// force but are not in the list. `allowed` are all allowed directories, and `first` is the
+    /// canonical path that the list's first entry names, at which relative requests start.
+    pub(super) fn into_client_roots(self, allowed: &Roots, policy: Policy, first: Option<PathBuf>) -> Roots {
+        let is_always: HashSet<_> = allowed
+            .roots()
+            .filter(|root| root.is_always())
+            .map(|root| path_key(&root.canonical))
+            .collect();
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
-        let listed = roots.len();
-        let mut always: Vec<_> = allowed.shared_roots().filter(|root| root.is_always()).collect();
-        let has_always = !always.is_empty();
-        if has_always {
-            let keys: HashMap<_, _> = (0..)
-                .zip(&roots)
-                .map(|(number, root)| (path_key(&root.canonical), number))
-                .collect();
-            always.retain(|root| {
-                let number = keys.get(&path_key(&root.canonical)).copied();
-                let own = number.and_then(|number: usize| roots.get_mut(number));
-                own.map(|own| own.is_always = true).is_none()
-            });
+        for root in &mut roots {
+            root.is_always = is_always.contains(&path_key(&root.canonical));
         }
-        let declared = allowed.declared().cloned();
-        let roots = Roots::assemble(roots, always, Some(listed), declared, policy, self.rejected);
-        if has_always { roots.among(allowed) } else { roots }
+        let listed = roots.len();
+        let always = allowed
+            .shared_roots()
+            .filter(|root| root.is_always() && !self.by_path.contains_key(&path_key(&root.canonical)));
+        let base = first.and_then(|first| self.by_path.get(&path_key(&first)).copied());
+        let roots = roots.into_iter().map(Arc::new).chain(always).collect();
+        Roots::from(Snapshot {
+            policy,
+            rejected: self.rejected.into(),
+            allowed: Some(allowed.clone()),
+            listed: Some(listed),
+            base,
+            generation: allowed.generation(),
+            is_provisional: self.is_provisional,
+            ..Snapshot::new(roots, allowed.declared().cloned())
+        })
     }
 }
 

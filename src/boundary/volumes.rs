@@ -4,9 +4,8 @@
 //! On Windows, these are the volumes that the entries name. A network share is opened only if the
 //! operator names it. None of these roots is ever in force.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 #[cfg(windows)]
 use crate::boundary::entries::Entry;
@@ -16,10 +15,9 @@ use crate::error::{Error, Result};
 use crate::path::index::Tree;
 #[cfg(windows)]
 use crate::path::names::{components, is_absolute, is_same};
+use crate::path::index::RootKind;
 use crate::path::protect::Protected;
-use crate::roots::{Held, Root, Roots, Throttle};
-#[cfg(windows)]
-use crate::workers::Account;
+use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 
 /// Opens the volumes that the entries name, and omits volumes that cannot be opened. A share that
 /// only a client names is not opened, because the system would sign in to a host of the client's
@@ -28,7 +26,7 @@ use crate::workers::Account;
 #[cfg(windows)]
 pub(crate) fn named_volumes(
     entries: &[Entry],
-    account: &Account,
+    by_operator: bool,
     open: impl Fn(&Path) -> Result<Root>,
 ) -> Roots {
     let mut seen = Tree::default();
@@ -42,30 +40,31 @@ pub(crate) fn named_volumes(
         let mut top = name.to_owned();
         top.push("\\");
         let top = Path::new(&top);
-        if (is_share && *account != Account::Operator) || seen.marks(top).next().is_some() {
+        if (is_share && !by_operator) || seen.marks(top).next().is_some() {
             continue;
         }
         seen.insert(top, volumes.len());
         volumes.extend(open(top).ok());
     }
-    Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
+    tops(volumes)
 }
 
 /// Opens the filesystem root. Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
 pub(crate) fn filesystem_root(protected: Protected) -> Result<Roots> {
-    Ok(Roots::new(
-        vec![open_root(Path::new("/"), protected)?],
-        Policy::default().mounts(Rule::Allow),
-        Vec::new(),
-    ))
+    Ok(tops(vec![open_root(Path::new("/"), protected)?]))
+}
+
+fn tops(roots: Vec<Root>) -> Roots {
+    let roots = roots.into_iter().map(Arc::new).collect();
+    let policy = Policy::default().mounts(Rule::Allow);
+    Roots::from(Snapshot { policy, ..Snapshot::new(roots, None) })
 }
 
 /// `protected` applies to the names below the root if there are no allowed directories.
 pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
     let handle = Handle::ambient(path)
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
-    let metadata = handle.metadata()?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
     // A drive letter can be mapped to a directory of another volume, or to a share. The final path
     // is then the canonical one, and the drive is an alias.
@@ -75,6 +74,9 @@ pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
         _ => (canonical, aliases),
     };
     Ok(Root {
+        directory: AllowedDirectory::at_top(handle)?,
+        path: PathBuf::new(),
+        kind: RootKind::Directory,
         canonical,
         aliases,
         name: None,
@@ -82,13 +84,6 @@ pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
         access: Access::ReadWrite,
         is_always: false,
         protected,
-        leaf: None,
-        held: Held::FilesystemRoot(Arc::new(handle)),
-        identity: metadata.identity(),
-        birth: metadata.birth(),
-        is_gone: AtomicBool::new(false),
-        outdated: Arc::default(),
-        aliases_verified: Throttle::new(),
     })
 }
 
@@ -102,7 +97,6 @@ mod tests {
     use crate::boundary::entries::Entry;
     use crate::error::Code;
     use crate::path::Location;
-    use crate::workers::Account;
 
     #[test]
     fn shares_are_opened_only_for_the_operator_and_each_volume_once() {
@@ -111,20 +105,18 @@ mod tests {
             text: (*text).to_owned(),
             location: Location::parse(text),
             name: None,
-            access: None,
-            is_always: false,
         };
         let entries: Vec<_> = texts.iter().map(entry).collect();
-        let opened = |account| {
+        let opened = |by_operator| {
             let paths = RefCell::new(Vec::new());
             let open = |path: &Path| {
                 paths.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
                 Err(Code::NotFound.into())
             };
-            assert!(named_volumes(&entries, account, open).is_empty());
+            assert!(named_volumes(&entries, by_operator, open).is_empty());
             paths.into_inner()
         };
-        assert_eq!(opened(&Account::Anonymous), [r"C:\", r"Q:\"]);
-        assert_eq!(opened(&Account::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
+        assert_eq!(opened(false), [r"C:\", r"Q:\"]);
+        assert_eq!(opened(true), [r"C:\", r"\\server\share\", r"Q:\"]);
     }
 }

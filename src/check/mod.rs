@@ -2,8 +2,9 @@
 //!
 //! [`Roots::check`] decides, for an [`Intent`], whether a [`Location`] is inside the roots. It
 //! returns a [`CheckedPath`], which nothing else creates. The place that the request named was
-//! inside the root when it was checked. Every operation on the proof runs beneath the root's own
-//! handle, so the place is also inside when it is used.
+//! inside the root when it was checked. Every operation on the proof runs beneath the handle of the
+//! allowed directory, along the root's own names and the proof's names, so the place is also inside
+//! when it is used.
 //!
 //! The resolver defines the decision. On Linux, a path walk by the kernel is tried first where its
 //! result is provably the same. `kernel.rs` lists these cases.
@@ -27,25 +28,22 @@ use crate::path::names::{below, components};
 use crate::path::protect::Protected;
 use crate::path::{Location, Protection};
 use crate::roots::{
-    Found, Intent, Located, Root, Roots, display_path, file_uri, resolve_in, retry_changed,
+    Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in, retry_changed,
 };
 use crate::workers::counted;
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
 /// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of which
-/// roots are in force later.
+/// roots are in force later. It is a name: each operation finds what the name leads to at that
+/// time, without following a symlink.
 ///
-/// Two proofs are equal if they name the same place: the same root, compared by device and inode,
-/// and the same relative path, compared byte for byte. Requests that resolve to the same place in a
-/// root give equal proofs, even through different symlinks or against different snapshots. The
-/// request, the [`Intent`], the access and whether something existed there are not compared.
+/// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request, the
+/// root, the [`Intent`], the access and whether something existed there are not compared.
 ///
-/// Equality compares names, so it is not sufficient for the key of a lock. If roots are nested,
-/// which a client's list can cause, one place can have several unequal proofs. Two hard links are
-/// two places. Names that differ in case or in Unicode normalization are two places, even if the
-/// filesystem treats them as one. For a root beyond the first [`HANDLES`](crate::limits::HANDLES),
-/// whose directory is not held open, the birth time is also compared.
+/// Equality compares names, so it is not sufficient for the key of a lock. Two hard links are two
+/// names of one file. Names that differ in case or in Unicode normalization are unequal, even if the
+/// filesystem treats them as one.
 ///
 /// ```
 /// use std::collections::HashSet;
@@ -108,8 +106,8 @@ impl Roots {
     ///   takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups).
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) if the policy
     ///   refuses mounts.
-    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's path no longer
-    ///   resolves to the root.
+    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's name leads to
+    ///   no directory now, or to a file instead of a directory.
     /// - [`Changed`](crate::ErrorKind::Changed) if the path keeps changing during the check.
     ///
     /// ```
@@ -156,9 +154,6 @@ impl Roots {
     ) -> Result<CheckedPath> {
         let Located { root, path, found, is_target } = self.locate(request, intent, budget)?;
         let root = self.shared_root(root)?;
-        if !root.is_available() {
-            return Err(Code::RootUnavailable.into());
-        }
         Ok(CheckedPath {
             roots: self.clone(),
             root,
@@ -179,7 +174,7 @@ impl Roots {
         budget: &mut Budget<'_>,
     ) -> Result<Located> {
         #[cfg(target_os = "linux")]
-        if let Some(place) = self.locate_by_kernel(request, intent, budget) {
+        if let Some(place) = self.locate_by_kernel(request, intent) {
             return place;
         }
         resolve_in(self, self.base(), request.as_os_str(), intent, budget)
@@ -198,7 +193,7 @@ impl Roots {
         below.map(|below| (0, below)).or_else(|| self.index().begin(request))
     }
 
-    /// Runs the work of one request with [`run_verified`](Self::run_verified). An error names the
+    /// Runs the work of one request with [`run_explained`](Self::run_explained). An error names the
     /// operation and the request, and is reported to the operator.
     pub(crate) fn run_request<T>(
         &self,
@@ -206,28 +201,26 @@ impl Roots {
         request: &Location,
         work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.run_verified(request, work)
+        self.run_explained(request, work)
             .map_err(|error| self.log_refusal(error.at(operation, request.sent())))
     }
 
     /// Runs the work of one request, and retries it while the path changes concurrently. After any
-    /// error except [`OutsideRoots`](Code::OutsideRoots), it verifies the root where the request
-    /// started and the root that the request reached. If a root's paths no longer resolve to it,
+    /// error except [`OutsideRoots`](Code::OutsideRoots), it looks at the root where the request
+    /// started and at the root that the request reached. If the name of one leads to no directory,
     /// the error is [`RootUnavailable`](Code::RootUnavailable).
-    pub(crate) fn run_verified<T>(
+    pub(crate) fn run_explained<T>(
         &self,
         request: &Location,
         mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        let device = || {
-            self.start(request)
-                .and_then(|(number, _)| Some(self.root(number).ok()?.identity.device))
-        };
+        let device =
+            || self.start(request).and_then(|(number, _)| self.root(number).ok()?.device());
         let mut budget = Budget::new();
         let answer = || {
             retry_changed(|| work(&mut budget)).map_err(|error| {
                 // A request that leaves the roots is refused, whether or not a root is available.
-                if error.reason() == Code::OutsideRoots || self.verify_involved(request, &error) {
+                if error.reason() == Code::OutsideRoots || self.are_involved_there(request, &error) {
                     error
                 } else {
                     Code::RootUnavailable.into()
@@ -237,11 +230,12 @@ impl Roots {
         counted(device, answer)
     }
 
-    /// Verifies the root where a request started and the root that it reached.
-    fn verify_involved(&self, request: &Location, error: &Error) -> bool {
+    /// Whether the root where a request started and the root that it reached are there.
+    fn are_involved_there(&self, request: &Location, error: &Error) -> bool {
         let (started_in, reached) = (self.start(request).map(|(number, _)| number), error.root());
         let involved = [started_in, reached.filter(|root| Some(*root) != started_in)];
-        involved.into_iter().flatten().filter_map(|number| self.root(number).ok()).all(Root::verify)
+        let mut roots = involved.into_iter().flatten().filter_map(|number| self.root(number).ok());
+        roots.all(Root::is_there)
     }
 }
 
@@ -301,7 +295,7 @@ impl CheckedPath {
         let number = roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
         let roots_here = roots.with_base_number(number);
         let checked = roots_here
-            .run_verified(&from_root, |budget| roots_here.decide(&from_root, intent, budget));
+            .run_explained(&from_root, |budget| roots_here.decide(&from_root, intent, budget));
         Ok(Self { roots: roots.clone(), request: request.clone(), ..checked.map_err(named)? })
     }
 
@@ -427,12 +421,7 @@ impl CheckedPath {
     }
 
     pub(crate) fn canonical(&self) -> PathBuf {
-        // Joining an empty path would add a trailing slash.
-        if self.relative.as_os_str().is_empty() {
-            self.root.path().to_owned()
-        } else {
-            self.root.path().join(&self.relative)
-        }
+        join(self.root.path(), &self.relative)
     }
 
     pub(crate) fn roots(&self) -> &Roots {
@@ -448,25 +437,24 @@ impl CheckedPath {
     }
 
     /// Runs an operation on this proof, and retries it while the path changes concurrently. An
-    /// error names the operation and the request. After an error, only the proof's own root is
-    /// verified.
+    /// error names the operation and the request.
     pub(crate) fn perform<T>(
         &self,
         operation: &'static str,
         work: impl Fn() -> Result<T>,
     ) -> Result<T> {
-        let device = || Some(self.root.identity.device);
+        let device = || self.root.device();
         counted(device, || retry_changed(|| self.operate(&work)))
             .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
     }
 
-    /// Runs an operation once. After an error, it verifies the root. If the root's paths no longer
-    /// resolve to it, the error is [`RootUnavailable`](Code::RootUnavailable).
+    /// Runs an operation once. After an error, it looks at the root. If the root's name leads to no
+    /// directory, the error is [`RootUnavailable`](Code::RootUnavailable).
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let device = || Some(self.root.identity.device);
+        let device = || self.root.device();
         counted(device, || {
             work().map_err(
-                |error| if self.root.verify() { error } else { Code::RootUnavailable.into() },
+                |error| if self.root.is_there() { error } else { Code::RootUnavailable.into() },
             )
         })
     }
@@ -477,9 +465,6 @@ impl CheckedPath {
     /// checked, because its content is protected or hidden if it was moved to such a name.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         let Some(Opened { directory, depth }) = &self.opened else { return self.place_in_root() };
-        if !self.root.is_available() {
-            return Err(Code::RootUnavailable.into());
-        }
         if self.root.protected.has_patterns() {
             let path: PathBuf = self.relative.iter().take(*depth).collect();
             self.ensure_at(directory, &path)?;
@@ -555,8 +540,7 @@ impl CheckedPath {
     /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
     /// still at the path that was checked, so that it has not been moved to a protected name.
     /// `opened` is the directory of the last name. Call this immediately before a change. Opening a
-    /// file by its whole path beneath the root needs only
-    /// [`ensure_root_not_moved`](Self::ensure_root_not_moved), because that walk is the rest.
+    /// file by its whole path beneath the allowed directory needs no such verification.
     pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
         self.ensure_ancestor_not_moved(opened, 1)
     }
@@ -567,23 +551,13 @@ impl CheckedPath {
         if !self.root.protected.has_patterns() {
             return Ok(());
         }
-        self.ensure_root_not_moved()?;
         let place = self.root.beneath_handle(&self.relative);
         let parent = place.ancestors().nth(above).ok_or(Code::RootItself)?;
         // This comes last, so that hardly any time passes before the change.
         self.ensure_at(opened, parent)
     }
 
-    /// If names are protected, verifies that the root is still at its path, so that it has not been
-    /// moved to a protected name.
-    pub(crate) fn ensure_root_not_moved(&self) -> Result<()> {
-        if self.root.protected.has_patterns() && !self.root.verify() {
-            return Err(Code::RootUnavailable.into());
-        }
-        Ok(())
-    }
-
-    /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,
+    /// Refuses an operation that would remove or move a root of this snapshot, an allowed directory,
     /// or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
@@ -593,11 +567,10 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// The snapshots whose roots no operation on this place may remove or move: those of the proof,
-    /// those beneath which its root was resolved, and all allowed directories as far as they are
-    /// known.
+    /// The snapshots whose roots no operation on this place may remove or move: that of the proof,
+    /// and the allowed directories.
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Roots> {
-        std::iter::once(&self.roots).chain(self.root.all_enclosing()).flat_map(Roots::with_allowed)
+        self.roots.with_allowed()
     }
 
     /// Like [`ensure_not_root`](Self::ensure_not_root), but recognizes such a directory or file
@@ -608,7 +581,7 @@ impl CheckedPath {
         match directory.look_in(name, Rule::Allow)? {
             Look::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
-                for root in self.roots_and_enclosing() {
+                for root in self.protected_roots() {
                     // Defense: A root is not removed under another name, such as a bind mount.
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
                         return Err(Code::RootItself.into());
@@ -629,8 +602,8 @@ impl CheckedPath {
         name: &OsStr,
     ) -> Result<()> {
         let mut files = self
-            .roots_and_enclosing()
-            .filter_map(|root| Some((root, root.leaf.as_ref()?)))
+            .protected_roots()
+            .filter_map(|root| Some((root, root.leaf()?)))
             .peekable();
         if files.peek().is_none() {
             return Ok(());
@@ -642,13 +615,16 @@ impl CheckedPath {
             Ok(Look::Other(leaf)) => leaf.identity() == found.identity(),
             _ => false,
         };
-        if files.any(|(root, leaf)| root.identity == here && is_found(leaf)) {
+        let is_here = |root: &Root| {
+            root.handle().and_then(|parent| parent.identity()).is_ok_and(|parent| parent == here)
+        };
+        if files.any(|(root, leaf)| is_here(root) && is_found(leaf)) {
             return Err(Code::RootItself.into());
         }
         Ok(())
     }
 
-    fn roots_and_enclosing(&self) -> impl Iterator<Item = &Root> {
+    fn protected_roots(&self) -> impl Iterator<Item = &Root> {
         self.snapshots().flat_map(Roots::roots)
     }
 
@@ -673,10 +649,10 @@ impl CheckedPath {
     }
 }
 
-/// Compares only the places, as described at [`CheckedPath`].
+/// Compares only the canonical paths, as described at [`CheckedPath`].
 impl PartialEq for CheckedPath {
     fn eq(&self, other: &Self) -> bool {
-        self.root.object() == other.root.object() && self.relative == other.relative
+        self.canonical() == other.canonical()
     }
 }
 
@@ -684,8 +660,7 @@ impl Eq for CheckedPath {}
 
 impl Hash for CheckedPath {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.root.object().hash(state);
-        self.relative.hash(state);
+        self.canonical().hash(state);
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::boundary::{EntryResolver, alias_of, shown};
+use crate::boundary::{alias_of, shown};
 use crate::check::CheckedPath;
-use crate::dir::{Budget, Effort};
-use crate::error::{Error, Result};
-use crate::limits::{ALIAS_LOOKUPS, ALIASES};
+use crate::dir::{FileType, Look};
+use crate::error::{Code, Error, Result};
+use crate::limits::ALIASES;
 use crate::path::Location;
-use crate::path::index::Origin;
-use crate::roots::{Intent, Roots};
+use crate::path::index::{Origin, RootKind};
+use crate::roots::{Intent, Roots, join};
 
 impl Roots {
     /// Narrows the roots to a directory or a single file inside them. The result has this one root,
@@ -21,10 +21,8 @@ impl Roots {
     /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
     /// result is valid until the request ends, like the roots that it came from.
     ///
-    /// The directory is opened, and operations continue to use it even if its path later resolves
-    /// to another directory. A call of [`verify`](Self::verify) or a failed operation detects this,
-    /// and the root is then [unavailable](crate::ErrorKind::RootUnavailable). Narrow the roots
-    /// again for each request. The root can be named by its canonical path, by an absolute
+    /// Like every root, the result is a name: nothing is held open, and if another directory takes
+    /// the place of this one, that one is served. The root can be named by its canonical path, by an absolute
     /// `request`, and by the aliases of the root that contains it.
     /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result as
     /// long as a root in force contains its place.
@@ -56,7 +54,7 @@ impl Roots {
         let request = self.location(request)?;
         self.run_request("narrow to", &request, |budget| {
             let checked = self.decide(&request, Intent::Existing, budget)?;
-            self.narrow(&checked, budget)
+            self.narrow(&checked)
         })
     }
 
@@ -76,55 +74,35 @@ impl Roots {
         self.with_read_only_access()
     }
 
-    fn narrow(&self, checked: &CheckedPath, budget: &Budget<'_>) -> Result<Self> {
+    fn narrow(&self, checked: &CheckedPath) -> Result<Self> {
         let (outer, relative) = (&checked.root, &*checked.relative);
-        let enclosing = self.enclosing_for(outer);
-        let effort = Effort::default();
-        // Opens the place beneath the root's handle, without following symlinks.
-        let mut root =
-            EntryResolver::new(&enclosing, self.account(), &effort).open(outer, relative)?;
-        // Joining an empty path would add a trailing slash.
-        let is_root = relative.as_os_str().is_empty();
-        let below = |path: &Path| if is_root { path.to_owned() } else { path.join(relative) };
+        let (handle, place) = checked.place()?;
+        let kind = match handle.look(&place, self.policy().mounts)? {
+            Look::Other(found) if found.is_dir() => RootKind::Directory,
+            Look::Other(found) if found.file_type() == FileType::File => RootKind::File,
+            Look::Other(_) => return Err(Code::SpecialFile.into()),
+            Look::Missing => return Err(Code::NotFound.into()),
+            Look::Link(..) => return Err(Code::Changed.into()),
+        };
+        let mut root = outer.below(relative, kind);
         let request = checked.request.as_path();
-        let index = enclosing.index();
+        let index = self.index();
         let requested = index
             .is_absolute(request.as_os_str())
             .then(|| alias_of(request, &root.canonical))
             .flatten();
-        let listed = || Some(below(Path::new(outer.listed.as_ref()?)));
+        let listed = || Some(join(Path::new(outer.listed.as_ref()?), relative));
         root.listed = requested.clone().or_else(listed).as_deref().map(shown);
         // The index already contains the declared aliases.
         let requested = requested.filter(|alias| {
             index.declared(alias.as_os_str(), Origin::Request).is_none()
-                && budget.spent() <= ALIAS_LOOKUPS
         });
-        for alias in outer.aliases.iter().map(|alias| below(alias)).chain(requested) {
+        let aliases = outer.aliases.iter().map(|alias| join(alias, relative)).chain(requested);
+        for alias in aliases {
             if root.aliases.len() < ALIASES && !root.aliases.contains(&alias) {
                 root.aliases.push(alias);
             }
         }
         Ok(self.narrowed_to(root))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use crate::Roots;
-
-    /// Otherwise, narrowing in a loop would make the roots use more and more memory and take longer
-    /// to verify.
-    #[test]
-    fn repeatedly_narrowed_roots_keep_only_the_first_snapshot_alive() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(directory.path().join("a/b/c")).unwrap();
-        let first = Roots::from_dirs([directory.path()]).unwrap();
-        let middle = first.within("a").unwrap();
-        let last = middle.within("b").unwrap().read_only().within("c").unwrap();
-        let [first, middle] = [first, middle].map(|roots| Arc::downgrade(roots.snapshot()));
-        assert!(first.upgrade().is_some() && middle.upgrade().is_none());
-        assert!(last.verify());
     }
 }

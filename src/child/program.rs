@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::boundary::{resolve_ambient, runs_through};
+use crate::boundary::resolve_ambient;
 use crate::check::CheckedPath;
 use crate::dir::Access;
 use crate::error::{Code, Result};
@@ -87,33 +87,33 @@ fn is_outside(directory: &CheckedPath, path: &Path) -> bool {
     // The filesystem root encloses the configured directories, but is not one of them.
     let is_writable =
         |root: &Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
-    let Ok((canonical, trail)) = resolve_ambient(path) else { return false };
+    let Ok((canonical, links)) = resolve_ambient(path) else { return false };
     let is_inside = directory.snapshots().any(|roots| {
         let enclosing = roots.index().enclosing_roots(&canonical);
         enclosing.into_iter().any(|number| roots.root(number).is_ok_and(is_writable))
     });
     let directories = || {
         let roots = directory.snapshots().flat_map(Roots::roots);
-        let directories = roots.filter(|root| is_writable(root) && !root.is_file());
-        directories.map(|root| (root.path().to_owned(), root.identity))
+        roots.filter(|root| is_writable(root) && !root.is_file())
     };
     // Defense: A program that a client could have written is not run.
-    !is_inside && !runs_through(directories(), &trail) && !is_other_name(&canonical, directories())
+    !is_inside
+        && !links.are_in(directories().map(Root::path))
+        && !is_other_name(&canonical, directories())
 }
 
 /// Whether an ancestor of the path is one of these directories under another name, such as a bind
 /// mount.
 #[cfg(unix)]
-fn is_other_name(
-    canonical: &Path,
-    directories: impl Iterator<Item = (PathBuf, crate::dir::Identity)>,
-) -> bool {
+fn is_other_name<'a>(canonical: &Path, mut directories: impl Iterator<Item = &'a Root>) -> bool {
     let identity = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
         Some(crate::dir::Metadata::of_std(&metadata).identity())
     };
     let ancestors: Vec<_> = canonical.ancestors().filter_map(identity).collect();
-    directories.into_iter().any(|(_, identity)| ancestors.contains(&identity))
+    // A root that is not there contains no program.
+    let identity = |root: &Root| root.handle().and_then(|handle| handle.identity());
+    directories.any(|root| identity(root).is_ok_and(|identity| ancestors.contains(&identity)))
 }
 
 /// Windows resolves a path to the name of its volume, so a directory has only one canonical path.

@@ -18,11 +18,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use super::{
     ChildScope, Confined, ConfinedPath, Confinement, Denied, Enforced, Extra, ExtraAccess, Missing,
 };
-use crate::boundary::{Boundary, resolve_ambient, runs_through};
+use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::CheckedPath;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
-use crate::roots::{Root, Roots, Trail};
+use crate::roots::{Links, Root, Roots};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
 /// leaves the process as it was.
@@ -46,7 +46,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
     }
     let directories = || roots.roots().filter(|root| !root.is_file());
-    let planted = directories().map(|root| (root.path().to_owned(), root.identity)).collect();
+    let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
     let report = Confined {
@@ -98,15 +98,17 @@ pub(crate) fn prepare(
     let others = || known().filter(|root| !root.is_filesystem_root());
     for root in others().filter(|root| root.access() == Access::ReadOnly) {
         rules.read_only.push(root.path().to_owned());
-        rules.objects.extend(Some(root.identity).filter(|_| !root.is_file()));
+        if !root.is_file() {
+            rules.objects.extend(root.handle().and_then(|handle| handle.identity()).ok());
+        }
     }
     let planted = others().filter(|root| !root.is_file());
-    let planted = planted.map(|root| (root.path().to_owned(), root.identity)).collect();
+    let planted = planted.map(|root| root.path().to_owned()).collect();
     let program =
         Extra { path: program.to_owned(), access: ExtraAccess::Execute, missing: Missing::Refused };
     let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
     // Other roots can be unavailable. They grant nothing.
-    let available = directory.roots().roots().filter(|root| root.verify_all());
+    let available = directory.roots().roots().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
     let report =
@@ -182,19 +184,19 @@ struct OpenExtra<'a> {
     path: PathBuf,
     file: File,
     metadata: Metadata,
-    trail: Trail,
+    links: Links,
 }
 
 /// Opens the file or directory that an extra names, and records the symlinks on its path.
 fn find(named: &Extra) -> Result<OpenExtra<'_>> {
-    let (path, trail) = resolve_ambient(&std::path::absolute(&named.path)?)?;
+    let (path, links) = resolve_ambient(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // If the names differ, a directory on the path has just become a symlink, or the file was
     // removed.
     if name_of(&file).as_ref() != Some(&path) {
         return Err(Code::Changed.into());
     }
-    Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, trail })
+    Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, links })
 }
 
 /// The rules to enforce, and the paths that the report lists.
@@ -236,7 +238,7 @@ impl Rules {
     fn with_extras(
         mut self,
         extras: &[Extra],
-        mut planted: Vec<(PathBuf, Identity)>,
+        mut planted: Vec<PathBuf>,
     ) -> Result<Self> {
         let mut found = Vec::new();
         for named in extras {
@@ -254,10 +256,10 @@ impl Rules {
         }
         // A writable extra can contain a symlink that a tool created, even in an earlier run.
         let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
-        planted.extend(writable.map(|extra| (extra.path.clone(), extra.metadata.identity())));
+        planted.extend(writable.map(|extra| extra.path.clone()));
         for extra in found {
             let path = extra.named.path.as_os_str();
-            if runs_through(planted.iter().cloned(), &extra.trail) {
+            if extra.links.are_in(planted.iter().map(PathBuf::as_path)) {
                 return Err(Error::new(Code::ThroughLink).at("confine", path));
             }
             self = self.with_extra(extra).map_err(|error| error.at("confine", path))?;
@@ -265,12 +267,9 @@ impl Rules {
         Ok(self)
     }
 
-    /// Adds a rule for an allowed directory or a single-file root, using the root's own handle.
-    /// Fails with `RootUnavailable` if the root's paths no longer resolve to it.
+    /// Adds a rule for the directory or file that a root's name leads to now. Fails with
+    /// `RootUnavailable` if there is none.
     fn with_root(mut self, root: &Root) -> Result<Self> {
-        if !root.verify_all() {
-            return Err(Code::RootUnavailable.into());
-        }
         let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
@@ -279,7 +278,7 @@ impl Rules {
         // A single-file root is written in place, so access to its directory is not needed.
         let file = open(
             &*handle,
-            root.leaf.as_deref().map_or(Path::new("."), Path::new),
+            root.leaf().map_or(Path::new("."), Path::new),
             OFlags::NOFOLLOW,
         )?;
         let metadata = Metadata::of_file(&file)?;

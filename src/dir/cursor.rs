@@ -11,7 +11,7 @@ use super::{Budget, Handle, Look, Rule, split};
 use crate::error::{Code, Result};
 use crate::limits::CURSOR_HANDLES;
 #[cfg(target_os = "linux")]
-use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
+use crate::limits::PATH_BYTES;
 
 /// Keeps open the last few directories on the path of the previous look-up. A look-up near the
 /// previous one then does not walk the whole path again.
@@ -48,40 +48,6 @@ impl Cursor {
             Err(error) if error.reason() == Code::NotFound => Ok(Look::Missing),
             directory => directory?.look_in(name, mounts),
         }
-    }
-
-    /// Returns how many of the last `unknown` names of `path` the next look-up can take at once,
-    /// because all of them except the last are directories. Tries the whole path first, and then
-    /// does a binary search. Returns `None` if `openat2` cannot be used.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn skippable(
-        &mut self,
-        base: &Handle,
-        path: &Path,
-        unknown: usize,
-        mounts: Rule,
-        budget: &mut Budget<'_>,
-    ) -> Option<Result<usize>> {
-        let (mut passed, mut names, mut beyond) = (1, unknown, unknown + 1);
-        while passed + 1 < beyond {
-            let parent = path.ancestors().nth(unknown + 1 - names)?;
-            let (length, from, rest) = self.nearest_open(base, parent);
-            // The base cost of the first walk is charged to the look-up that follows.
-            let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
-            if let Err(error) = budget.spend(cost) {
-                return Some(Err(error));
-            }
-            if rest.as_os_str().is_empty() {
-                passed = names;
-            } else if let Ok(opened) = kernel::dir(&from.dir, &rest, mounts)? {
-                self.hold(length, parent, opened.into());
-                passed = names;
-            } else {
-                beyond = names;
-            }
-            names = passed.midpoint(beyond);
-        }
-        Some(Ok(passed))
     }
 
     /// Opens the directory at `path`, starting from the nearest directory that is already open.
@@ -145,7 +111,7 @@ impl Cursor {
 
 /// The number of separators in a path. Each block is counted in a `u8`, so the compiler can
 /// vectorize the loop.
-pub(crate) fn count_separators(path: &[u8]) -> usize {
+fn count_separators(path: &[u8]) -> usize {
     let in_block = |block: &[u8]| {
         block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>()
     };
@@ -167,28 +133,7 @@ pub(crate) fn common_length(one: &[u8], other: &[u8]) -> usize {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-
-    /// The search finds the right depth. Each step costs one look-up in addition to the walk.
-    #[test]
-    fn first_name_that_is_not_a_directory_is_found_by_binary_search() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = PathBuf::from("d/".repeat(100));
-        let mut at = directory.path().to_owned();
-        let handle = Handle::ambient(&at).unwrap();
-        for passed in 1..=100 {
-            let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
-            let found = cursor.skippable(&handle, &path, 100, Rule::Allow, &mut budget);
-            assert_eq!(found.unwrap().unwrap(), passed);
-            let (spent, whole) = (budget.spent(), 99 / NAMES_PER_LOOKUP);
-            let is_expected = match passed {
-                100 => spent == whole,
-                _ => (whole + 6..=2 * whole + 7).contains(&spent),
-            };
-            assert!(is_expected, "{passed}: {spent}");
-            at.push("d");
-            std::fs::create_dir(&at).unwrap();
-        }
-    }
+    use crate::limits::NAMES_PER_LOOKUP;
 
     /// A look-up in the same directory as the last one costs one unit, however deep the directory
     /// is. Any other look-up also costs the walk from the nearest open directory.

@@ -20,7 +20,7 @@ use super::{
     walk_error,
 };
 #[cfg(target_os = "linux")]
-use super::{Filesystem, Follow};
+use super::Follow;
 use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
@@ -246,26 +246,6 @@ impl Handle {
         mounts: Rule,
     ) -> Option<io::Result<File>> {
         kernel::follow(&self.dir, path, want, mounts)
-    }
-
-    /// Reads the target of a symlink. No other name on the path may be a symlink, and no mount
-    /// point may be on it. `path` may contain `.` and `..`. Returns `None` if this fails.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn read_symlink(&self, path: &OsStr) -> Option<OsString> {
-        kernel::read_symlink(&self.dir, path)
-    }
-
-    /// Opens a path with `O_PATH`, if this cannot wait. The filesystem must be local
-    /// ([`Filesystem::is_local`]).
-    #[cfg(all(target_os = "linux", feature = "rmcp"))]
-    pub(crate) fn walk_cached(&self, path: &OsStr, follows_links: bool) -> io::Result<File> {
-        super::cached::walk(&self.dir, path, follows_links)
-    }
-
-    /// The type of the directory's filesystem.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn filesystem(&self) -> io::Result<Filesystem> {
-        kernel::filesystem(&self.dir)
     }
 
     pub(crate) fn metadata(&self) -> Result<Metadata> {

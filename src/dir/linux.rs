@@ -17,10 +17,6 @@ use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
 use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME, PATH_BYTES};
 
-/// The type of a filesystem, as in `f_type` of statfs(2).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Filesystem(u64);
-
 enum Links {
     /// Fails with `ELOOP` at the first symlink.
     Refuse,
@@ -155,15 +151,6 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-/// Reads the target of the symlink at `path`, if no other name on the path is a symlink and no
-/// mount point is on it. `path` may contain `.` and `..`. Returns `None` in all other cases.
-pub(super) fn read_symlink(at: &Dir, path: &OsStr) -> Option<OsString> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    let link = call(at, path, flags, None, Rule::Refuse, &Links::Refuse)?.ok()?;
-    // readlink(2) fails if the file is not a symlink.
-    target(&link).ok()
-}
-
 /// Reads the target of an open symlink.
 fn target(link: &File) -> rustix::io::Result<OsString> {
     let mut buffer = [MaybeUninit::uninit(); MOST_TARGETS];
@@ -193,35 +180,14 @@ pub(super) fn is_in_proc<F: AsFd>(at: &F, symlink: &Metadata) -> Result<bool> {
     if rustix::fs::major(symlink.identity().device) == 0 { is_proc(at) } else { Ok(false) }
 }
 
-/// Whether a file is in a proc filesystem.
+/// Whether a file is in a proc filesystem. There, the kernel chooses the target of a symlink,
+/// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
 pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
-    Ok(filesystem(at)?.is_proc())
-}
-
-/// The type of the filesystem of an open file.
-pub(super) fn filesystem<F: AsFd>(at: &F) -> io::Result<Filesystem> {
-    let stat = rustix::fs::fstatfs(at)?;
-    // The field is signed on some systems. No known type is negative or 0.
-    Ok(Filesystem(u64::try_from(stat.f_type).unwrap_or_default()))
-}
-
-impl Filesystem {
-    /// Whether it is a proc filesystem. There, the kernel chooses the target of a symlink,
-    /// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
-    pub(crate) fn is_proc(self) -> bool {
-        const PROC_SUPER_MAGIC: u64 = 0x9fa0;
-        // Defense: Symlinks of proc are refused, because the kernel chooses their targets.
-        self.0 == PROC_SUPER_MAGIC
-    }
-
-    /// Whether it is known to keep its files on local devices or in memory. Network and user-space
-    /// filesystems can answer after any time, and overlayfs can have them as layers.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn is_local(self) -> bool {
-        // ext2 to ext4, XFS, Btrfs, F2FS and tmpfs.
-        const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
-        LOCAL.contains(&self.0)
-    }
+    const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+    let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
+    // The field is signed on some systems. No known type is negative.
+    // Defense: Symlinks of proc are refused, because the kernel chooses their targets.
+    Ok(u64::try_from(stat.f_type).unwrap_or_default() == PROC_SUPER_MAGIC)
 }
 
 /// `AT_NO_AUTOMOUNT` is set because a look-up should not trigger a mount, which can block

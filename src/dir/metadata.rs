@@ -224,11 +224,10 @@ impl Metadata {
         Self { created, ..self.clone() }
     }
 
-    /// The birth time, which distinguishes objects with reused numbers, or `None` if it is unknown.
-    /// This is always `None` on Windows, where any program can set the time, and where the file
-    /// index includes a sequence number (BY_HANDLE_FILE_INFORMATION).
-    pub(crate) fn birth(&self) -> Option<SystemTime> {
-        self.created.filter(|_| !cfg!(windows))
+    /// The time of the last status change (`st_ctime`, inode(7)), which no call sets back. `None` on
+    /// Windows.
+    pub(crate) fn status_changed(&self) -> Option<SystemTime> {
+        self.status_changed
     }
 
     pub(crate) fn identity(&self) -> Identity {

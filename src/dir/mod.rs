@@ -25,8 +25,6 @@ mod metadata;
 mod policy;
 mod handle;
 mod listing;
-#[cfg(all(target_os = "linux", feature = "rmcp"))]
-pub(crate) mod cached;
 mod cursor;
 
 #[cfg(not(windows))]
@@ -42,10 +40,8 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt a
 use cap_std::fs::OpenOptions;
 
 pub(crate) use self::budget::{Budget, Effort};
-pub(crate) use self::cursor::{Cursor, common_length, count_separators};
+pub(crate) use self::cursor::{Cursor, common_length};
 pub(crate) use self::handle::Handle;
-#[cfg(target_os = "linux")]
-pub(crate) use self::kernel::Filesystem;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::{Access, Policy, Rule};

@@ -299,7 +299,7 @@ impl AtomicFile {
 
     /// Runs one call of an I/O trait of `std` as an operation on the root's device.
     fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-        let device = || Some(self.place.root().identity.device);
+        let device = || self.place.root().device();
         counted(device, || Ok(call(&self.temporary.file)))
             .map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
     }

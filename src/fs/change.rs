@@ -104,10 +104,10 @@ impl Roots {
         Error: From<F::Error> + From<T::Error>,
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
-        let renamed = self.run_verified(&from, |budget| {
+        let renamed = self.run_explained(&from, |budget| {
             let from = self.decide(&from, Intent::NoFollow, budget)?;
             let to = self
-                .run_verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
+                .run_explained(&to, |_| self.decide(&to, Intent::NoFollow, budget))
                 .map_err(Error::of_destination)?;
             work(&from, &to)
         });

@@ -113,7 +113,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let (text, at) = (target.as_ref().as_os_str(), self.location(at)?);
-        let created = self.run_verified(&at, |budget| {
+        let created = self.run_explained(&at, |budget| {
             let checked = self.decide(&at, Intent::NoFollow, budget)?;
             checked.symlink_now(text, budget)
         });
@@ -164,10 +164,10 @@ impl Roots {
         Error: From<F::Error> + From<T::Error>,
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
-        let linked = self.run_verified(&from, |budget| {
+        let linked = self.run_explained(&from, |budget| {
             let from = self.decide(&from, Intent::NoFollow, budget)?;
             let to = self
-                .run_verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
+                .run_explained(&to, |_| self.decide(&to, Intent::NoFollow, budget))
                 .map_err(Error::of_destination)?;
             from.hard_link_now(&to)
         });
@@ -270,7 +270,7 @@ impl CheckedPath {
     fn hard_link_now(&self, to: &CheckedPath) -> Result<()> {
         self.ensure_linkable()?;
         to.ensure_linkable().map_err(Error::of_destination)?;
-        if self.root().object() != to.root().object() {
+        if self.root().path() != to.root().path() {
             return Err(Code::DifferentRoots.into());
         }
         let policy = self.roots().policy();

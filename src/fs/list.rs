@@ -556,8 +556,8 @@ impl Walk {
     /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
         self.listed.place.roots().ensure_active()?;
-        let device = self.listed.place.root().identity.device;
-        counted(|| Some(device), || self.list_now(path))
+        let device = self.listed.place.root().device();
+        counted(|| device, || self.list_now(path))
     }
 
     fn list_now(&mut self, path: &Path) -> Result<()> {

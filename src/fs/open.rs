@@ -11,8 +11,6 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
-#[cfg(all(target_os = "linux", feature = "rmcp"))]
-use crate::dir::cached;
 use crate::dir::{Budget, FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
@@ -302,32 +300,6 @@ impl Roots {
         })
     }
 
-    /// Like [`read_to_string`](Self::read_to_string), if this cannot wait for a device. Returns
-    /// `None` if it could, and for every error except that the request leaves the roots.
-    #[cfg(feature = "rmcp")]
-    #[cfg_attr(not(target_os = "linux"), allow(clippy::unused_self))]
-    pub(crate) fn read_without_waiting(
-        &self,
-        request: &Location,
-        limit: u64,
-    ) -> Option<Result<String>> {
-        #[cfg(not(target_os = "linux"))]
-        let _ = (request, limit);
-        #[cfg(not(target_os = "linux"))]
-        return None;
-        #[cfg(target_os = "linux")]
-        match self.open_without_waiting(request)? {
-            Err(refused) => Some(Err(self.log_refusal(refused.at("read", request.sent())))),
-            Ok((file, metadata)) => {
-                allow(&metadata, self.policy()).ok()?;
-                let limit = usize::try_from(limit.min(READ_AHEAD)).ok()?;
-                let size = usize::try_from(metadata.size()).ok().filter(|size| *size <= limit)?;
-                let content = cached::read(&file, size).ok()?;
-                String::from_utf8(content).ok().map(Ok)
-            }
-        }
-    }
-
     fn open_for_reading(&self, request: &Location, budget: &mut Budget<'_>) -> Result<OpenFile> {
         #[cfg(target_os = "linux")]
         if let Some(file) = self.open_by_kernel(request) {
@@ -389,9 +361,6 @@ impl CheckedPath {
         if self.found() == Found::Link {
             return Err(Code::SpecialFile.into());
         }
-        if want.write || want.append {
-            self.ensure_root_not_moved()?;
-        }
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
@@ -421,7 +390,6 @@ impl CheckedPath {
         match looked {
             Look::Missing if options.intent() == Intent::New => {
                 want.create_new = Some(NEW_FILE);
-                self.ensure_root_not_moved()?;
                 match handle.open(&place, want, policy.mounts) {
                     // Another process has just created it.
                     Err(error) if error.reason() == Code::AlreadyExists && !options.create_new => {

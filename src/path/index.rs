@@ -138,11 +138,6 @@ impl PathIndex {
         self.canonical.find(canonical).is_some()
     }
 
-    /// The number of names in the path of each root that is at this canonical path or encloses it.
-    pub(crate) fn depths(&self, canonical: &Path) -> Vec<usize> {
-        self.canonical.marks(canonical).map(|(depth, _)| depth).collect()
-    }
-
     /// The root at this canonical path and the roots that enclose it, outermost first.
     pub(crate) fn enclosing_roots(&self, canonical: &Path) -> Vec<usize> {
         self.canonical.marks(canonical).map(|(_, root)| root).collect()

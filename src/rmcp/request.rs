@@ -66,8 +66,8 @@ struct Request {
     must_list_again: bool,
     /// The account that the request's work is charged to.
     account: Account,
-    /// The key whose cached list was used, in the stateless era.
-    from_cache: Option<ClientKey>,
+    /// In the stateless era, the key and the epoch of the cached list that was used.
+    from_cache: Option<(ClientKey, u64)>,
 }
 
 /// Determines how long the roots of a request are valid.
@@ -115,12 +115,11 @@ impl RequestRoots {
     pub(super) fn ensure_may_start(&self) -> Result<()> {
         self.ensure_active()?;
         let request = &*self.request;
-        let is_cached = |key| {
-            let last = request.guard.last_of(key);
-            last.is_some_and(|last| last.is_same_snapshot(&request.roots))
+        let is_cached = |key: &ClientKey, epoch| {
+            request.guard.cache().get(key.account()).is_some_and(|cached| cached.epoch == epoch)
         };
         match &request.from_cache {
-            Some(key) if !is_cached(key) => Err(Code::RootsStale.into()),
+            Some((key, epoch)) if !is_cached(key, *epoch) => Err(Code::RootsStale.into()),
             _ => Ok(()),
         }
     }
@@ -349,21 +348,21 @@ impl Guard {
             (true, Some(list)) => {
                 // The previous list is no longer used, even if this one is refused.
                 let began = Instant::now();
-                let cached = |until, roots| {
+                let cached = |until, roots, list| {
                     known.map(|(key, received)| {
-                        (key.account(), Arc::new(Cached::new(received, until, roots)))
+                        (key.account(), Arc::new(Cached::new(received, until, roots, list)))
                     })
                 };
-                if let Some((key, nothing)) = cached(began, Roots::empty()) {
+                if let Some((key, nothing)) = cached(began, Roots::empty(), Arc::default()) {
                     self.cache().insert_newer(key, nothing);
                 }
-                let roots = match parse_list(list) {
-                    Ok(list) => session.roots_from_list(list).await?,
-                    Err(error) => session.roots_despite(error).await?,
+                let (roots, list) = match parse_list(list) {
+                    Ok(list) => (session.roots_from_list(list.clone()).await?, list),
+                    Err(error) => (session.roots_despite(error).await?, ListRootsResult::default()),
                 };
-                match cached(began + time_to_live, roots.clone()) {
-                    Some((key, list)) if !roots.is_despite_failure() => {
-                        self.cache().replace(key, list);
+                match cached(began + time_to_live, roots.clone(), Arc::new(list)) {
+                    Some((key, cached)) if !roots.is_despite_failure() => {
+                        self.cache().replace(key, cached);
                     }
                     _ => {}
                 }
@@ -374,10 +373,10 @@ impl Guard {
             }
             (true, None) => {
                 let key = known.map(|(key, _)| key);
-                let roots = self.cached_roots(key).await;
+                let roots = self.cached_roots(key, &session).await;
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
-                    Some(roots) => {
-                        from_cache = key.cloned();
+                    Some((roots, epoch)) => {
+                        from_cache = key.cloned().map(|key| (key, epoch));
                         roots.for_session(session.id(), session.account())
                     }
                     None => session.roots_despite(Code::RootsStale.into()).await?,
@@ -401,28 +400,28 @@ impl Guard {
     }
 
     /// Returns the roots of a list that came with an earlier request of the client, if the list has
-    /// not expired and the roots pass verification.
-    async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
-        let Some(key) = key else { return Ok(None) };
-        let Some(roots) = self.last_of(key) else { return Ok(None) };
-        if roots.is_verification_due() {
-            let deadline = Instant::now() + self.choices().fetch_limit;
-            match self.verify(&roots, key.account(), deadline).await {
-                Err(error) if error.reason() == Code::NoRuntime => return Err(error),
-                // A later request verifies the roots that could not be verified now.
-                _ => {}
-            }
+    /// not expired. The list is resolved again if it may give other roots now.
+    async fn cached_roots(
+        &self,
+        key: Option<&ClientKey>,
+        session: &Session,
+    ) -> Result<Option<(Roots, u64)>> {
+        let cached = |key: &ClientKey| self.cache().get(key.account());
+        let Some((key, last)) = key.and_then(|key| Some((key, cached(key)?))) else {
+            return Ok(None);
+        };
+        self.allowed_roots(Instant::now() + self.choices().fetch_limit).await?;
+        if !last.must_resolve(self.boundary(), Instant::now()) {
+            return Ok(Some((last.roots.clone(), last.epoch)));
         }
-        // The client may have sent another list during the verification.
-        let unchanged = self.last_of(key).is_some_and(|last| last.is_same_snapshot(&roots));
-        Ok(Some(roots)
-            .filter(|roots| unchanged && roots.is_whole() && self.boundary().is_current(roots)))
-    }
-
-    /// Returns the roots of the last list that a client sent in the stateless era, if it has not
-    /// expired.
-    fn last_of(&self, key: &ClientKey) -> Option<Roots> {
-        self.cache().get(key.account()).map(|cached| cached.roots.clone())
+        let roots = session.roots_from_list(ListRootsResult::clone(&last.list)).await?;
+        // The client may have sent another list in the meantime.
+        if cached(key).is_none_or(|now| now.epoch != last.epoch) {
+            return Ok(None);
+        }
+        let again = Cached::new(last.epoch, last.until, roots.clone(), last.list.clone());
+        self.cache().replace(key.account(), Arc::new(again));
+        Ok((!roots.is_despite_failure()).then_some((roots, last.epoch)))
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]

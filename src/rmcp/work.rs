@@ -122,8 +122,7 @@ impl Guard {
     }
 
     /// Reads a text file of at most `limit` bytes, and returns the response for `call_tool`. This is
-    /// [`tool_async`](Self::tool_async) with [`RequestRoots::read_to_string_async`], which is faster
-    /// than [`tool`](Self::tool) for a file that the system has in memory.
+    /// [`tool`](Self::tool) with [`read_to_string`](crate::Roots::read_to_string).
     ///
     /// # Errors
     ///
@@ -136,12 +135,10 @@ impl Guard {
         limit: u64,
     ) -> Result<CallToolResponse, ErrorData>
     where
-        L: TryInto<Location> + Send,
+        L: TryInto<Location> + Send + 'static,
         Error: From<L::Error>,
     {
-        let read =
-            async move |roots: RequestRoots| Ok(roots.read_to_string_async(request, limit).await?);
-        self.tool_async(ctx, input, read).await
+        self.tool(ctx, input, move |roots| Ok(roots.read_to_string(request, limit)?)).await
     }
 
     /// Runs a tool's asynchronous work with the roots in force, like [`tool`](Self::tool).
@@ -396,41 +393,6 @@ impl RequestRoots {
         W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
         run_piece(self.share(), None, work).await
-    }
-
-    /// Reads a text file of at most `limit` bytes, for [`Guard::tool_async`] and its siblings.
-    ///
-    /// On Linux, the file is read at once, without waiting for a slot, if reading it cannot wait for
-    /// a device: the root is on a local filesystem (ext2 to ext4, XFS, Btrfs, F2FS or tmpfs), the
-    /// kernel has the names on the path and the content of the file in memory (`RESOLVE_CACHED`,
-    /// openat2(2); `RWF_NOWAIT`, preadv(2)), and the file has at most 1 MiB. A request that leaves
-    /// the roots is refused at once if no symlink is involved. In every other case, this is the same
-    /// as calling [`read_to_string`](crate::Roots::read_to_string) in [`run`](Self::run). The
-    /// results are the same in all cases.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Roots::read_to_string`](crate::Roots::read_to_string), and those of
-    /// [`run`](Self::run) that the guard returns.
-    pub async fn read_to_string_async<L>(&self, request: L, limit: u64) -> crate::Result<String>
-    where
-        L: TryInto<Location> + Send,
-        Error: From<L::Error>,
-    {
-        self.ensure_may_start().map_err(|error| refused(self.session_id(), error))?;
-        let request = self.location(request)?;
-        if let Some(read) = self.read_without_waiting(&request, limit) {
-            return read;
-        }
-        self.read_in_slot(request, limit).await
-    }
-
-    async fn read_in_slot(&self, request: Location, limit: u64) -> crate::Result<String> {
-        match self.run(move |roots| Ok(roots.read_to_string(request, limit))).await {
-            Ok(read) => read,
-            Err(HandlerError(Reason::Refused(error))) => Err(error),
-            Err(error) => Err(Error::new(Code::Io).detail(error.to_string())),
-        }
     }
 }
 

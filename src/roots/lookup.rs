@@ -3,29 +3,54 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf, is_separator};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::dir::{Access, Budget, Cursor, Handle, Identity, Look, common_length, count_separators};
+use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata, common_length};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
+use crate::path::names::below;
 use crate::path::protect::Protected;
-use crate::roots::{
-    EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
-    resolve_symlink,
-};
+use crate::roots::root::join;
+use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Roots, resolve, resolve_symlink};
 
-/// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots. Records
-/// the [`Trail`].
+/// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
-    trail: Trail,
-    /// The directories from the root to the last name that was looked up, indexed by depth.
-    ancestors: Vec<Ancestor>,
     visible: Visible,
     renamed: Option<Renamed<'a>>,
+    links: Option<Links>,
+}
+
+/// The symlinks that were followed for a configured path, an entry of a list, or a program.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    /// The canonical paths of the directories that contain the symlinks.
+    pub(crate) directories: Vec<PathBuf>,
+    /// When the last of those in writable roots was changed (`st_ctime`, inode(7)).
+    pub(crate) changed: Option<SystemTime>,
+}
+
+impl Links {
+    /// Whether a symlink is in one of these directories, or below it.
+    pub(crate) fn are_in<'a>(&self, mut directories: impl Iterator<Item = &'a Path>) -> bool {
+        directories.any(|directory| {
+            let is_inside = |link: &PathBuf| below(link.as_os_str(), directory).is_some();
+            self.directories.iter().any(is_inside)
+        })
+    }
+
+    /// Adds a symlink. Where the system does not say when a file was changed, it counts as changed
+    /// in the distant future.
+    fn add(&mut self, directory: PathBuf, access: Access, metadata: &Metadata) {
+        self.directories.push(directory);
+        if access == Access::ReadWrite {
+            let unknown = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX));
+            self.changed = self.changed.max(Some(metadata.status_changed().unwrap_or(unknown)));
+        }
+    }
 }
 
 /// A directory of a root that will be renamed. Its content is hidden or not as it will be under the
@@ -91,41 +116,32 @@ impl Visible {
     }
 }
 
-/// A directory on the path to the last name that was looked up.
-#[derive(Clone, Copy, Default)]
-struct Ancestor {
-    identity: Option<Identity>,
-    is_on_trail: bool,
-}
-
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        Self {
-            roots,
-            budget,
-            opened: None,
-            trail: Trail::new(),
-            ancestors: Vec::new(),
-            visible: Visible::default(),
-            renamed: None,
-        }
+        let visible = Visible::default();
+        Self { roots, budget, opened: None, visible, renamed: None, links: None }
+    }
+
+    /// Records the symlinks that are followed.
+    pub(crate) fn recording(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
+        Self { links: Some(Links::default()), ..Self::new(roots, budget) }
     }
 
     /// Opens the directory of a root, and keeps it open for the next look-up.
     fn open(&mut self, number: usize) -> Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
             let handle = self.roots.root(number)?.handle()?;
-            self.ancestors.clear();
             self.opened = Some((number, handle, Cursor::default()));
         }
         Ok(())
     }
 
-    pub(crate) fn into_trail(self) -> Trail {
-        self.trail
+    pub(crate) fn into_links(self) -> Links {
+        self.links.unwrap_or_default()
     }
 
-    fn look_up(&mut self, number: usize, path: &Path) -> Result<Look> {
+    /// Looks up a path of plain names in a root, without recording it.
+    pub(crate) fn look_up(&mut self, number: usize, path: &Path) -> Result<Look> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         self.open(number)?;
         let Some((_, handle, cursor)) = &mut self.opened else {
@@ -142,70 +158,33 @@ impl<'a, 'b> Lookups<'a, 'b> {
         }
     }
 
-    fn record(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
-        let last = path.as_os_str().as_encoded_bytes();
-        let depth = if last.is_empty() { 0 } else { 1 + count_separators(last) };
-        match seen {
-            Look::Other(metadata) => {
-                self.ancestors.resize_with(depth, Ancestor::default);
-                self.ancestors
-                    .push(Ancestor { identity: Some(metadata.identity()), is_on_trail: false });
-            }
-            Look::Link(..) => {
-                self.ancestors.resize_with(depth, Ancestor::default);
-                self.extend_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
-            }
-            Look::Missing => {}
+    /// Records a symlink that was looked up. Its target and its time are two reads, so both are read
+    /// again, to be those of one symlink.
+    fn record(&mut self, number: usize, path: &Path, text: &OsStr, metadata: &Metadata) -> Result<()> {
+        let root = self.roots.root(number)?;
+        let directory = join(root.path(), path.parent().unwrap_or(path));
+        match self.look_up(number, path)? {
+            // Defense: A symlink exchanged between the reads of its target and its time is refused.
+            Look::Link(again, now) if again == text && now.is_same_state(metadata) => {}
+            _ => return Err(Code::Changed.into()),
+        }
+        let access = root.access;
+        if let Some(links) = &mut self.links {
+            links.add(directory, access, metadata);
         }
         Ok(())
-    }
-
-    /// Adds a directory that contains a symlink, and its ancestors, to the trail.
-    ///
-    /// The allowed directories themselves are omitted. They are the boundary, so a symlink in one
-    /// of them is not suspicious just because the whole directory was granted. A writable directory
-    /// that is always in force is not omitted, because every client's tools can create symlinks in
-    /// it, even if the client lists only a part of it.
-    fn extend_trail(&mut self, root: &Root, directory: &Path) {
-        if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
-            return;
-        }
-        let directory = root.canonical.join(directory);
-        let allowed = if root.is_filesystem_root() {
-            Vec::new()
-        } else {
-            let is_omitted = |root: &Root| !root.is_always() || root.access == Access::ReadOnly;
-            let index = self.roots.index();
-            let enclosing = index.depths(&directory).into_iter();
-            enclosing
-                .zip(index.enclosing_roots(&directory))
-                .filter(|(_, number)| self.roots.root(*number).is_ok_and(is_omitted))
-                .map(|(depth, _)| depth)
-                .collect()
-        };
-        let above = root.canonical.iter().count().saturating_sub(1);
-        let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
-        for (depth, path) in path_hashes(&directory).enumerate() {
-            let ancestor = depth.checked_sub(above).and_then(|depth| self.ancestors.get_mut(depth));
-            let is_new = match &ancestor {
-                Some(ancestor) => !ancestor.is_on_trail,
-                None => is_first,
-            };
-            let identity = ancestor.and_then(|ancestor| {
-                ancestor.is_on_trail = true;
-                ancestor.identity
-            });
-            if is_new && !allowed.contains(&depth) {
-                self.trail.push(TrailEntry { path, identity });
-            }
-        }
     }
 }
 
 impl Lookup for Lookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
         let seen = self.look_up(number, path)?;
-        self.record(number, path, &seen)?;
+        match &seen {
+            Look::Link(text, metadata) if self.links.is_some() => {
+                self.record(number, path, text, metadata)?;
+            }
+            _ => {}
+        }
         Ok(seen.into())
     }
 
@@ -232,28 +211,6 @@ impl From<Look> for EntryKind {
     }
 }
 
-/// Performs the look-ups for a request, where only the target matters. It records no trail, so it
-/// can skip several names at once.
-pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
-
-impl Lookup for RequestLookups<'_, '_> {
-    fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
-        self.0.look_up(number, path).map(EntryKind::from)
-    }
-
-    fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
-        self.0.is_hidden(number, path)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn skippable(&mut self, number: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
-        let mounts = self.0.roots.policy().mounts;
-        self.0.open(number).ok()?;
-        let (_, handle, cursor) = self.0.opened.as_mut()?;
-        cursor.skippable(handle, path, unknown, mounts, self.0.budget)
-    }
-}
-
 // The index has room for ten alias names for each entry of the longest list.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
@@ -269,7 +226,7 @@ pub(crate) fn resolve_in(
     if base.is_none() && !roots.index().is_absolute(request) {
         return Err(roots.without_base());
     }
-    let lookups = &mut RequestLookups(Lookups::new(roots, budget));
+    let lookups = &mut Lookups::new(roots, budget);
     place_inside(resolve(lookups, roots.index(), base, request, intent)?)
 }
 
@@ -284,7 +241,7 @@ pub(crate) fn resolve_symlink_in(
     renamed: Option<Renamed<'_>>,
     budget: &mut Budget<'_>,
 ) -> Result<Located> {
-    let lookups = &mut RequestLookups(Lookups { renamed, ..Lookups::new(roots, budget) });
+    let lookups = &mut Lookups { renamed, ..Lookups::new(roots, budget) };
     place_inside(resolve_symlink(lookups, roots.index(), root, link, text, intent)?)
 }
 

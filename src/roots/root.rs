@@ -1,24 +1,32 @@
-//! A root: a directory or a single file, with its paths and its directory handle.
+//! A root: a name below an allowed directory.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
-#[cfg(target_os = "linux")]
-use crate::dir::Filesystem;
-use crate::dir::{Access, Budget, Handle, Identity, Rule};
+use crate::dir::{Access, Handle, Identity, Look, Rule};
 use crate::error::{Code, Error, Result};
-use crate::path::names::is_same;
+use crate::path::index::RootKind;
 use crate::path::protect::Protected;
-use crate::roots::lookup::RequestLookups;
-use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
+use crate::roots::AllowedDirectory;
 
-/// A resolved entry of a root list: a directory or a single file.
+/// A directory or a single file in force: an allowed directory, and a path of plain names below it.
+///
+/// A root is a name, like any path. A request finds what the name leads to at that time, without
+/// following a symlink and never outside the allowed directory. If another directory takes the
+/// root's place, it is served. If there is none, or a symlink or a file instead, requests are
+/// refused with [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until there is one again.
+/// Nothing of a root is held open, except the allowed directories themselves.
+#[derive(Clone)]
 pub struct Root {
+    pub(crate) directory: Arc<AllowedDirectory>,
+    /// The path from the allowed directory, which consists of plain names. It is empty for the
+    /// allowed directory itself.
+    pub(crate) path: PathBuf,
+    /// What the name led to when it was resolved. A missing name counts as a directory.
+    pub(crate) kind: RootKind,
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
@@ -28,33 +36,10 @@ pub struct Root {
     pub(crate) is_always: bool,
     /// The protection of the canonical path and of the names below it.
     pub(crate) protected: Protected,
-    /// For a file root, its name in the parent directory, whose handle is held instead.
-    pub(crate) leaf: Option<OsString>,
-    pub(crate) held: Held,
-    /// The identity of the held directory when it was resolved.
-    pub(crate) identity: Identity,
-    pub(crate) birth: Option<SystemTime>,
-    pub(crate) is_gone: AtomicBool,
-    /// The `outdated` flag of the snapshot that contains this root.
-    pub(crate) outdated: Arc<AtomicBool>,
-    pub(crate) aliases_verified: Throttle,
-}
-
-/// How a root's directory is accessed.
-#[derive(Clone)]
-pub(crate) enum Held {
-    /// The filesystem root.
-    FilesystemRoot(Arc<Handle>),
-    /// Held open and shared by all roots that are this directory. Contains the roots beneath which
-    /// it was resolved.
-    Open(Arc<Opened>, Roots),
-    /// Opened on each use, and then verified to be the directory that was resolved. Contains the
-    /// roots beneath which it was resolved.
-    OnUse(Roots),
 }
 
 impl Root {
-    /// The canonical path at the time when the root was resolved.
+    /// The canonical path: the one to which the listed or configured path was resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.canonical
@@ -119,34 +104,24 @@ impl Root {
     /// Whether the root is a single file.
     #[must_use]
     pub fn is_file(&self) -> bool {
-        self.leaf.is_some()
+        self.kind == RootKind::File
     }
 
-    /// Returns false once a verification has found that one of the root's paths no longer resolves
-    /// to it.
-    #[must_use]
-    pub fn is_available(&self) -> bool {
-        !self.is_gone.load(Ordering::Relaxed)
-    }
-
-    /// Returns the same root with read-only access. If the new root is found to be unavailable, the
-    /// snapshot of the original is also outdated.
-    pub(crate) fn with_read_only_access(&self) -> Self {
+    /// The root at a path of plain names below this one, with this root's access, protection and
+    /// allowed directory. It has no aliases of its own.
+    pub(crate) fn below(&self, path: &Path, kind: RootKind) -> Self {
         Self {
-            canonical: self.canonical.clone(),
-            aliases: self.aliases.clone(),
-            name: self.name.clone(),
-            listed: self.listed.clone(),
-            access: Access::ReadOnly,
-            is_always: self.is_always,
-            protected: self.protected.clone(),
-            leaf: self.leaf.clone(),
-            held: self.held.clone(),
-            identity: self.identity,
-            birth: self.birth,
-            is_gone: AtomicBool::new(!self.is_available()),
-            outdated: self.outdated.clone(),
-            aliases_verified: Throttle::new(),
+            directory: self.directory.clone(),
+            path: join(&self.path, path),
+            kind,
+            canonical: join(&self.canonical, path),
+            aliases: Vec::new(),
+            name: None,
+            listed: None,
+            // Defense: A root inside a read-only directory is read-only.
+            access: self.access,
+            is_always: false,
+            protected: self.protected.below(path),
         }
     }
 
@@ -160,229 +135,104 @@ impl Root {
     }
 
     pub(crate) fn is_filesystem_root(&self) -> bool {
-        matches!(self.held, Held::FilesystemRoot(_))
+        self.path.as_os_str().is_empty() && self.directory.is_top()
     }
 
-    /// Returns the handle of the root's directory, or of the parent directory of a file root. Fails
-    /// with `RootUnavailable` if the root is unavailable.
+    /// The device of the allowed directory, as last opened.
+    pub(crate) fn device(&self) -> Option<u64> {
+        self.directory.identity().map(|identity| identity.device)
+    }
+
+    /// Opens the root's directory, or the parent directory of a file root. For an allowed
+    /// directory, this is its cached handle.
+    ///
+    /// # Errors
+    ///
+    /// `RootUnavailable` if the name leads to no directory, or runs through a symlink.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
-        match &self.held {
-            _ if !self.is_available() => Err(Code::RootUnavailable.into()),
-            Held::FilesystemRoot(handle) => Ok(handle.clone()),
-            Held::Open(opened, _) => Ok(opened.handle().clone()),
-            Held::OnUse(_) => Ok(Arc::new(self.record_if_gone(self.open_by_path())?)),
+        let allowed = self.directory.handle()?;
+        let path = self.directory_path();
+        if path.as_os_str().is_empty() {
+            return Ok(allowed);
         }
+        // Defense: A symlink in the place of a root, or of a directory above it, is not followed.
+        let opened = allowed.dir(path, Rule::Allow);
+        opened.map(Arc::new).map_err(|error| match error {
+            error if is_missing(&error) => Code::RootUnavailable.into(),
+            error => error,
+        })
     }
 
-    /// Returns the handle of a directory that is held open, if the type of its filesystem is known
-    /// and suitable. Obtaining it does not wait.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn handle_on(&self, suitable: impl Fn(Filesystem) -> bool) -> Option<&Handle> {
-        match &self.held {
-            Held::Open(opened, _) if self.is_available() && !self.is_file() => {
-                opened.filesystem().is_some_and(suitable).then(|| &**opened.handle())
-            }
-            _ => None,
-        }
+    /// The path of the root's directory from the allowed directory. For a file root, this is its
+    /// parent.
+    fn directory_path(&self) -> &Path {
+        self.path.parent().filter(|_| self.is_file()).unwrap_or(&self.path)
     }
 
     /// Maps a path relative to the root to a path beneath [`Root::handle`].
     pub(crate) fn beneath_handle(&self, path: &Path) -> PathBuf {
-        match &self.leaf {
+        match self.leaf() {
             Some(leaf) => PathBuf::from(leaf),
             None => path.to_owned(),
         }
     }
 
-    /// Verifies that the path still resolves to the same object, and marks the root as unavailable
-    /// if it does not. If this cannot be determined now, for example because no descriptor is
-    /// available, nothing changes. Returns whether the root is available.
-    ///
-    /// The aliases are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
-    /// because each one must be resolved again, and a client's aliases can be long.
-    pub(crate) fn verify(&self) -> bool {
-        self.verify_names(self.aliases_verified.take())
+    /// For a file root, its name in the parent directory.
+    pub(crate) fn leaf(&self) -> Option<&OsStr> {
+        self.path.file_name().filter(|_| self.is_file())
     }
 
-    /// Like [`verify_all`](Self::verify_all), but verifies at most once every
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), and otherwise only returns whether the root
-    /// is available.
-    pub(crate) fn verify_if_due(&self) -> bool {
-        if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }
-    }
-
-    /// Like [`verify`](Self::verify), but always verifies the aliases.
-    pub(crate) fn verify_all(&self) -> bool {
-        self.verify_names(true)
-    }
-
-    fn verify_names(&self, with_aliases: bool) -> bool {
-        if self.is_available() {
-            let _ = self.record_if_gone(self.check_names(with_aliases));
+    /// Whether the name leads to what the root is: a directory or a file. If this cannot be
+    /// determined now, for example because no descriptor is free, the result is true. Call this to
+    /// explain the failure of an operation.
+    pub(crate) fn is_there(&self) -> bool {
+        if !self.directory.is_there() {
+            return false;
         }
-        if with_aliases {
-            self.aliases_verified.done();
-        }
-        self.is_available()
-    }
-
-    /// Whether both roots are the same object. Inode numbers can be reused unless both directories
-    /// are held open. If either is not, the birth times must also match, unless one is unknown.
-    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
-        let both_held = self.is_held() && other.is_held();
-        self.identity == other.identity && (both_held || is_same_birth(self.birth, other.birth))
-    }
-
-    /// Identifies the object for comparison and hashing. For a root that is not held open, this
-    /// includes the birth time, because inode numbers can be reused.
-    pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
-        (self.identity, self.birth.filter(|_| !self.is_held()), self.leaf.as_deref())
-    }
-
-    fn is_held(&self) -> bool {
-        !matches!(self.held, Held::OnUse(_))
-    }
-
-    /// Whether `named`, the directory that the root's path resolves to now, is the one that was
-    /// resolved originally.
-    ///
-    /// The identity of a directory that is held open is read again. It can change (overlayfs,
-    /// FUSE), but no other directory can have it at the same time. A directory that is opened on
-    /// use must also have the same birth time. On overlayfs, the first write to the directory can
-    /// change the birth time, which makes the root unavailable.
-    fn is_same_directory(&self, named: &Handle) -> Result<bool> {
-        let held = match &self.held {
-            Held::FilesystemRoot(handle) => handle,
-            Held::Open(opened, _) => opened.handle(),
-            Held::OnUse(_) => {
-                let named = named.metadata()?;
-                return Ok(
-                    self.identity == named.identity() && is_same_birth(self.birth, named.birth())
-                );
-            }
-        };
-        Ok(held.identity()? == named.identity()?)
-    }
-
-    pub(super) fn is_equivalent(&self, other: &Self) -> bool {
-        self.is_same_object(other)
-            && self.protected.is_equivalent(&other.protected)
-            && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
-                == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
-    }
-
-    fn record_if_gone<T>(&self, result: Result<T>) -> Result<T> {
-        if result.as_ref().is_err_and(|error| error.reason() == Code::RootUnavailable) {
-            self.is_gone.store(true, Ordering::Relaxed);
-            self.outdated.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-
-    fn check_names(&self, with_aliases: bool) -> Result<()> {
-        let Some(enclosing) = self.enclosing() else { return Ok(()) };
-        self.open_by_path()?;
-        for alias in self.aliases.iter().filter(|_| with_aliases) {
-            // This budget is sufficient, because the alias took only part of one when the list was
-            // resolved.
-            let mut budget = Budget::new();
-            let mut lookups = RequestLookups(Lookups::new(enclosing, &mut budget));
-            let place =
-                resolve(&mut lookups, enclosing.index(), None, alias.as_os_str(), Intent::Existing);
-            let here = match place.map_err(as_unavailable)? {
-                Place::Inside { root, path, .. } => {
-                    is_same(&enclosing.root(root)?.canonical.join(path), &self.canonical)
-                }
-                Place::Above(_) => false,
-            };
-            if !here {
-                return Err(Code::RootUnavailable.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// The roots beneath which this one was resolved, or `None` for a filesystem root.
-    pub(crate) fn enclosing(&self) -> Option<&Roots> {
-        match &self.held {
-            Held::FilesystemRoot(_) => None,
-            Held::Open(_, enclosing) | Held::OnUse(enclosing) => Some(enclosing),
+        match (self.handle(), self.leaf()) {
+            (Ok(parent), Some(leaf)) => match parent.look_in(leaf, Rule::Allow) {
+                Ok(Look::Other(found)) => !found.is_dir(),
+                Ok(_) => false,
+                Err(error) => !is_missing(&error),
+            },
+            (Ok(_), None) => true,
+            (Err(error), _) => error.reason() != Code::RootUnavailable,
         }
     }
 
-    /// The snapshots beneath which this root and its enclosing roots were resolved, innermost
-    /// first.
-    pub(crate) fn all_enclosing(&self) -> impl Iterator<Item = &Roots> {
-        std::iter::successors(Some(self), |root| root.outer()).filter_map(Self::enclosing)
-    }
-
-    fn outer(&self) -> Option<&Self> {
-        self.enclosing_root().map(|(outer, _)| outer)
-    }
-
-    /// The canonical path of the directory that is held for this root. For a file root, it is the
-    /// parent.
-    fn directory(&self) -> &Path {
-        held_directory(&self.canonical, self.is_file())
-    }
-
-    /// The enclosing root from which the root's directory is opened, and the path from there.
-    fn enclosing_root(&self) -> Option<(&Self, &Path)> {
-        let places = self.enclosing()?.roots().filter_map(|outer| {
-            let holds = !outer.is_file() || outer.canonical == self.canonical;
-            let path = self.directory().strip_prefix(outer.directory()).ok()?;
-            holds.then_some((outer, path))
-        });
-        // The innermost root is chosen, because there may be a mount point between an outer one and
-        // this root.
-        places.min_by_key(|(_, path)| path.iter().count())
-    }
-
-    /// Whether `directory` is this root's directory, or one of the directories on the path to it
-    /// from the enclosing root. Directories are compared by identity, so their names do not matter.
-    /// `seen` contains the paths that were already compared, which are skipped.
-    pub(crate) fn is_at_or_below<'a>(
-        &'a self,
+    /// Whether `directory` is the root's directory or one above it. Directories are compared by
+    /// identity, so their names do not matter. `seen` contains the paths that were already compared,
+    /// which are skipped.
+    pub(crate) fn is_at_or_below(
+        &self,
         directory: Identity,
-        seen: &mut HashSet<&'a Path>,
+        seen: &mut HashSet<PathBuf>,
     ) -> Result<bool> {
-        if !self.is_file() && self.identity == directory {
-            return Ok(true);
-        }
-        let Some((outer, path)) = self.enclosing_root() else { return Ok(false) };
-        let handle = outer.handle()?;
-        let between = if self.is_file() { path } else { path.parent().unwrap_or(path) };
-        let new = self
-            .directory()
-            .ancestors()
-            .zip(path.ancestors())
-            .filter(|(_, path)| between.starts_with(path));
-        let mut new = new
-            .take_while(|(canonical, path)| !path.as_os_str().is_empty() && seen.insert(canonical));
-        Ok(new.any(|(_, path)| {
-            let found = handle.dir(path, Rule::Allow).and_then(|found| found.identity());
-            found.is_ok_and(|found| found == directory)
-        }))
-    }
-
-    /// Opens the root's directory by its canonical path, without following symlinks. Fails with
-    /// `RootUnavailable` if this is not the directory that was resolved.
-    fn open_by_path(&self) -> Result<Handle> {
-        let enclosing = self.enclosing().ok_or(Code::RootUnavailable)?;
-        let Some((outer, path)) = self.enclosing_root().filter(|(outer, _)| outer.verify()) else {
-            return Err(Code::RootUnavailable.into());
+        let mut compare = |above: &Path, handle: &Handle, path: &Path| -> Result<bool> {
+            for path in path.ancestors() {
+                if !seen.insert(join(above, path)) {
+                    return Ok(false);
+                }
+                match handle.dir(path, Rule::Allow).and_then(|found| found.identity()) {
+                    Ok(found) if found == directory => return Ok(true),
+                    Err(error) if !is_missing(&error) => return Err(error),
+                    _ => {}
+                }
+            }
+            Ok(false)
         };
-        let handle =
-            outer.handle()?.dir(path, enclosing.policy().mounts).map_err(as_unavailable)?;
-        // Defense: Another directory at the root's path is not the root.
-        if !self.is_same_directory(&handle)? {
-            return Err(Code::RootUnavailable.into());
-        }
-        Ok(handle)
+        let (top, path) = self.directory.from_top();
+        let names = self.path.iter().count();
+        let allowed = self.canonical.ancestors().nth(names).unwrap_or(&self.canonical);
+        let volume = allowed.ancestors().last().unwrap_or(allowed);
+        let is_allowed = match self.directory.handle() {
+            Ok(handle) => compare(allowed, &handle, self.directory_path())?,
+            Err(_) => false,
+        };
+        Ok(is_allowed || compare(volume, top, path)?)
     }
 }
 
-/// Omits the enclosing roots.
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root")
@@ -392,30 +242,24 @@ impl fmt::Debug for Root {
     }
 }
 
-/// The canonical path of the directory that is held for a root. For a file root, it is the parent.
-pub(crate) fn held_directory(canonical: &Path, is_file: bool) -> &Path {
-    canonical.parent().filter(|_| is_file).unwrap_or(canonical)
+/// Joins a relative path. Joining an empty path would add a trailing slash.
+pub(crate) fn join(path: &Path, relative: &Path) -> PathBuf {
+    if relative.as_os_str().is_empty() { path.to_owned() } else { path.join(relative) }
 }
 
-/// Whether two birth times are equal, or one is unknown because the filesystem does not report it.
-fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
-    one.is_none() || other.is_none() || one == other
-}
-
-/// Converts the errors that occur if a root's path no longer resolves to the root to
-/// `RootUnavailable`. Returns any other error unchanged.
-fn as_unavailable(error: Error) -> Error {
-    match error.reason() {
+/// Whether a walk along a root's name failed because the name leads to no directory, runs through a
+/// symlink, or cannot be entered.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    matches!(
+        error.reason(),
         Code::NotFound
-        | Code::NotADirectory
-        | Code::OutsideRoots
-        | Code::TooManyLinks
-        | Code::PermissionDenied
-        | Code::MountCrossing
-        | Code::TooCostly
-        | Code::Changed => Code::RootUnavailable.into(),
-        _ => error,
-    }
+            | Code::NotADirectory
+            | Code::PermissionDenied
+            | Code::MountCrossing
+            | Code::Changed
+            | Code::TooLong
+            | Code::RootUnavailable
+    )
 }
 
 /// The path for display, which on Windows omits `\\?\`.

@@ -1,19 +1,16 @@
 //! Immutable snapshots of the roots in force: [`Roots`].
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::dir::Policy;
+use crate::dir::{Access, Policy};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::path::Location;
-use crate::path::index::{PathIndex, RootKind};
+use crate::path::index::PathIndex;
 use crate::path::names::is_same;
-use crate::roots::{RejectedRoot, Root, Throttle};
-use crate::wire::ListRootsResult;
+use crate::roots::{RejectedRoot, Root};
 use crate::workers::Account;
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
@@ -29,7 +26,7 @@ pub struct Roots {
     failure: Option<Arc<Error>>,
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
-    /// The account to which the directories of narrowed snapshots are charged.
+    /// The account to which child processes are charged.
     account: Account,
     /// Set if these roots are valid only for one request.
     #[cfg(feature = "rmcp")]
@@ -46,30 +43,27 @@ pub(crate) trait Lease: Send + Sync {
     fn ensure_in_force(&self) -> Result<()>;
 }
 
+/// The contents of a [`Roots`], which do not change.
+#[derive(Default)]
 pub(crate) struct Snapshot {
-    roots: Vec<Arc<Root>>,
-    index: Arc<PathIndex>,
-    policy: Policy,
-    rejected: Arc<[RejectedRoot]>,
+    pub(crate) roots: Vec<Arc<Root>>,
+    pub(crate) index: Arc<PathIndex>,
+    pub(crate) policy: Policy,
+    pub(crate) rejected: Arc<[RejectedRoot]>,
     /// The aliases that the operator declared for the allowed directories, if there are any.
-    declared: Option<Arc<[DeclaredAlias]>>,
-    /// All allowed directories, if some of a client's roots are directories that are always in
-    /// force. A client must not remove the other allowed directories through these roots.
-    allowed: Option<Roots>,
+    pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
+    /// For a client's roots, all allowed directories, none of which may be removed through them.
+    pub(crate) allowed: Option<Roots>,
     /// For a client's roots, the number of roots that its list put in force. The directories that
     /// are always in force follow them.
-    listed: Option<usize>,
-    /// The original list, if it may have to be resolved again.
-    list: Option<Arc<ListRootsResult>>,
-    /// The generation of the allowed directories, as counted by the boundary. These roots either
-    /// are those directories or were resolved beneath them.
-    generation: u64,
-    /// Whether resolving the list again may give a different result, for example because a root is
-    /// gone.
-    outdated: Arc<AtomicBool>,
-    verified: Throttle,
-    /// Whether the snapshot was created by [`Roots::narrowed_to`].
-    is_narrowed: bool,
+    pub(crate) listed: Option<usize>,
+    /// The root at which relative requests start.
+    pub(crate) base: Option<usize>,
+    /// The boundary's [generation](crate::Boundary) before these roots were resolved.
+    pub(crate) generation: u64,
+    /// Whether the same list or configuration may give other roots later, because the filesystem
+    /// decided about an entry: it was resolved through a symlink, or could not be resolved.
+    pub(crate) is_provisional: bool,
 }
 
 /// An alias that the operator declared for an allowed directory.
@@ -80,45 +74,6 @@ pub(crate) struct DeclaredAlias {
     pub(crate) target: PathBuf,
     /// Whether the alias resolves to the directory on this system.
     pub(crate) is_here: bool,
-}
-
-/// The exclusive right to verify a snapshot, which ends when this value is dropped. If the snapshot
-/// was not verified by then, the next caller gets the right at once.
-pub(crate) struct Verification {
-    roots: Roots,
-    is_done: bool,
-}
-
-impl Verification {
-    /// Verifies every root, and returns the number of unavailable roots.
-    ///
-    /// Marks the snapshot as outdated if a root is unavailable. A client's snapshot is also marked
-    /// if a rejected entry could be granted now. The mark affects all sessions that share the
-    /// snapshot.
-    pub(crate) fn verify(&mut self) -> usize {
-        self.is_done = true;
-        let gone = self.roots.roots().filter(|root| !root.verify_all()).count();
-        let is_clients = self.roots.list().is_some();
-        let lacks = || self.roots.rejected().iter().any(RejectedRoot::is_transient);
-        if gone > 0 || is_clients && lacks() {
-            self.roots.set_outdated(true);
-        }
-        gone
-    }
-
-    pub(crate) fn roots(&self) -> &Roots {
-        &self.roots
-    }
-}
-
-impl Drop for Verification {
-    fn drop(&mut self) {
-        if self.is_done {
-            self.roots.snapshot.verified.done();
-        } else {
-            self.roots.snapshot.verified.give_back();
-        }
-    }
 }
 
 impl fmt::Debug for Roots {
@@ -172,80 +127,21 @@ impl Roots {
         Self { base, ..self.clone() }
     }
 
-    /// Verifies that every root's paths still resolve to the same object, with a few system calls
-    /// for each root. Skips the verification if the last one was within
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or if another caller is performing one.
-    /// Returns false if any root is known to be unavailable, and true otherwise.
-    ///
-    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) verifies the allowed directories
-    /// in the same way.
-    #[must_use]
-    pub fn verify(&self) -> bool {
-        if let Some(mut turn) = self.begin_verification() {
-            turn.verify();
-        }
-        self.is_whole()
-    }
-
-    /// Whether enough time has passed for the next verification.
-    pub(crate) fn is_verification_due(&self) -> bool {
-        self.snapshot.verified.is_due()
-    }
-
-    /// Takes the exclusive right to verify. Returns `None` if too little time has passed since the
-    /// last verification, or if another caller has the right and is not stalled
-    /// ([`VERIFY_STALLED`](crate::limits::VERIFY_STALLED)).
-    pub(crate) fn begin_verification(&self) -> Option<Verification> {
-        let due = self.snapshot.verified.take();
-        due.then(|| Verification { roots: self.clone(), is_done: false })
-    }
-
-    /// Allows the next verification now, unless one is in progress.
-    pub(crate) fn expire_verification(&self) {
-        self.snapshot.verified.expire();
-    }
-
-    /// Whether resolving the list again may give a different result, because a root was found to be
-    /// gone, a missing entry may have become available, or the list was resolved to different roots
-    /// for another session.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.snapshot.outdated.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_outdated(&self, outdated: bool) {
-        self.snapshot.outdated.store(outdated, Ordering::Relaxed);
-    }
-
-    /// Returns false if any root is known to be unavailable.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.roots().all(Root::is_available)
-    }
-
-    /// The list from which these roots were resolved, if it was stored.
-    pub(crate) fn list(&self) -> Option<&Arc<ListRootsResult>> {
-        self.snapshot.list.as_ref()
-    }
-
     pub(crate) fn generation(&self) -> u64 {
         self.snapshot.generation
     }
 
-    /// Sets the generation. This has no effect once the snapshot is shared.
-    pub(crate) fn with_generation(mut self, generation: u64) -> Self {
-        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
-            snapshot.generation = generation;
-        }
-        self
+    /// Whether the same list or configuration may give other roots later.
+    pub(crate) fn is_provisional(&self) -> bool {
+        self.snapshot.is_provisional
     }
 
     /// Selects the allowed directories that are always in force, for a client whose list could not
     /// be obtained.
     pub(crate) fn always_despite(&self, failure: &Error) -> Self {
-        let mut always = self.select(Root::is_always, None);
+        let always = self.select(Root::is_always, None);
         // Defense: Relative requests need a list that the client answered.
-        always.base = None;
-        always.failure = Some(Arc::new(failure.repeated()));
-        always
+        Self { base: None, failure: Some(Arc::new(failure.repeated())), ..always }
     }
 
     /// Whether the client's list could not be obtained, so that only the directories that are
@@ -262,23 +158,19 @@ impl Roots {
 
     /// Returns the selected roots, which both snapshots share.
     fn select(&self, is_selected: impl Fn(&Root) -> bool, listed: Option<usize>) -> Self {
-        let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
-        let declared = self.declared().cloned();
-        Self::assemble(Vec::new(), roots, listed, declared, self.policy(), Vec::new())
-            .with_generation(self.generation())
-            .among(self)
+        let roots: Vec<_> = self.shared_roots().filter(|root| is_selected(root)).collect();
+        let base = (!roots.is_empty()).then_some(0);
+        Self::from(Snapshot {
+            policy: self.policy(),
+            allowed: Some(self.clone()),
+            listed,
+            base,
+            generation: self.generation(),
+            ..Snapshot::new(roots, self.declared().cloned())
+        })
     }
 
-    /// Records all allowed directories in a snapshot that contains some of them. This has no effect
-    /// once the snapshot is shared.
-    pub(crate) fn among(mut self, allowed: &Self) -> Self {
-        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
-            snapshot.allowed = Some(allowed.clone());
-        }
-        self
-    }
-
-    /// These roots and, if some of them are always in force, all allowed directories.
+    /// These roots and, if they are a client's, all allowed directories.
     pub(crate) fn with_allowed(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.snapshot.allowed.as_ref())
     }
@@ -302,20 +194,16 @@ impl Roots {
     }
 
     fn explain(&self, error: Error) -> Error {
-        error.says(match (self.snapshot.listed.is_some(), self.rejected().is_empty()) {
-            (true, true) => "the client listed no directories",
-            (true, false) => "none of the directories that the client listed is allowed",
-            (false, true) => "the server has no directories configured",
-            (false, false) => "none of the server's directories is available",
+        error.says(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
+            (true, false, _) => {
+                "the first directory that the client listed is not available, so relative paths \
+                 have no start: use an absolute path"
+            }
+            (true, true, []) => "the client listed no directories",
+            (true, true, _) => "none of the directories that the client listed is allowed",
+            (false, _, []) => "the server has no directories configured",
+            (false, ..) => "none of the server's directories is available",
         })
-    }
-
-    /// Stores the original list. This has no effect once the snapshot is shared.
-    pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
-        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
-            snapshot.list = Some(list.clone());
-        }
-        self
     }
 
     pub(crate) fn session(&self) -> Option<SessionId> {
@@ -342,48 +230,37 @@ impl Roots {
     /// Returns a snapshot that contains only `root`, for the same session and request. Relative
     /// requests start at this root.
     pub(crate) fn narrowed_to(&self, root: Root) -> Self {
-        let declared = self.declared().cloned();
-        let Self { mut snapshot, base, .. } =
-            Self::assemble(vec![root], Vec::new(), None, declared, self.policy(), Vec::new());
-        if let Some(snapshot) = Arc::get_mut(&mut snapshot) {
-            snapshot.generation = self.generation();
-            snapshot.is_narrowed = true;
-        }
+        let own = &*self.snapshot;
+        let narrowed = Self::from(Snapshot {
+            policy: own.policy,
+            allowed: Some(own.allowed.as_ref().unwrap_or(self).without_request()),
+            base: Some(0),
+            generation: own.generation,
+            ..Snapshot::new(vec![Arc::new(root)], own.declared.clone())
+        });
         // Defense: Narrowed roots end with the request that they came from.
-        Self { snapshot, base, failure: None, ..self.clone() }
+        Self { snapshot: narrowed.snapshot, base: narrowed.base, failure: None, ..self.clone() }
     }
 
-    /// Returns the roots beneath which a directory inside `root` is verified, where `root` is one
-    /// of these roots. If these roots are narrowed, the result is the snapshot from which they were
-    /// first narrowed, and otherwise these roots. A repeatedly narrowed snapshot therefore keeps
-    /// only one other snapshot alive.
-    pub(crate) fn enclosing_for(&self, root: &Root) -> Self {
-        match root.enclosing() {
-            Some(first) if self.snapshot.is_narrowed => first.clone(),
-            _ => Self::from_snapshot(self.snapshot.clone()),
-        }
+    /// Returns the same roots, which belong to no session and no request.
+    fn without_request(&self) -> Self {
+        Self { snapshot: self.snapshot.clone(), ..Self::from(Snapshot::default()) }
     }
 
     /// Returns the same roots, all of them read-only.
     pub(crate) fn with_read_only_access(&self) -> Self {
         let own = &*self.snapshot;
+        let read_only = |root: &Arc<Root>| {
+            Arc::new(Root { access: Access::ReadOnly, ..Root::clone(root) })
+        };
         let snapshot = Snapshot {
-            roots: own.roots.iter().map(|root| Arc::new(root.with_read_only_access())).collect(),
+            roots: own.roots.iter().map(read_only).collect(),
             index: own.index.clone(),
-            policy: own.policy,
             rejected: own.rejected.clone(),
             declared: own.declared.clone(),
             // The directories remain writable for others.
-            allowed: own
-                .allowed
-                .clone()
-                .or_else(|| Some(Self::from_snapshot(self.snapshot.clone()))),
-            listed: own.listed,
-            list: None,
-            generation: own.generation,
-            outdated: own.outdated.clone(),
-            verified: Throttle::new(),
-            is_narrowed: own.is_narrowed,
+            allowed: Some(own.allowed.clone().unwrap_or_else(|| self.without_request())),
+            ..*own
         };
         Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }
@@ -420,125 +297,19 @@ impl Roots {
         self.ensure_active()
     }
 
-    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
-    }
-
     /// A snapshot without roots.
     #[cfg(feature = "rmcp")]
     pub(crate) fn empty() -> Self {
-        Self::new(Vec::new(), Policy::default(), Vec::new())
+        Self::from(Snapshot::default())
     }
 
-    /// A hash of the list and of the paths to which it resolved.
-    pub(crate) fn list_hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for entry in self.list().iter().flat_map(|list| &list.roots) {
-            entry.uri.hash(&mut hasher);
-            entry.name.hash(&mut hasher);
-        }
-        for root in self.roots() {
-            root.path().hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    /// Whether both snapshots were resolved from the same list to the same roots, look the same to
-    /// callers, and have only available roots.
-    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
-        let (one, two) = (&*self.snapshot, &*other.snapshot);
-        one.list == two.list
-            && one.policy == two.policy
-            && one.declared == two.declared
-            && one.roots.len() == two.roots.len()
-            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
-            && one.rejected.len() == two.rejected.len()
-            && one.rejected.iter().zip(&*two.rejected).all(|(one, two)| one.is_equivalent(two))
-            && self.is_whole()
-            && other.is_whole()
-    }
-
+    #[cfg(all(test, feature = "rmcp"))]
     pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(roots: Vec<Root>, policy: Policy, rejected: Vec<RejectedRoot>) -> Self {
-        Self::assemble(roots, Vec::new(), None, None, policy, rejected)
-    }
-
-    /// Creates a snapshot of new roots, followed by roots that are shared with another snapshot.
-    pub(crate) fn assemble(
-        mut roots: Vec<Root>,
-        shared: Vec<Arc<Root>>,
-        listed: Option<usize>,
-        declared: Option<Arc<[DeclaredAlias]>>,
-        policy: Policy,
-        rejected: Vec<RejectedRoot>,
-    ) -> Self {
-        let mut index = PathIndex::default();
-        let outdated = Arc::new(AtomicBool::new(false));
-        for root in &mut roots {
-            root.outdated = outdated.clone();
-            // The snapshot may live as long as a session.
-            root.canonical.shrink_to_fit();
-            root.aliases.shrink_to_fit();
-            root.aliases.iter_mut().for_each(PathBuf::shrink_to_fit);
-        }
-        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).chain(shared).collect();
-        for root in &roots {
-            index.add(
-                &root.canonical,
-                if root.is_file() { RootKind::File } else { RootKind::Directory },
-            );
-        }
-        for (number, root) in roots.iter().enumerate() {
-            root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
-        }
-        for alias in declared.iter().flat_map(|declared| declared.iter()) {
-            index.declare(&alias.path, &alias.target, alias.is_here);
-        }
-        index.shrink();
-        roots.shrink_to_fit();
-        let verified = Throttle::new();
-        let (list, generation) = (None, 0);
-        let snapshot = Snapshot {
-            roots,
-            index: Arc::new(index),
-            policy,
-            rejected: rejected.into(),
-            declared,
-            allowed: None,
-            listed,
-            list,
-            generation,
-            outdated,
-            verified,
-            is_narrowed: false,
-        };
-        Self::from_snapshot(Arc::new(snapshot))
-    }
-
-    pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
-        let own = snapshot.listed.unwrap_or(snapshot.roots.len());
-        let base = (own > 0).then_some(0);
-        Self {
-            snapshot,
-            base,
-            failure: None,
-            session: None,
-            account: Account::Anonymous,
-            #[cfg(feature = "rmcp")]
-            lease: None,
-        }
-    }
-
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
         self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| Code::OutsideRoots.into())
-    }
-
-    /// Whether these are the filesystem root or, on Windows, whole volumes.
-    pub(crate) fn is_filesystem_root(&self) -> bool {
-        self.roots().all(Root::is_filesystem_root)
     }
 
     pub(crate) fn only_root(&self) -> Option<&Root> {
@@ -570,5 +341,47 @@ impl Roots {
 
     pub(crate) fn base(&self) -> Option<usize> {
         self.base
+    }
+
+    /// For a client's roots, the number of roots that its list put in force.
+    pub(crate) fn listed(&self) -> Option<usize> {
+        self.snapshot.listed
+    }
+}
+
+impl From<Snapshot> for Roots {
+    fn from(snapshot: Snapshot) -> Self {
+        Self {
+            base: snapshot.base,
+            snapshot: Arc::new(snapshot),
+            failure: None,
+            session: None,
+            account: Account::Anonymous,
+            #[cfg(feature = "rmcp")]
+            lease: None,
+        }
+    }
+}
+
+impl Snapshot {
+    /// A snapshot of these roots, in which everything else has its default. The snapshot may live as
+    /// long as a session, so spare capacity is released.
+    pub(crate) fn new(
+        mut roots: Vec<Arc<Root>>,
+        declared: Option<Arc<[DeclaredAlias]>>,
+    ) -> Self {
+        let mut index = PathIndex::default();
+        for root in &roots {
+            index.add(&root.canonical, root.kind);
+        }
+        for (number, root) in roots.iter().enumerate() {
+            root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
+        }
+        for alias in declared.iter().flat_map(|declared| declared.iter()) {
+            index.declare(&alias.path, &alias.target, alias.is_here);
+        }
+        index.shrink();
+        roots.shrink_to_fit();
+        Self { roots, index: Arc::new(index), declared, ..Self::default() }
     }
 }

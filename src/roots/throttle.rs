@@ -1,16 +1,19 @@
-//! Limits how often a snapshot and a root's aliases are verified.
+//! Limits how often a task is done: opening an allowed directory again, and resolving the configured
+//! paths again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::limits::{VERIFY_EVERY, VERIFY_STALLED};
+use crate::limits::{OPENING, VERIFY_EVERY};
 
 /// Allows one caller at a time to do a task, at most once every [`VERIFY_EVERY`].
 ///
 /// The value is the time when the task was last done, in milliseconds of [`clock`]. While a caller
-/// is doing the task, the value is the time when that caller counts as stalled.
+/// is doing the task, it is the time when the task began, with the bit [`BUSY`] set.
 #[derive(Debug)]
 pub(crate) struct Throttle(AtomicU64);
+
+const BUSY: u64 = 1 << 63;
 
 impl Throttle {
     /// Creates a throttle whose task counts as done now.
@@ -19,38 +22,50 @@ impl Throttle {
     }
 
     /// Returns true if the caller should do the task now. No other caller gets true until
-    /// [`done`](Self::done) or [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] plus
-    /// [`VERIFY_EVERY`] has passed.
+    /// [`done_on_drop`](Self::done_on_drop) has ended.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
+        self.take_if(is_due)
+    }
+
+    /// Like [`take`](Self::take), even if the task was done a moment ago.
+    #[must_use]
+    pub(crate) fn take_early(&self) -> bool {
+        self.take_if(|_| true)
+    }
+
+    fn take_if(&self, may: impl Fn(u64) -> bool) -> bool {
         let last = self.0.load(Ordering::Relaxed);
-        let stalled = clock().saturating_add(millis(VERIFY_STALLED));
-        is_due(last)
-            && self.0.compare_exchange(last, stalled, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        last & BUSY == 0
+            && may(last)
+            && self
+                .0
+                .compare_exchange(last, clock() | BUSY, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Whether [`take`](Self::take) would return true.
     pub(crate) fn is_due(&self) -> bool {
-        is_due(self.0.load(Ordering::Relaxed))
+        let last = self.0.load(Ordering::Relaxed);
+        last & BUSY == 0 && is_due(last)
     }
 
-    /// Allows the task to be done again now, unless a caller is doing it.
-    pub(crate) fn expire(&self) {
-        let (last, now) = (self.0.load(Ordering::Relaxed), clock());
-        if last <= now {
-            let due = now.saturating_sub(millis(VERIFY_EVERY));
-            let _ = self.0.compare_exchange(last, due, Ordering::Relaxed, Ordering::Relaxed);
+    /// Whether a caller has been doing the task for more than [`OPENING`].
+    pub(crate) fn is_stalled(&self) -> bool {
+        let began = self.0.load(Ordering::Relaxed);
+        began & BUSY != 0 && clock().saturating_sub(began & !BUSY) > millis(OPENING)
+    }
+
+    /// Records that the task was done when the result is dropped, even by a panic.
+    #[must_use]
+    pub(crate) fn done_on_drop(&self) -> impl Drop + '_ {
+        struct Done<'a>(&'a Throttle);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.0.store(clock(), Ordering::Relaxed);
+            }
         }
-    }
-
-    /// Records that the caller has done the task.
-    pub(crate) fn done(&self) {
-        self.0.store(clock(), Ordering::Relaxed);
-    }
-
-    /// Records that the caller has not done the task, so that the next caller can do it.
-    pub(crate) fn give_back(&self) {
-        self.0.store(clock().saturating_sub(millis(VERIFY_EVERY)), Ordering::Relaxed);
+        Done(self)
     }
 }
 

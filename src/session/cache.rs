@@ -3,7 +3,6 @@
 //! The cache makes no decisions: an entry lost for any reason costs one request to the client. It
 //! uses at most [`CACHE_BYTES`] and evicts the least recently used entry first.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +15,9 @@ use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::dir::Handle;
-use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, VERIFY_EVERY};
-use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
+use crate::boundary::Boundary;
+use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, LINKED_LIST, VERIFY_EVERY};
+use crate::roots::{RejectedRoot, Root, Roots, Snapshot};
 use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
 use crate::workers::Account;
@@ -27,9 +26,8 @@ use crate::workers::Account;
 /// client's key.
 pub(crate) struct SnapshotCache {
     map: Cache<Account, Arc<Cached>>,
-    /// The longest time between renewals of a snapshot that a session uses. A renewal verifies the
-    /// snapshot and reports its use to the cache.
-    renew_every: Duration,
+    /// How often a session that uses its snapshot reports this to the cache.
+    touch_every: Duration,
 }
 
 /// A cached snapshot.
@@ -41,17 +39,34 @@ pub(crate) struct Cached {
     /// The time at which the list expires.
     pub(crate) until: Instant,
     pub(crate) roots: Roots,
+    /// The list, which is resolved again if it may give other roots.
+    pub(crate) list: Arc<ListRootsResult>,
+    resolved: Instant,
     /// Set by [`SnapshotCache::forget_all`].
     forgotten: AtomicBool,
 }
 
 impl Cached {
-    pub(crate) fn new(epoch: u64, until: Instant, roots: Roots) -> Self {
-        Self { epoch, until, roots, forgotten: AtomicBool::new(false) }
+    /// A list that was resolved just now.
+    pub(crate) fn new(
+        epoch: u64,
+        until: Instant,
+        roots: Roots,
+        list: Arc<ListRootsResult>,
+    ) -> Self {
+        let (resolved, forgotten) = (Instant::now(), AtomicBool::new(false));
+        Self { epoch, until, roots, list, resolved, forgotten }
     }
 
     pub(crate) fn is_current(&self, now: Instant) -> bool {
         now < self.until && !self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Whether resolving the list again could give other roots: the allowed directories are others,
+    /// or the filesystem decided about an entry more than [`LINKED_LIST`] ago.
+    pub(crate) fn must_resolve(&self, boundary: &Boundary, now: Instant) -> bool {
+        !boundary.is_current(&self.roots)
+            || self.roots.is_provisional() && now >= self.resolved + LINKED_LIST
     }
 }
 
@@ -59,7 +74,7 @@ impl SnapshotCache {
     pub(crate) fn new(time_to_live: Duration, time_to_idle: Duration) -> Self {
         let cache = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(|key: &Account, cached: &Arc<Cached>| weight(key, &cached.roots))
+            .weigher(|key: &Account, cached: &Arc<Cached>| weight(key, cached))
             // moka's default policy (TinyLFU) rejects new entries while the cache is full, so the
             // lists of their clients would be requested each time.
             .eviction_policy(EvictionPolicy::lru())
@@ -75,11 +90,11 @@ impl SnapshotCache {
             }
             _ => {}
         });
-        Self { map: cache.build(), renew_every: VERIFY_EVERY.min(time_to_idle / 4) }
+        Self { map: cache.build(), touch_every: VERIFY_EVERY.min(time_to_idle / 4) }
     }
 
-    pub(crate) fn renew_every(&self) -> Duration {
-        self.renew_every
+    pub(crate) fn touch_every(&self) -> Duration {
+        self.touch_every
     }
 
     /// Marks a client's snapshot as used. Returns false if there is none.
@@ -145,42 +160,36 @@ impl SnapshotCache {
 ///
 /// The estimate is derived from the sizes and capacities of the parts. `tests/session/memory.rs`
 /// compares it with an allocator's count.
-fn weight(key: &Account, roots: &Roots) -> u32 {
+fn weight(key: &Account, cached: &Cached) -> u32 {
     let name = match key {
         #[cfg(feature = "rmcp")]
         Account::Principal(name) => name.len(),
         _ => 0,
     };
-    let bytes = CACHE_ENTRY_BYTES + arc_size::<Cached>() + name + heap(roots);
+    let bytes = CACHE_ENTRY_BYTES + arc_size::<Cached>() + name + heap(cached);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-fn heap(roots: &Roots) -> usize {
+fn heap(cached: &Cached) -> usize {
+    let Cached { roots, list, .. } = cached;
     let rejected = |rejected: &RejectedRoot| {
         size_of::<RejectedRoot>() + rejected.entry.capacity() + rejected.error.heap()
     };
     let text =
         |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
     let entry = |entry: &RootEntry| size_of::<RootEntry>() + text(entry);
-    let list_heap = |list: &ListRootsResult| {
-        let room = list.roots.capacity().saturating_sub(list.roots.len());
-        arc_size::<ListRootsResult>()
-            + room * size_of::<RootEntry>()
-            + list.roots.iter().map(entry).sum::<usize>()
-    };
+    let room = list.roots.capacity().saturating_sub(list.roots.len());
     arc_size::<Snapshot>()
         + roots.roots().map(root_heap).sum::<usize>()
         + roots.index().heap()
         + roots.rejected().iter().map(rejected).sum::<usize>()
-        + roots.list().map_or(0, |list| list_heap(list))
+        + arc_size::<ListRootsResult>()
+        + room * size_of::<RootEntry>()
+        + list.roots.iter().map(entry).sum::<usize>()
 }
 
 fn root_heap(root: &Root) -> usize {
     let alias = |path: &PathBuf| size_of::<PathBuf>() + path.capacity();
-    let held = match &root.held {
-        Held::Open(..) => arc_size::<Opened>() + arc_size::<Handle>(),
-        Held::FilesystemRoot(_) | Held::OnUse(_) => 0,
-    };
     // The snapshot stores its roots as a list of `Arc`s.
     size_of::<Arc<Root>>()
         + arc_size::<Root>()
@@ -189,8 +198,7 @@ fn root_heap(root: &Root) -> usize {
         + root.aliases.iter().map(alias).sum::<usize>()
         + root.name.as_ref().map_or(0, String::capacity)
         + root.listed.as_ref().map_or(0, String::capacity)
-        + root.leaf.as_ref().map_or(0, OsString::capacity)
-        + held
+        + root.path.capacity()
 }
 
 /// The size of an `Arc`'s allocation: the value and two counters.

@@ -76,15 +76,14 @@ impl Client {
     }
 
     /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
-    /// once. Like in [`look`](Self::look), a snapshot that must be renewed is not fresh, so the cache
-    /// need not be touched.
+    /// once, without I/O and without reporting the use to the cache.
     pub(crate) fn cached_roots(&self, now: Instant) -> Option<(Roots, u64)> {
         if self.fallback_policy().is_some() {
             return None;
         }
-        let seen = self.lock().cached(now, self.guard.cache().renew_every())?;
-        Self::is_fresh(&seen, now)
-            .then(|| (seen.0.roots.for_session(self.id, &self.account), seen.0.epoch))
+        let (cached, must_touch) = self.lock().cached(now, self.guard.cache().touch_every())?;
+        (!must_touch && self.may_serve(&cached, now))
+            .then(|| (cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 
     /// Returns the directories that are always in force, for a client whose roots could not be
@@ -149,29 +148,31 @@ impl Client {
 
     /// Returns the cached snapshot if it is current at this time.
     pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
-        let (cached, _) = self.look(now)?;
-        cached.is_current(now).then_some(cached)
+        self.look(now).filter(|cached| cached.is_current(now))
     }
 
-    /// Returns the cached snapshot of this epoch, which may have expired, and whether it must be
-    /// renewed.
-    fn look(&self, now: Instant) -> Option<(Arc<Cached>, bool)> {
+    /// Returns the cached snapshot of this epoch, which may have expired.
+    fn look(&self, now: Instant) -> Option<Arc<Cached>> {
         let cache = self.guard.cache();
-        let (cached, is_due) = self.lock().cached(now, cache.renew_every())?;
-        if is_due && !cache.touch(&self.key()) {
-            self.lock().evicted(&cached);
-            return None;
+        let (cached, must_touch) = self.lock().cached(now, cache.touch_every())?;
+        if must_touch {
+            if !cache.touch(&self.key()) {
+                self.lock().evicted(&cached);
+                return None;
+            }
+            self.lock().touched(now);
         }
-        Some((cached, is_due))
+        Some(cached)
     }
 
-    /// Returns whether a snapshot can be served without being renewed.
-    fn is_fresh((cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
-        // Defense: A snapshot is served only if its names were verified recently.
-        !is_due
-            && cached.is_current(now)
-            && !cached.roots.is_verification_due()
-            && !cached.roots.is_outdated()
+    /// Returns whether a snapshot of this epoch can serve a new call: its list has not expired, and
+    /// resolving it again would give the same roots as far as is known.
+    fn may_serve(&self, cached: &Cached, now: Instant) -> bool {
+        let boundary = self.guard.boundary();
+        cached.is_current(now)
+            // Defense: After the allowed directories have changed, the list is resolved again.
+            && !cached.must_resolve(boundary, now)
+            && !boundary.is_resolution_due()
     }
 
     async fn obtain(&self, mut source: impl RootsSource, now: Instant) -> Result<Arc<Cached>> {
@@ -183,10 +184,9 @@ impl Client {
         loop {
             let now = Instant::now();
             let seen = self.look(now);
-            if let Some((cached, _)) = seen.as_ref().filter(|seen| Self::is_fresh(seen, now)) {
+            if let Some(cached) = seen.as_ref().filter(|seen| self.may_serve(seen, now)) {
                 return Ok(cached.clone());
             }
-            let seen = seen.map(|(seen, _)| seen);
             let cached = seen.as_ref().filter(|seen| seen.is_current(now));
             if now >= deadline {
                 return Err(timed_out());
@@ -197,14 +197,10 @@ impl Client {
                 replaced.end(End::Nothing);
             }
             let end = match (join, cached) {
-                (Join::Retry, _) | (Join::Serve, None) => End::Nothing,
-                (Join::Serve, Some(cached)) => return Ok(cached.clone()),
-                (Join::Wait(_), Some(cached)) if cached.roots.is_whole() => {
-                    return Ok(cached.clone());
-                }
+                (Join::Retry, _) => End::Nothing,
                 (Join::Wait(fetch), _) => self.wait(&fetch, first, deadline).await?,
                 (Join::Lead(fetch), Some(cached)) => {
-                    Leader { client: self, fetch }.renew(cached, deadline).await
+                    Leader { client: self, fetch }.renew(cached, deadline).await?
                 }
                 (Join::Lead(fetch), None) => {
                     Leader { client: self, fetch }.fetch(&mut source, deadline).await?
@@ -243,13 +239,13 @@ impl Client {
         list: Arc<ListRootsResult>,
         deadline: Instant,
     ) -> Result<Roots> {
-        // The allowed directories are verified separately, because one that the list does not name
-        // may hang.
+        // The configured paths are resolved separately, because one that the list does not name may
+        // hang.
         self.guard.allowed_roots(deadline).await?;
-        let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
+        let boundary = self.guard.boundary().clone();
         let cancelled = CancelOnDrop::default();
         let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
-        let resolve = move || boundary.resolve_to_cache(&list, &account, &effort);
+        let resolve = move || boundary.resolve_within(&list, &effort);
         let work = run_on_workers(self.guard.workers(), &self.account, resolve);
         timeout_at(deadline, work).await?.ok_or_else(timed_out)?
     }

@@ -324,45 +324,27 @@ impl Guard {
         &self.inner.workers
     }
 
-    /// Returns the allowed directories, verifying them first if verification is due.
+    /// Returns the allowed directories, and resolves their configured paths again first if this is
+    /// due.
     ///
-    /// If verification takes longer than [`VERIFY_LIMIT`], or another call is already verifying,
-    /// this returns the last result, so that an allowed directory that hangs does not block access
-    /// to the others. Until that directory responds, no allowed directory is verified or resolved
-    /// again.
+    /// If this takes longer than [`VERIFY_LIMIT`], or another call is already doing it, this returns
+    /// the last result, so that a path that hangs does not block access to the other directories.
     pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
-        let (current, turn) = self.boundary().current_allowed_roots();
-        let Some(turn) = turn else { return Ok(current) };
         let boundary = self.boundary().clone();
-        let verify = run_on_workers(self.workers(), &Account::Operator, move || {
-            Ok(boundary.verify_allowed_roots(turn))
+        let current = boundary.last_allowed_roots();
+        if !boundary.is_resolution_due() {
+            return Ok(current);
+        }
+        let resolve = run_on_workers(self.workers(), &Account::Operator, move || {
+            Ok(boundary.allowed_roots())
         });
-        match timeout_at(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
+        match timeout_at(deadline.min(Instant::now() + VERIFY_LIMIT), resolve).await? {
             Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => {
                 Err(error)
             }
-            Some(Ok(verified)) => Ok(verified),
+            Some(Ok(resolved)) => Ok(resolved),
             _ => Ok(current),
         }
-    }
-
-    /// Verifies a snapshot, unless another call is already verifying it. The job claims the
-    /// verification only when it begins, so that a client whose queue is stuck does not block it
-    /// for others.
-    pub(crate) async fn verify(
-        &self,
-        roots: &Roots,
-        account: &Account,
-        deadline: Instant,
-    ) -> Result<()> {
-        // An allowed directory that was missing may be available again, which the snapshot does not
-        // show.
-        self.allowed_roots(deadline).await?;
-        let roots = roots.clone();
-        let verify = run_on_workers(self.workers(), account, move || Ok(roots.verify()));
-        let limit = deadline.min(Instant::now() + VERIFY_LIMIT);
-        timeout_at(limit, verify).await?.ok_or(Code::RootsTimedOut)??;
-        Ok(())
     }
 
     /// Counts a new session and returns its identifier.

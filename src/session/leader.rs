@@ -10,6 +10,7 @@ use crate::session::fetch::{Client, timed_out};
 use crate::session::runtime::{Instant, run_until_stopped, timeout_at};
 use crate::session::state::{End, Fetch};
 use crate::session::{FetchedList, RootsSource, fetch_list};
+use crate::wire::ListRootsResult;
 
 /// The call that performs the fetch. If it is dropped before the fetch has ended, the fetch ends
 /// without a result.
@@ -39,75 +40,57 @@ impl Leader<'_> {
             // Defense: A client that never answers is not waited for after the deadline.
             let FetchedList { list, pages } =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
-            Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
+            let list = Arc::new(list);
+            Ok((self.client.resolve(list.clone(), deadline).await?, list, pages))
         };
         match run_until_stopped(self.fetch.ended(), answer).await {
             None => Ok(self.fetch.ended().await),
-            Some(Ok((roots, pages))) => {
+            Some(Ok((roots, list, pages))) => {
                 self.client.log_fetched(&roots, pages);
                 // The time to live starts at the request, because the client may change its list
                 // immediately afterwards.
                 let until = began + self.client.time_to_live();
-                Ok(self.succeed(roots, until))
+                Ok(self.succeed(roots, list, until))
             }
             Some(Err(error)) => self.fail(error, began),
         }
     }
 
-    /// Verifies a cached snapshot, and resolves its list again if the result may differ. If either
-    /// step fails, the roots of the snapshot that are still available are served.
-    pub(super) async fn renew(self, cached: &Arc<Cached>, deadline: Instant) -> End {
+    /// Resolves a cached list again if the result may differ. The client is not asked.
+    pub(super) async fn renew(self, cached: &Arc<Cached>, deadline: Instant) -> Result<End> {
         let client = self.client;
-        let end = match run_until_stopped(self.fetch.ended(), self.renewed(cached, deadline)).await
-        {
-            None => return self.fetch.ended().await,
+        let resolved = async {
+            client.guard.allowed_roots(deadline).await?;
+            if !cached.must_resolve(client.guard.boundary(), Instant::now()) {
+                return Ok(None);
+            }
+            client.resolve(cached.list.clone(), deadline).await.map(Some)
+        };
+        match run_until_stopped(self.fetch.ended(), resolved).await {
+            None => Ok(self.fetch.ended().await),
             // The list expired meanwhile, so it is requested again.
-            Some(Ok(_)) if Instant::now() >= cached.until => client.lock().abandon(&self.fetch),
+            Some(Ok(_)) if Instant::now() >= cached.until => Ok(End::Nothing),
             Some(Ok(Some(roots))) => {
                 events::resolved_again(client.id, roots.roots().len());
-                if !roots.is_same_snapshot(&cached.roots) {
-                    // Other sessions may share the old snapshot.
-                    cached.roots.set_outdated(true);
-                    return self.succeed(roots, cached.until);
-                }
-                client.lock().succeed(&self.fetch, cached, false, Instant::now())
+                Ok(self.succeed(roots, cached.list.clone(), cached.until))
             }
-            Some(Ok(None)) => client.lock().succeed(&self.fetch, cached, false, Instant::now()),
+            Some(Ok(None)) => {
+                let end = client.lock().succeed(&self.fetch, cached, false);
+                self.fetch.end(end.clone());
+                Ok(end)
+            }
             Some(Err(error)) => {
                 events::not_fetched(client.id, &error);
-                client.lock().postpone(&self.fetch, Instant::now())
+                Err(error)
             }
-        };
-        self.fetch.end(end.clone());
-        end
+        }
     }
 
-    /// Returns the roots that the cached list names now, or `None` if the snapshot is still
-    /// correct.
-    async fn renewed(&self, cached: &Arc<Cached>, deadline: Instant) -> Result<Option<Roots>> {
-        let (client, roots) = (self.client, &cached.roots);
-        // This is a use of the snapshot, which restarts its time to idle.
-        if !client.guard.cache().touch(&client.key()) {
-            client.lock().evicted(cached);
-        }
-        if roots.is_verification_due() {
-            client.guard.verify(roots, &client.account, deadline).await?;
-        } else {
-            client.guard.allowed_roots(deadline).await?;
-        }
-        // Defense: An outdated snapshot is not renewed; its list is resolved again.
-        if !roots.is_outdated() && client.guard.boundary().is_current(roots) {
-            return Ok(None);
-        }
-        let list = roots.list().cloned().unwrap_or_default();
-        client.resolve(list, deadline).await.map(Some)
-    }
-
-    fn succeed(self, roots: Roots, until: Instant) -> End {
+    fn succeed(self, roots: Roots, list: Arc<ListRootsResult>, until: Instant) -> End {
         let client = self.client;
         let is_cached = !client.time_to_live().is_zero();
-        let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots));
-        let end = client.lock().succeed(&self.fetch, &cached, is_cached, Instant::now());
+        let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots, list));
+        let end = client.lock().succeed(&self.fetch, &cached, is_cached);
         if is_cached && matches!(end, End::Cached(_)) {
             client.guard.cache().insert(client.key(), cached);
             // Defense: A closed session leaves nothing in the cache.

@@ -489,7 +489,7 @@ impl Session {
             return RootsState::Unsupported;
         }
         match client.cached(Instant::now()) {
-            Some(cached) if cached.roots.base().is_none() => RootsState::Empty,
+            Some(cached) if cached.roots.listed() == Some(0) => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => {
                 client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind()))

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::error::{Code, Error, Result};
-use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, VERIFY_EVERY};
+use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED};
 use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, Notify, timeout_at};
 
@@ -18,14 +18,12 @@ pub(super) struct State {
     epoch: u64,
     /// The snapshot that was cached in this epoch. The cache owns it.
     cached: Weak<Cached>,
-    /// The time when the snapshot was cached or last renewed.
-    renewed: Instant,
+    /// The time when the use of the snapshot was last reported to the cache.
+    touched: Instant,
     fetch: Option<Arc<Fetch>>,
     /// The number of fetches begun so far.
     fetches: u64,
     failure: Option<Failure>,
-    /// The time before which the cached list is not resolved again, because that failed.
-    renew_after: Option<Instant>,
     /// The number of consecutive leaders that had too little time to request the list.
     short_attempts: u32,
     /// The number of events that [`Changes`](crate::Changes) reports.
@@ -50,7 +48,7 @@ pub(super) struct Fetch {
     pub(super) epoch: u64,
     /// The time at which the leader gives up, if it is still polled.
     pub(super) until: Instant,
-    /// Whether this fetch only verifies a cached snapshot and resolves its list again.
+    /// Whether this fetch only resolves a cached list again.
     renews: bool,
     end: OnceLock<End>,
     ended: Notify,
@@ -74,8 +72,6 @@ pub(super) enum Join {
     Wait(Arc<Fetch>),
     /// Another call cached a snapshot or the list changed meanwhile.
     Retry,
-    /// Renewing the snapshot failed recently, so its roots that are still available are served.
-    Serve,
 }
 
 impl State {
@@ -83,11 +79,10 @@ impl State {
         Self {
             epoch: next_epoch(),
             cached: Weak::new(),
-            renewed: Instant::now(),
+            touched: Instant::now(),
             fetch: None,
             fetches: 0,
             failure: None,
-            renew_after: None,
             short_attempts: 0,
             changes: 0,
         }
@@ -109,15 +104,19 @@ impl State {
         self.changes
     }
 
-    /// Returns the cached snapshot of this epoch, and whether its last renewal is at least
-    /// `renew_every` ago.
+    /// Returns the cached snapshot of this epoch, and whether its use must be reported to the cache.
     pub(super) fn cached(
         &self,
         now: Instant,
-        renew_every: Duration,
+        touch_every: Duration,
     ) -> Option<(Arc<Cached>, bool)> {
         let cached = self.cached.upgrade()?;
-        Some((cached, now >= self.renewed + renew_every))
+        Some((cached, now >= self.touched + touch_every))
+    }
+
+    /// Records that the use of the snapshot was reported to the cache.
+    pub(super) fn touched(&mut self, now: Instant) {
+        self.touched = now;
     }
 
     /// Records that the cache has evicted this snapshot.
@@ -161,9 +160,6 @@ impl State {
         if let Some(fetch) = self.fetch.as_ref().filter(useful) {
             return Ok((Join::Wait(fetch.clone()), None));
         }
-        if renews && self.renew_after.is_some_and(|after| now < after) {
-            return Ok((Join::Serve, None));
-        }
         if let Some(failure) = self.failure().filter(|last| !renews && now < last.until) {
             // Defense: A client that failed is not asked again until its back-off has passed.
             return Err(failure.error());
@@ -192,7 +188,6 @@ impl State {
         fetch: &Arc<Fetch>,
         cached: &Arc<Cached>,
         is_cached: bool,
-        now: Instant,
     ) -> End {
         if !self.is_in_progress(fetch) {
             return End::Nothing;
@@ -202,23 +197,13 @@ impl State {
         if fetch.epoch != self.epoch {
             return End::Overtaken;
         }
-        self.renewed = now;
         (self.failure, self.short_attempts) = (None, 0);
         if is_cached {
             self.cached = Arc::downgrade(cached);
+            self.touched = Instant::now();
             self.changes += 1;
         }
         End::Cached(cached.clone())
-    }
-
-    /// Records that renewing a cached snapshot failed. The renewal is not retried for
-    /// [`VERIFY_EVERY`].
-    pub(super) fn postpone(&mut self, fetch: &Arc<Fetch>, now: Instant) -> End {
-        if self.is_in_progress(fetch) {
-            self.renewed = now;
-            self.renew_after = Some(now + VERIFY_EVERY);
-        }
-        self.abandon(fetch)
     }
 
     /// Records that a fetch failed because of the client. The back-off doubles with each
@@ -344,7 +329,6 @@ mod tests {
             Join::Lead(_) => "lead",
             Join::Wait(_) => "wait",
             Join::Retry => "retry",
-            Join::Serve => "serve",
         }
     }
 
@@ -355,8 +339,8 @@ mod tests {
         };
         let directory = tempfile::tempdir().unwrap();
         let roots = Roots::from_dirs([directory.path()]).unwrap();
-        let cached = Arc::new(Cached::new(fetch.epoch, now + minute, roots));
-        assert!(matches!(state.succeed(&fetch, &cached, true, now), End::Cached(_)));
+        let cached = Arc::new(Cached::new(fetch.epoch, now + minute, roots, Arc::default()));
+        assert!(matches!(state.succeed(&fetch, &cached, true), End::Cached(_)));
         cached
     }
 
@@ -372,23 +356,6 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_renewal_is_retried_after_a_while_and_does_not_count_as_the_clients_failure() {
-        let mut state = State::new();
-        let seen = cached(&mut state);
-        let now = Instant::now();
-        let (joined, _) = state.join(Some(&seen), true, now, now).unwrap();
-        let Join::Lead(fetch) = joined else { panic!("no renewal is in progress") };
-        assert!(matches!(state.postpone(&fetch, now), End::Nothing));
-        assert!(!state.is_in_progress(&fetch) && state.failure().is_none());
-        assert!(!state.cached(now, VERIFY_EVERY).unwrap().1);
-        let shortly_before = now + VERIFY_EVERY - Duration::from_millis(1);
-        let (joined, _) = state.join(Some(&seen), true, shortly_before, now).unwrap();
-        assert!(matches!(joined, Join::Serve));
-        let (joined, _) = state.join(Some(&seen), true, now + VERIFY_EVERY, now).unwrap();
-        assert!(matches!(joined, Join::Lead(_)));
-    }
-
-    #[test]
     fn a_replaced_fetch_changes_nothing() {
         let mut state = State::new();
         let now = Instant::now();
@@ -401,10 +368,9 @@ mod tests {
         assert!(Arc::ptr_eq(&replaced.unwrap(), &stalled));
         let directory = tempfile::tempdir().unwrap();
         let roots = Roots::from_dirs([directory.path()]).unwrap();
-        let late = Arc::new(Cached::new(stalled.epoch, later + STALLED, roots));
-        assert!(matches!(state.succeed(&stalled, &late, true, later), End::Nothing));
+        let late = Arc::new(Cached::new(stalled.epoch, later + STALLED, roots, Arc::default()));
+        assert!(matches!(state.succeed(&stalled, &late, true), End::Nothing));
         assert!(matches!(state.fail(&stalled, &Code::RootsTimedOut.into(), later), End::Nothing));
-        assert!(matches!(state.postpone(&stalled, later), End::Nothing));
         assert!(state.is_in_progress(&successor) && state.failure().is_none());
         assert!(state.cached(later, VERIFY_EVERY).is_none());
     }

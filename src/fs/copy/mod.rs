@@ -84,10 +84,10 @@ impl Roots {
         Error: From<F::Error> + From<T::Error>,
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
-        let copied = self.run_verified(&from, |budget| {
+        let copied = self.run_explained(&from, |budget| {
             let from = self.decide(&from, Intent::Existing, budget)?;
             let to = self
-                .run_verified(&to, |_| self.decide(&to, options.intent(), budget))
+                .run_explained(&to, |_| self.decide(&to, options.intent(), budget))
                 .map_err(Error::of_destination)?;
             from.copy_now(&to, limit, options)
         });
@@ -185,7 +185,7 @@ impl<'a> Source<'a> {
     }
 
     fn copy_to(&self, to: &File) -> Result<u64> {
-        let devices = [self.from, self.to].map(|place| place.root().identity.device);
+        let devices = [self.from, self.to].map(|place| place.root().device());
         copy_content(&self.file, to, self.limit, devices, |_| {
             self.from.roots().ensure_active()?;
             self.to.roots().ensure_active()
@@ -240,7 +240,7 @@ fn copy_content(
     from: &File,
     to: &File,
     limit: u64,
-    [from_device, to_device]: [u64; 2],
+    [from_device, to_device]: [Option<u64>; 2],
     mut each_piece: impl FnMut(u64) -> Result<()>,
 ) -> Result<u64> {
     let mut copied = 0_u64;
@@ -248,7 +248,7 @@ fn copy_content(
         // One byte more than the limit shows that the file is too large.
         let piece = COPY_PIECE.min((limit - copied).saturating_add(1));
         let copy = || Ok(io::copy(&mut from.take(piece), &mut &*to)?);
-        let bytes = counted(|| Some(from_device), || counted(|| Some(to_device), copy))?;
+        let bytes = counted(|| from_device, || counted(|| to_device, copy))?;
         copied += bytes;
         if copied > limit {
             return Err(too_large(limit));

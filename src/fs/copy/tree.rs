@@ -139,10 +139,10 @@ impl Roots {
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
         let intent = if options.create_parents { Intent::NewTree } else { Intent::New };
-        let prepared = self.run_verified(&from, |budget| {
+        let prepared = self.run_explained(&from, |budget| {
             let source = self.decide(&from, Intent::Existing, budget)?;
             let destination = self
-                .run_verified(&to, |_| self.decide(&to, intent, budget))
+                .run_explained(&to, |_| self.decide(&to, intent, budget))
                 .map_err(Error::of_destination)?;
             let prepared = source.prepare_copy_tree(&destination)?;
             Ok((source, destination, prepared))
@@ -321,9 +321,9 @@ impl TreeCopy<'_> {
 
     /// Copies a directory without the directories in it. Returns false if it was skipped.
     fn enter(&mut self, path: &Path) -> Result<bool> {
-        let (device, mounts) = (self.from.root().identity.device, self.mounts());
+        let (device, mounts) = (self.from.root().device(), self.mounts());
         let opened = counted(
-            || Some(device),
+            || device,
             || {
                 if self.levels.len() >= WALK_DEPTH {
                     return Err(Code::TooDeep.into());
@@ -382,8 +382,8 @@ impl TreeCopy<'_> {
         name: &OsStr,
         path: &Path,
     ) -> Result<()> {
-        let device = self.from.root().identity.device;
-        let examined = retry_changed(|| counted(|| Some(device), || self.examine(directory, name)));
+        let device = self.from.root().device();
+        let examined = retry_changed(|| counted(|| device, || self.examine(directory, name)));
         match examined {
             Err(error) => self.refuse(path, error),
             Ok(Entry::Missing) => Ok(()),
@@ -451,7 +451,7 @@ impl TreeCopy<'_> {
     fn copy_file(&mut self, file: &File, copy: &Handle, name: &OsStr, left: u64) -> Result<()> {
         let want = Want { create_new: Some(PRIVATE_FILE), ..WRITE };
         let new = copy.open(Path::new(name), want, Rule::Refuse).map_err(Error::of_destination)?;
-        let devices = [self.from.root().identity.device, self.to.root().identity.device];
+        let devices = [self.from.root().device(), self.to.root().device()];
         let before = self.report.bytes;
         let copied = copy_content(file, &new, left, devices, |bytes| {
             self.progress.bytes = before + bytes;
@@ -550,13 +550,13 @@ impl TreeCopy<'_> {
 
     /// Resolves the target of a symlink of the copy, and fails if it is outside.
     fn resolve<'a>(&mut self, link: &'a PendingSymlink) -> Result<Target<'a>> {
-        let (to, device) = (self.to, self.to.root().identity.device);
+        let (to, device) = (self.to, self.to.root().device());
         let parent = to.relative().parent().unwrap_or(Path::new(""));
         let temporary = parent.join(&self.temporary.name);
         let place = temporary.join(&link.path);
         let mut budget = Budget::new();
         let resolve = || to.resolve_symlink(&place, &link.text, Some(&temporary), &mut budget);
-        let resolved = counted(|| Some(device), || retry_changed(resolve));
+        let resolved = counted(|| device, || retry_changed(resolve));
         self.lookups += budget.spent();
         resolved
     }
@@ -567,29 +567,29 @@ impl TreeCopy<'_> {
         path: &Path,
         change: impl FnOnce(&Handle, &OsStr) -> Result<()>,
     ) -> Result<()> {
-        let device = self.to.root().identity.device;
+        let device = self.to.root().device();
         let change = || {
             let name = path.file_name().ok_or(Code::Changed)?;
             change(&self.temporary.directory(path.parent().unwrap_or(Path::new("")))?, name)
         };
-        counted(|| Some(device), change)
+        counted(|| device, change)
             .map_err(|error| error.of_destination().at("copy", &self.request(path)))
     }
 
     /// Sets the modes of the directories, and renames the copy.
     fn finish(mut self) -> Result<CopyReport> {
-        let device = self.to.root().identity.device;
+        let device = self.to.root().device();
         let made = std::mem::take(&mut self.made);
         for made in made.iter().rev() {
             self.to.roots().ensure_active()?;
-            counted(|| Some(device), || self.finish_directory(made, true))
+            counted(|| device, || self.finish_directory(made, true))
                 .map_err(Error::of_destination)?;
         }
         self.report_progress()?;
         if self.options.durability == Durability::DataAndDirectory {
             self.temporary.created.sync();
         }
-        counted(|| Some(device), || self.temporary.rename(self.to))
+        counted(|| device, || self.temporary.rename(self.to))
             .map_err(Error::of_destination)?;
         // The copy has already succeeded, and the owner can change the mode anyway.
         for made in made.iter().rev() {

@@ -21,9 +21,6 @@
 //! | inside a root | a missing name | none: refused, or the end of the walk if the intent allows missing names |
 //! | inside a root | a name that is [hidden](Lookup::is_hidden) | none: refused as outside, without a look-up |
 //! | not a directory | any | none: refused |
-//!
-//! A [`Lookup`] may skip several names at once if all except the last are directories. The result
-//! is the same as with one step for each name.
 
 mod walk;
 
@@ -79,12 +76,6 @@ pub(crate) trait Lookup {
     /// consists of plain names. A hidden place is refused as outside, before it is looked up.
     fn is_hidden(&mut self, root: usize, path: &Path) -> bool;
 
-    /// Returns how many of the last `unknown` names of `path` the next look-up can take at once,
-    /// because all of them except the last are directories. This is at least one. Returns `None` if
-    /// each name needs a look-up.
-    fn skippable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
-        None
-    }
 }
 
 /// The kind of a directory entry, as far as it matters to the resolver.

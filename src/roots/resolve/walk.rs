@@ -21,8 +21,6 @@ pub(super) struct Walk<'a, N> {
     hops: usize,
     /// Whether the last name of the request is a symlink that was followed.
     is_target: bool,
-    /// Whether `lookup` can skip several names at once.
-    looks_ahead: bool,
     /// The last symlink that was followed, and its target. They are reported only to the operator.
     last_link: Option<(PathBuf, OsString)>,
 }
@@ -53,7 +51,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
             hops: 0,
             is_target: false,
             last_link: None,
-            looks_ahead: true,
         }
     }
 
@@ -130,7 +127,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
         if name.len() > NAME_BYTES {
             return Err(Code::TooLong.into());
         }
-        self.look_ahead()?;
         let Position::Inside { root, path, file_kind } = &mut self.position else {
             return Ok(None);
         };
@@ -162,37 +158,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
             }
         }
         Ok(None)
-    }
-
-    /// Appends to the path the plain names that the next look-up can take at once, because all
-    /// names before the last one are directories.
-    fn look_ahead(&mut self) -> Result<()> {
-        let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
-        if !self.looks_ahead {
-            return Ok(());
-        }
-        let mut plain = 0;
-        for name in self.todo.iter().rev().take_while(|name| is_plain(name)) {
-            path.push(name);
-            // A hidden name is refused when the walk reaches it.
-            if self.lookup.is_hidden(*root, path) {
-                path.pop();
-                break;
-            }
-            plain += 1;
-        }
-        if plain == 0 {
-            return Ok(());
-        }
-        let skippable = self.lookup.skippable(*root, path, plain + 1);
-        self.looks_ahead = skippable.is_some();
-        let more = skippable.unwrap_or(Ok(1))? - 1;
-        for _ in more..plain {
-            path.pop();
-        }
-        self.todo.truncate(self.todo.len() - more);
-        self.steps += more;
-        Ok(())
     }
 
     /// Refuses a position that is hidden, in the same way as one outside.
@@ -272,7 +237,9 @@ impl<'a, N: Lookup> Walk<'a, N> {
         if let Position::Above(node) = self.position {
             return Ok(Place::Above(node));
         }
-        if self.file_kind()? == FileKind::Unknown {
+        if matches!(&self.position, Position::Inside { path, .. } if path.as_os_str().is_empty()) {
+            self.look_at_root()?;
+        } else if self.file_kind()? == FileKind::Unknown {
             return self.missing();
         }
         let Position::Inside { root, path, .. } = &mut self.position else {
@@ -284,6 +251,17 @@ impl<'a, N: Lookup> Walk<'a, N> {
             found: Found::Exists,
             is_target: self.is_target,
         })
+    }
+
+    /// Refuses a request that ends at a root if the root's name does not lead to what the root is. A
+    /// root's own name is never created.
+    fn look_at_root(&mut self) -> Result<()> {
+        let Position::Inside { root, path, .. } = &self.position else { return Ok(()) };
+        let expected = self.aliases.is(*root);
+        match (self.lookup.look(*root, path)?, expected) {
+            (EntryKind::Directory, RootKind::Directory) | (EntryKind::Other, RootKind::File) => Ok(()),
+            _ => Err(Code::RootUnavailable.into()),
+        }
     }
 
     /// The kind of the file at the position, or `Unknown` if it no longer exists.
@@ -393,10 +371,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
 /// The number of components that most requests have at most.
 const TODO: usize = 24;
 
-fn is_plain(name: &OsStr) -> bool {
-    name != "." && name != ".." && name.len() <= NAME_BYTES
-}
-
 #[cfg(test)]
 mod tests {
     use super::Intent::{Existing, New, NewTree, NoFollow};
@@ -420,18 +394,18 @@ mod tests {
         names: BTreeMap<PathBuf, EntryKind>,
         roots: Vec<PathBuf>,
         asked: Vec<PathBuf>,
-        looks_ahead: bool,
         /// The hidden name.
         hidden: Option<&'static str>,
     }
 
     impl Lookup for Memory {
         fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
-            let path = if path.as_os_str().is_empty() {
-                self.roots[root].clone()
-            } else {
-                self.roots[root].join(path)
-            };
+            // The roots that are directories need not be among the names.
+            let is_root = path.as_os_str().is_empty();
+            let path = if is_root { self.roots[root].clone() } else { self.roots[root].join(path) };
+            if is_root && self.names.get(&path).is_none() {
+                return Ok(EntryKind::Directory);
+            }
             assert!(path.components().all(|name| name.as_os_str() != ".."), "looked up {path:?}");
             self.asked.push(path.clone());
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
@@ -441,16 +415,6 @@ mod tests {
             path.iter().any(|name| Some(name) == self.hidden.map(OsStr::new))
         }
 
-        fn skippable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
-            if !self.looks_ahead {
-                return None;
-            }
-            let mut parents: Vec<_> = path.ancestors().skip(1).take(unknown - 1).collect();
-            parents.reverse();
-            let is_directory =
-                |path: &&Path| self.look(root, path).is_ok_and(|seen| seen == EntryKind::Directory);
-            Some(Ok(1 + parents.into_iter().take_while(is_directory).count()))
-        }
     }
 
     /// In `names`, `/r/d/` is a directory, `/r/d/f` a file, and `/r/l>d` a symlink to `d`.
@@ -460,7 +424,6 @@ mod tests {
             names: BTreeMap::new(),
             roots: Vec::new(),
             asked: Vec::new(),
-            looks_ahead: false,
             hidden: None,
         };
         for (path, is) in roots {
@@ -551,11 +514,8 @@ mod tests {
             ("m/../o", NewTree, "not_found"),
         ];
         for (request, intent, expected) in rows {
-            for looks_ahead in [false, true] {
-                memory.looks_ahead = looks_ahead;
-                let resolved = resolved(&mut memory, &aliases, request, intent);
-                assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
-            }
+            let resolved = resolved(&mut memory, &aliases, request, intent);
+            assert_eq!(resolved, expected, "{request} {intent:?}");
         }
         let outside: Vec<_> =
             memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
@@ -584,11 +544,8 @@ mod tests {
             ("h2", Existing, "0:h2 Exists"),
         ];
         for (request, intent, expected) in rows {
-            for looks_ahead in [false, true] {
-                memory.looks_ahead = looks_ahead;
-                let resolved = resolved(&mut memory, &aliases, request, intent);
-                assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
-            }
+            let resolved = resolved(&mut memory, &aliases, request, intent);
+            assert_eq!(resolved, expected, "{request} {intent:?}");
         }
         let is_hidden = |path: &&PathBuf| path.iter().any(|name| name == "h");
         assert_eq!(memory.asked.iter().find(is_hidden), None);
@@ -603,9 +560,6 @@ mod tests {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &names);
         assert_eq!(resolved(&mut memory, &aliases, "10", Intent::Existing), "0:50 Exists");
         assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
-        memory.looks_ahead = true;
-        assert_eq!(resolved(&mut memory, &aliases, "10", Intent::Existing), "0:50 Exists");
-        assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
         let many = |times: usize| "d/../".repeat(times);
         let deep = |directories: usize| "d/e/../../".repeat(directories);
         assert_eq!(
@@ -613,17 +567,9 @@ mod tests {
             "0:d/e Exists"
         );
         assert_eq!(resolved(&mut memory, &aliases, &deep(2_048), Existing), "too_long");
-        for looks_ahead in [false, true] {
-            memory.looks_ahead = looks_ahead;
-            assert_eq!(
-                resolved(&mut memory, &aliases, &(many(4_094) + "d/../d"), Existing),
-                "0:d Exists"
-            );
-            assert_eq!(
-                resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Existing),
-                "too_long"
-            );
-        }
+        let deepest = many(4_094) + "d/../d";
+        assert_eq!(resolved(&mut memory, &aliases, &deepest, Existing), "0:d Exists");
+        assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Existing), "too_long");
         assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d"), Existing), "0:d Exists");
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
     }

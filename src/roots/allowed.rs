@@ -1,0 +1,129 @@
+//! An allowed directory: its canonical path and a cached handle.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::dir::{Handle, Identity, Rule};
+use crate::error::{Code, Result};
+use crate::roots::Throttle;
+use crate::roots::root::is_missing;
+
+/// A directory that the operator's configuration allows, or the filesystem root or a volume if the
+/// configuration allows none.
+///
+/// It is a name, like every root, but few of them exist and each operation needs one, so its handle
+/// is cached. The path is opened again when the directory is used and at least
+/// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed, without following a symlink. The handle
+/// then leads to what has the name now: another directory after a deployment, or nothing.
+#[derive(Debug)]
+pub(crate) struct AllowedDirectory {
+    /// The filesystem root, or the volume on Windows.
+    top: Arc<Handle>,
+    /// The path from there, which consists of plain names.
+    path: PathBuf,
+    /// `None` while the directory is missing.
+    current: Mutex<Option<Current>>,
+    opened: Throttle,
+}
+
+#[derive(Clone, Debug)]
+struct Current {
+    handle: Arc<Handle>,
+    identity: Identity,
+}
+
+impl AllowedDirectory {
+    /// The filesystem root, or a volume on Windows. It is opened once.
+    pub(crate) fn at_top(top: Handle) -> Result<Arc<Self>> {
+        let identity = top.identity()?;
+        let top = Arc::new(top);
+        let current = Mutex::new(Some(Current { handle: top.clone(), identity }));
+        Ok(Arc::new(Self { top, path: PathBuf::new(), current, opened: Throttle::new() }))
+    }
+
+    /// The directory at a path of plain names below this one, which is a filesystem root.
+    ///
+    /// # Errors
+    ///
+    /// The error of opening it.
+    pub(crate) fn below(&self, path: &Path) -> Result<Arc<Self>> {
+        let path = if self.path.as_os_str().is_empty() { path.to_owned() } else { self.path.join(path) };
+        let top = self.top.clone();
+        let current = Mutex::new(Some(Current::open(&top, &path)?));
+        Ok(Arc::new(Self { top, path, current, opened: Throttle::new() }))
+    }
+
+    /// The handle of the directory that has the name now, or had it when it was last opened, at
+    /// most [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) ago.
+    ///
+    /// # Errors
+    ///
+    /// `RootUnavailable` if no directory has the name, or if opening it has taken more than
+    /// [`OPENING`](crate::limits::OPENING), for example on a network filesystem that hangs. In that
+    /// case, only one caller waits.
+    pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
+        if self.is_top() {
+            return Ok(self.top.clone());
+        }
+        if self.opened.take() {
+            self.open_again();
+        } else if self.opened.is_stalled() {
+            return Err(Code::RootUnavailable.into());
+        }
+        self.current().map(|current| current.handle).ok_or_else(|| Code::RootUnavailable.into())
+    }
+
+    /// Opens the path again, unless another caller is doing this. Returns whether there is a
+    /// directory.
+    pub(crate) fn is_there(&self) -> bool {
+        if self.is_top() {
+            return true;
+        }
+        if self.opened.take_early() {
+            self.open_again();
+        }
+        !self.opened.is_stalled() && self.current().is_some()
+    }
+
+    fn open_again(&self) {
+        let _done = self.opened.done_on_drop();
+        let current = match Current::open(&self.top, &self.path) {
+            Ok(current) => Some(current),
+            Err(error) if is_missing(&error) => None,
+            // It cannot be opened now, for example because no descriptor is free.
+            Err(_) => return,
+        };
+        // The previous handle is closed after the lock is released.
+        let _previous = std::mem::replace(&mut *self.lock(), current);
+    }
+
+    /// The identity of the directory, as last opened.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.lock().as_ref().map(|current| current.identity)
+    }
+
+    /// Whether this is the filesystem root, or a volume on Windows.
+    pub(crate) fn is_top(&self) -> bool {
+        self.path.as_os_str().is_empty()
+    }
+
+    /// The filesystem root or volume, and the path of the directory from there.
+    pub(crate) fn from_top(&self) -> (&Handle, &Path) {
+        (&self.top, &self.path)
+    }
+
+    fn current(&self) -> Option<Current> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn open(top: &Handle, path: &Path) -> Result<Self> {
+        let handle = top.dir(path, Rule::Allow)?;
+        Ok(Self { identity: handle.identity()?, handle: Arc::new(handle) })
+    }
+}
