@@ -40,10 +40,6 @@ pub(crate) fn rejected(request: &Request) -> Answer {
     Ok(json!({"rejected": rejected.collect::<Vec<_>>()}))
 }
 
-pub(crate) fn verify(request: &Request) -> Answer {
-    Ok(json!({"available": request.roots.verify()}))
-}
-
 pub(crate) fn check(request: &Request) -> Answer {
     Ok(of_proof(&checked(request)?))
 }

@@ -140,12 +140,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[],
         look::rejected,
     ),
-    operation(
-        "verify",
-        "Verifies that the roots' paths still resolve to the roots.",
-        &[],
-        look::verify,
-    ),
     operation("check", "Checks a path, and describes the proof.", &[PATH, INTENT], look::check),
     operation(
         "join",

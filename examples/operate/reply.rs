@@ -42,7 +42,6 @@ pub(crate) fn of_root(root: &Root) -> Value {
     object.insert("access".into(), of_access(root.access()));
     object.insert("always".into(), root.is_always().into());
     object.insert("file".into(), root.is_file().into());
-    object.insert("available".into(), root.is_available().into());
     Value::Object(object)
 }
 

@@ -72,7 +72,9 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
             }
             // The same directory may be mounted at both paths.
             let mounted = top.handle()?.dir(&path, Rule::Allow).and_then(|found| found.identity());
-            if !root.is_file() && mounted.is_ok_and(|mounted| root.directory.identity() == Some(mounted)) {
+            if !root.is_file()
+                && mounted.is_ok_and(|mounted| root.directory.identity() == Some(mounted))
+            {
                 return Ok(false);
             }
             Err(Code::AliasConflict.into())

@@ -18,9 +18,7 @@ use crate::path::index::{Origin, RootKind};
 #[cfg(unix)]
 use crate::path::names::drive;
 use crate::path::names::{components, ends_as_directory};
-use crate::roots::{
-    Intent, Links, Lookups, Place, Root, Roots, display_path, resolve,
-};
+use crate::roots::{Intent, Links, Lookups, Place, Root, Roots, display_path, resolve};
 
 /// An entry of a list, before it is resolved.
 pub(crate) struct Entry {

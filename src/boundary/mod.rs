@@ -274,7 +274,8 @@ impl Boundary {
             let Entry { text, location, .. } = directory.entry();
             let options = &directory.options;
             let open = |location: &Location| {
-                let open = || open_configured(&filesystem, location, options.access, options.always);
+                let open =
+                    || open_configured(&filesystem, location, options.access, options.always);
                 retry_changed(open)
             };
             match location.as_ref().map_err(|error| error.reason().into()).and_then(open) {
@@ -349,9 +350,7 @@ impl Boundary {
                 Ok(Named { roots, links }) => {
                     pending.is_provisional |= !links.directories.is_empty();
                     first.get_or_insert_with(|| roots.first().map(|root| root.canonical.clone()));
-                    roots
-                        .into_iter()
-                        .for_each(|root| pending.add(index, entry.text.clone(), root));
+                    roots.into_iter().for_each(|root| pending.add(index, entry.text.clone(), root));
                 }
                 Err(error) => {
                     if !by_text {
@@ -521,3 +520,53 @@ impl Roots {
     }
 }
 
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use crate::dir::Effort;
+    use crate::error::Code;
+    use crate::{Access, Boundary, ListRootsResult};
+
+    /// Uses an entry whose symlinks exhaust the whole budget.
+    #[test]
+    fn a_cancelled_resolution_stops_within_an_entry() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        fs::create_dir(top.join("x")).unwrap();
+        for link in 0..39 {
+            symlink(format!("{}l{}", "x/../".repeat(800), link + 1), top.join(format!("l{link}")))
+                .unwrap();
+        }
+        let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
+        let list = ListRootsResult::from_uris([format!("file://{}/l0", top.display())]);
+        let resolve = |effort: &Effort| boundary.resolve_within(&list, effort);
+        let whole = Instant::now();
+        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().reason();
+        let whole = whole.elapsed();
+        assert_eq!(rejected, Code::TooCostly);
+        let ended_after = |_| {
+            let given_up = Arc::new(AtomicBool::new(false));
+            let effort = Effort::new(None, given_up.clone());
+            std::thread::scope(|scope| {
+                let resolution = scope.spawn(|| (resolve(&effort).is_err(), Instant::now()));
+                std::thread::sleep(whole / 4);
+                let gave_up = Instant::now();
+                given_up.store(true, Ordering::Relaxed);
+                let (stopped, ended) = resolution.join().unwrap();
+                stopped.then(|| ended.saturating_duration_since(gave_up))
+            })
+        };
+        // Only the fastest of many runs counts, because other processes can slow a run down.
+        let quickest = (0..50)
+            .filter_map(ended_after)
+            .min()
+            .expect("at least one resolution was cancelled midway");
+        assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");
+    }
+}

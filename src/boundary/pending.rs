@@ -124,7 +124,12 @@ impl PendingRoots {
     /// Returns the roots of a client's list, followed by the allowed directories that are always in
     /// force but are not in the list. `allowed` are all allowed directories, and `first` is the
     /// canonical path that the list's first entry names, at which relative requests start.
-    pub(super) fn into_client_roots(self, allowed: &Roots, policy: Policy, first: Option<PathBuf>) -> Roots {
+    pub(super) fn into_client_roots(
+        self,
+        allowed: &Roots,
+        policy: Policy,
+        first: Option<PathBuf>,
+    ) -> Roots {
         let is_always: HashSet<_> = allowed
             .roots()
             .filter(|root| root.is_always())
@@ -135,9 +140,9 @@ impl PendingRoots {
             root.is_always = is_always.contains(&path_key(&root.canonical));
         }
         let listed = roots.len();
-        let always = allowed
-            .shared_roots()
-            .filter(|root| root.is_always() && !self.by_path.contains_key(&path_key(&root.canonical)));
+        let always = allowed.shared_roots().filter(|root| {
+            root.is_always() && !self.by_path.contains_key(&path_key(&root.canonical))
+        });
         let base = first.and_then(|first| self.by_path.get(&path_key(&first)).copied());
         let roots = roots.into_iter().map(Arc::new).chain(always).collect();
         Roots::from(Snapshot {

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use crate::boundary::entries::Entry;
 use crate::dir::{Access, Handle, Policy, Rule};
 use crate::error::{Error, Result};
+use crate::path::index::RootKind;
 #[cfg(windows)]
 use crate::path::index::Tree;
 #[cfg(windows)]
 use crate::path::names::{components, is_absolute, is_same};
-use crate::path::index::RootKind;
 use crate::path::protect::Protected;
 use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 

@@ -220,7 +220,8 @@ impl Roots {
         let answer = || {
             retry_changed(|| work(&mut budget)).map_err(|error| {
                 // A request that leaves the roots is refused, whether or not a root is available.
-                if error.reason() == Code::OutsideRoots || self.are_involved_there(request, &error) {
+                if error.reason() == Code::OutsideRoots || self.are_involved_there(request, &error)
+                {
                     error
                 } else {
                     Code::RootUnavailable.into()
@@ -601,10 +602,8 @@ impl CheckedPath {
         directory: &Handle,
         name: &OsStr,
     ) -> Result<()> {
-        let mut files = self
-            .protected_roots()
-            .filter_map(|root| Some((root, root.leaf()?)))
-            .peekable();
+        let mut files =
+            self.protected_roots().filter_map(|root| Some((root, root.leaf()?))).peekable();
         if files.peek().is_none() {
             return Ok(());
         }

@@ -94,9 +94,8 @@ impl Roots {
         let listed = || Some(join(Path::new(outer.listed.as_ref()?), relative));
         root.listed = requested.clone().or_else(listed).as_deref().map(shown);
         // The index already contains the declared aliases.
-        let requested = requested.filter(|alias| {
-            index.declared(alias.as_os_str(), Origin::Request).is_none()
-        });
+        let requested =
+            requested.filter(|alias| index.declared(alias.as_os_str(), Origin::Request).is_none());
         let aliases = outer.aliases.iter().map(|alias| join(alias, relative)).chain(requested);
         for alias in aliases {
             if root.aliases.len() < ALIASES && !root.aliases.contains(&alias) {

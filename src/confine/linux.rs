@@ -235,11 +235,7 @@ impl Rules {
 
     /// Adds the extras, unless a symlink on the path of one is inside a writable extra or one of
     /// the directories where a tool could have planted it.
-    fn with_extras(
-        mut self,
-        extras: &[Extra],
-        mut planted: Vec<PathBuf>,
-    ) -> Result<Self> {
+    fn with_extras(mut self, extras: &[Extra], mut planted: Vec<PathBuf>) -> Result<Self> {
         let mut found = Vec::new();
         for named in extras {
             match find(named) {
@@ -276,11 +272,7 @@ impl Rules {
         };
         let handle = root.handle()?;
         // A single-file root is written in place, so access to its directory is not needed.
-        let file = open(
-            &*handle,
-            root.leaf().map_or(Path::new("."), Path::new),
-            OFlags::NOFOLLOW,
-        )?;
+        let file = open(&*handle, root.leaf().map_or(Path::new("."), Path::new), OFlags::NOFOLLOW)?;
         let metadata = Metadata::of_file(&file)?;
         let expected = if root.is_file() { FileType::File } else { FileType::Directory };
         if metadata.file_type() != expected {

@@ -13,14 +13,14 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use cap_std::io_lifetimes::AsFilelike as _;
 
+#[cfg(target_os = "linux")]
+use super::Follow;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
     Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
     walk_error,
 };
-#[cfg(target_os = "linux")]
-use super::Follow;
 use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;

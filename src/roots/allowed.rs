@@ -47,7 +47,8 @@ impl AllowedDirectory {
     ///
     /// The error of opening it.
     pub(crate) fn below(&self, path: &Path) -> Result<Arc<Self>> {
-        let path = if self.path.as_os_str().is_empty() { path.to_owned() } else { self.path.join(path) };
+        let path =
+            if self.path.as_os_str().is_empty() { path.to_owned() } else { self.path.join(path) };
         let top = self.top.clone();
         let current = Mutex::new(Some(Current::open(&top, &path)?));
         Ok(Arc::new(Self { top, path, current, opened: Throttle::new() }))

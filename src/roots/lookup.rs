@@ -160,7 +160,13 @@ impl<'a, 'b> Lookups<'a, 'b> {
 
     /// Records a symlink that was looked up. Its target and its time are two reads, so both are read
     /// again, to be those of one symlink.
-    fn record(&mut self, number: usize, path: &Path, text: &OsStr, metadata: &Metadata) -> Result<()> {
+    fn record(
+        &mut self,
+        number: usize,
+        path: &Path,
+        text: &OsStr,
+        metadata: &Metadata,
+    ) -> Result<()> {
         let root = self.roots.root(number)?;
         let directory = join(root.path(), path.parent().unwrap_or(path));
         match self.look_up(number, path)? {

@@ -208,10 +208,13 @@ impl Root {
         directory: Identity,
         seen: &mut HashSet<PathBuf>,
     ) -> Result<bool> {
+        if self.directory.identity() == Some(directory) {
+            return Ok(true);
+        }
         let mut compare = |above: &Path, handle: &Handle, path: &Path| -> Result<bool> {
-            for path in path.ancestors() {
+            for path in path.ancestors().take_while(|path| !path.as_os_str().is_empty()) {
                 if !seen.insert(join(above, path)) {
-                    return Ok(false);
+                    break;
                 }
                 match handle.dir(path, Rule::Allow).and_then(|found| found.identity()) {
                     Ok(found) if found == directory => return Ok(true),
@@ -225,11 +228,11 @@ impl Root {
         let names = self.path.iter().count();
         let allowed = self.canonical.ancestors().nth(names).unwrap_or(&self.canonical);
         let volume = allowed.ancestors().last().unwrap_or(allowed);
-        let is_allowed = match self.directory.handle() {
+        let is_below = match self.directory.handle() {
             Ok(handle) => compare(allowed, &handle, self.directory_path())?,
             Err(_) => false,
         };
-        Ok(is_allowed || compare(volume, top, path)?)
+        Ok(is_below || compare(volume, top, path.parent().unwrap_or(path))?)
     }
 }
 

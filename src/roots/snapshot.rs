@@ -250,9 +250,8 @@ impl Roots {
     /// Returns the same roots, all of them read-only.
     pub(crate) fn with_read_only_access(&self) -> Self {
         let own = &*self.snapshot;
-        let read_only = |root: &Arc<Root>| {
-            Arc::new(Root { access: Access::ReadOnly, ..Root::clone(root) })
-        };
+        let read_only =
+            |root: &Arc<Root>| Arc::new(Root { access: Access::ReadOnly, ..Root::clone(root) });
         let snapshot = Snapshot {
             roots: own.roots.iter().map(read_only).collect(),
             index: own.index.clone(),
@@ -366,10 +365,7 @@ impl From<Snapshot> for Roots {
 impl Snapshot {
     /// A snapshot of these roots, in which everything else has its default. The snapshot may live as
     /// long as a session, so spare capacity is released.
-    pub(crate) fn new(
-        mut roots: Vec<Arc<Root>>,
-        declared: Option<Arc<[DeclaredAlias]>>,
-    ) -> Self {
+    pub(crate) fn new(mut roots: Vec<Arc<Root>>, declared: Option<Arc<[DeclaredAlias]>>) -> Self {
         let mut index = PathIndex::default();
         for root in &roots {
             index.add(&root.canonical, root.kind);

@@ -335,9 +335,12 @@ impl Guard {
         if !boundary.is_resolution_due() {
             return Ok(current);
         }
-        let resolve = run_on_workers(self.workers(), &Account::Operator, move || {
-            Ok(boundary.allowed_roots())
-        });
+        let resolve =
+            run_on_workers(
+                self.workers(),
+                &Account::Operator,
+                move || Ok(boundary.allowed_roots()),
+            );
         match timeout_at(deadline.min(Instant::now() + VERIFY_LIMIT), resolve).await? {
             Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => {
                 Err(error)

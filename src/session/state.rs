@@ -372,7 +372,7 @@ mod tests {
         assert!(matches!(state.succeed(&stalled, &late, true), End::Nothing));
         assert!(matches!(state.fail(&stalled, &Code::RootsTimedOut.into(), later), End::Nothing));
         assert!(state.is_in_progress(&successor) && state.failure().is_none());
-        assert!(state.cached(later, VERIFY_EVERY).is_none());
+        assert!(state.cached(later, STALLED).is_none());
     }
 
     #[test]

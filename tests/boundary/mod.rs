@@ -1,5 +1,7 @@
 //! From configuration and client lists to the roots in force.
 
+#[cfg(unix)]
+pub(crate) mod deployments;
 #[cfg(target_os = "linux")]
 pub(crate) mod options;
 pub(crate) mod roots;

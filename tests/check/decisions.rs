@@ -15,6 +15,8 @@
 //! then: move a b; file c                      changes the tree; also `remove PATH`
 //! ```
 //!
+//! The symlinks of a `tree:` are older than the server, and those of a `then:` are not.
+//!
 //! On Windows, a line `on Windows: DECISION` replaces the decision of the row before it. A `posix
 //! tree:` cannot exist on Windows.
 //!
@@ -24,6 +26,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
     Access, Boundary, DirectoryOptions, Intent, ListRootsResult, OpenOptions, Result, Root, Roots,
@@ -145,6 +148,8 @@ impl Case {
     }
 
     fn change(&self, change: &str) {
+        // Filesystems read a coarse clock, so a change a moment after the start looks older.
+        std::thread::sleep(Duration::from_millis(20));
         match *change.split(' ').collect::<Vec<_>>() {
             ["move", from, to] => fs::rename(self.tree.path(from), self.tree.path(to)).unwrap(),
             ["remove", path] => {
@@ -196,7 +201,8 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
             .fold(options, |options, alias| options.alias(tree.expand(alias)));
         builder = builder.directory_with(path, options);
     }
-    builder.build()
+    // As if the server had started now.
+    builder.trust_links_until(SystemTime::now()).build()
 }
 
 /// A path from the top of the tree, or `/` for the root of the filesystem.

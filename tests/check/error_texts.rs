@@ -111,9 +111,9 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         (Roots::from_list(&client(&[])), none),
         (boundary("in").resolve(&client(&[])), none),
         (optional.resolve(&client(&[])), none),
-        (Roots::from_list(&client(&[uri("nothing")])), rejected),
+        (boundary("in").resolve(&client(&[uri("nothing")])), rejected),
         (Roots::from_list(&client(&["http://x/".to_owned()])), rejected),
-        (boundary("in").resolve(&client(&[outside, uri("in/none")])), rejected),
+        (boundary("in").resolve(&client(&[outside, "http://y/".to_owned()])), rejected),
         (optional.resolve(&client(&[inside])), rejected),
         // The client lists the filesystem root, but no allowed directory exists.
         (optional.resolve(&client(&[top()])), rejected),

@@ -120,7 +120,7 @@ fn ordinary_trees_stay_within_the_budget() {
     let deep = format!("here/{deep}");
     assert!(roots.check(&*deep, Intent::Existing).is_ok());
     let boundary =
-        Boundary::builder().directory(tree.path("root"), Access::ReadWrite).build().unwrap();
+        Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let listed =
         boundary.resolve(&ListRootsResult::from_uris([tree.uri(format!("root/{deep}"))])).unwrap();
     assert_eq!(listed.roots().len(), 1, "{:?}", listed.rejected());

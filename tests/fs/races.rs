@@ -40,7 +40,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Boundary, Error, Intent, ListRootsResult, Protection, Result, Root, Roots,
+    Access, Boundary, Error, Intent, ListRootsResult, Protection, Result, Roots,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -602,10 +602,10 @@ impl Race {
         }
         let tree = pair.build();
         *swaps += racing(pair.swap(&tree), |racer| {
-            let mut roots = racer.while_paused(|| self.forbidden.roots(&tree, pair.root));
+            let roots = racer.while_paused(|| self.forbidden.roots(&tree, pair.root));
             let mut before = racer.while_paused(|| pair.outside(&tree));
             for row in rows {
-                self.run_row(row, pair, (&tree, racer), &mut roots, of_pair);
+                self.run_row(row, pair, (&tree, racer), &roots, of_pair);
                 let after = racer.while_paused(|| {
                     self.renew(row, pair, &tree);
                     pair.outside(&tree)
@@ -647,7 +647,7 @@ impl Race {
         row: &Row,
         pair: &Pair,
         (tree, racer): (&Tree, &Racer),
-        roots: &mut Roots,
+        roots: &Roots,
         of_pair: &mut Counts,
     ) {
         let requests: Vec<_> = row.requests.iter().map(|text| pair.request(tree, text)).collect();
@@ -657,14 +657,8 @@ impl Race {
             if round >= MIN_ROUNDS && start.elapsed() > self.row_time {
                 break;
             }
-            let is_available = roots.roots().all(Root::is_available);
-            if !is_fresh || !is_available {
-                racer.while_paused(|| {
-                    self.renew(row, pair, tree);
-                    if !is_available {
-                        *roots = self.forbidden.roots(tree, pair.root);
-                    }
-                });
+            if !is_fresh {
+                racer.while_paused(|| self.renew(row, pair, tree));
             }
             racer.next_swap();
             let done = row.run(roots, &requests, racer);

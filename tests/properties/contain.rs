@@ -103,14 +103,12 @@ impl<'a> World<'a> {
         let mut around: Vec<_> =
             (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
         around.sort_by_key(|&root| self.roots[root].0.len());
-        let depths: Vec<_> = around.iter().map(|&root| self.roots[root].0.len()).collect();
         assert_eq!(
             aliases.enclosing_roots(&path),
             around,
             "at and around {} in {self}",
             shown(names)
         );
-        assert_eq!(aliases.depths(&path), depths, "depths of {} in {self}", shown(names));
         let beneath: Vec<_> =
             (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
         assert_eq!(

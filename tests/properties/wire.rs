@@ -387,12 +387,35 @@ impl World {
     }
 }
 
-/// The canonical path. On Windows, the prefix of the verbatim form is removed.
+/// The canonical path, whether or not anything is there. On Windows, the prefix of the verbatim form
+/// is removed.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
-    let real = path.canonicalize()?;
+    let real = real_after(path, LINKS)?;
     let plain = real.to_str().and_then(|real| real.strip_prefix(r"\\?\")).filter(|_| cfg!(windows));
     Ok(plain.map(PathBuf::from).unwrap_or(real))
 }
+
+fn real_after(path: &Path, links: usize) -> std::io::Result<PathBuf> {
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    let (above, real) = there.ok_or_else(missing)?;
+    let mut names = path.strip_prefix(above).map_err(|_| missing())?.iter();
+    let Some(first) = names.next() else { return Ok(real) };
+    let next = real.join(first);
+    let rest = names.as_path();
+    if next.is_symlink() {
+        let links = links.checked_sub(1).ok_or_else(missing)?;
+        let target = real.join(std::fs::read_link(next)?);
+        return real_after(&target.join(rest), links);
+    }
+    if real.is_file() || next.exists() || [first].into_iter().chain(rest).any(|it| it == "..") {
+        return Err(missing());
+    }
+    Ok(real.join(path.strip_prefix(above).map_err(|_| missing())?))
+}
+
+/// As on Linux, at most forty symlinks are followed.
+const LINKS: usize = 40;
 
 /// Whether two paths are equal. On Windows, case is ignored.
 fn is_same(one: &Path, other: &Path) -> bool {

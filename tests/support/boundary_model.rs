@@ -7,7 +7,7 @@
 //! A path is a string without a trailing slash, and `/` is the empty string. Each position of a
 //! walk is such a path, and an alias is replaced by the path of its directory before the walk.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
 
 /// The type of the entry at a path.
 pub(crate) enum Kind {
@@ -41,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) declared: Declared,
     /// Whether client roots are ignored.
     pub(crate) ignores: bool,
+    /// Whether symlinks in writable directories are older than the server.
+    pub(crate) trusts_links: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +125,6 @@ pub(crate) struct Client<'a> {
     cached: Option<(InForce, bool, u64)>,
     failure: Option<(&'static str, &'static str)>,
     back_off: (u64, u32),
-    granted: BTreeSet<String>,
     is_closed: bool,
 }
 
@@ -136,7 +137,6 @@ impl<'a> Client<'a> {
             cached: None,
             failure: None,
             back_off: (0, 0),
-            granted: BTreeSet::new(),
             is_closed: false,
         }
     }
@@ -264,59 +264,61 @@ impl<'a> Client<'a> {
             };
         }
         let mut rejected: Vec<(usize, &'static str)> = Vec::new();
-        let mut found = Vec::new();
-        for (index, entry) in entries.iter().enumerate() {
-            match entry {
-                Entry::Bad(code) => rejected.push((index, code)),
-                Entry::Path(_) if entries[..index].contains(entry) => {
-                    rejected.push((index, "duplicate"));
-                }
-                Entry::Path(text) => match self.places(text) {
-                    Ok(places) => {
-                        found.extend(places.into_iter().map(|place| (index, text, place)));
-                    }
-                    Err(code) => rejected.push((index, code)),
-                },
-            }
-        }
-        let is_file = |path: &str| matches!((self.kind)(path), Kind::File);
-        let mut granted: BTreeSet<String> = self.granted.clone();
-        granted.extend(self.available().into_iter().filter(|one| is_open_to_all(one)).map(path_of));
-        granted.extend(found.iter().map(|(.., place)| place.path.clone()));
-        granted.retain(|path| !is_file(path));
         let mut roots: Vec<Root> = Vec::new();
         let mut listed = Vec::new();
-        for (index, text, place) in found {
-            if place.trail.iter().any(|directory| granted.contains(directory)) {
-                rejected.push((index, "through_link"));
-                continue;
-            }
-            let shown = if place.is_exact { shown(text) } else { place.path.clone() };
-            if place.is_exact && shown != place.path {
-                listed.push((text.clone(), place.path.clone()));
-            }
-            if roots.iter().any(|root| root.path == place.path) {
-                if !rejected.contains(&(index, "duplicate")) {
-                    rejected.push((index, "duplicate"));
+        // The root at which relative requests start, or none. Unknown until an entry is not rejected
+        // by its text alone.
+        let mut first: Option<Option<String>> = None;
+        for (index, entry) in entries.iter().enumerate() {
+            let text = match entry {
+                Entry::Bad(code) => {
+                    rejected.push((index, code));
+                    continue;
                 }
-                continue;
-            }
-            let around =
-                self.available().into_iter().filter(|one| is_at_or_in(&place.path, &one.path));
-            let innermost = around.max_by_key(|directory| directory.path.len());
-            roots.push(Root {
-                read_only: innermost.is_some_and(|directory| directory.read_only),
-                is_always: innermost.is_some_and(|one| one.always && one.path == place.path),
-                path: place.path.clone(),
-                client_path: shown,
-            });
-            if !is_file(&place.path) {
-                self.granted.insert(place.path);
+                Entry::Path(_) if entries[..index].contains(entry) => {
+                    rejected.push((index, "duplicate"));
+                    continue;
+                }
+                Entry::Path(text) => text,
+            };
+            let looked = Cell::new(false);
+            let places = match self.places(text, &looked) {
+                Ok(places) => places,
+                Err(code) => {
+                    rejected.push((index, code));
+                    if looked.get() {
+                        first.get_or_insert(None);
+                    }
+                    continue;
+                }
+            };
+            first.get_or_insert_with(|| places.first().map(|place| place.path.clone()));
+            for place in places {
+                let is_other = place.is_exact && text.trim_end_matches('/') != place.path;
+                let shown = if is_other { shown(text) } else { place.path.clone() };
+                if place.is_exact && shown != place.path {
+                    listed.push((text.clone(), place.path.clone()));
+                }
+                if roots.iter().any(|root| root.path == place.path) {
+                    if !rejected.contains(&(index, "duplicate")) {
+                        rejected.push((index, "duplicate"));
+                    }
+                    continue;
+                }
+                let around =
+                    self.available().into_iter().filter(|one| is_at_or_in(&place.path, &one.path));
+                let innermost = around.max_by_key(|directory| directory.path.len());
+                roots.push(Root {
+                    read_only: innermost.is_some_and(|directory| directory.read_only),
+                    is_always: innermost.is_some_and(|one| one.always && one.path == place.path),
+                    path: place.path,
+                    client_path: shown,
+                });
             }
         }
         rejected.sort_unstable();
         let is_empty = roots.is_empty();
-        let base = roots.first().map(|root| root.path.clone());
+        let base = first.flatten();
         for directory in self.available().into_iter().filter(|directory| directory.always) {
             if roots.iter().all(|root| root.path != directory.path) {
                 roots.push(root(directory, &directory.path));
@@ -328,12 +330,14 @@ impl<'a> Client<'a> {
             "outside_roots: none of the directories that the client listed is allowed"
         };
         let outside = if roots.is_empty() { why } else { "outside_roots" };
+        let no_base = "outside_roots: the first directory that the client listed is not available";
+        let why = if roots.is_empty() { why } else { no_base };
         let (relative, outside) = (why.into(), outside.into());
         (InForce { roots, rejected: Some(rejected), base, relative, outside, listed }, is_empty)
     }
 
-    /// The places that an entry names.
-    fn places(&self, text: &str) -> Result<Vec<Place>, &'static str> {
+    /// The places that an entry names. Records whether the filesystem was looked at.
+    fn places(&self, text: &str, looked: &Cell<bool>) -> Result<Vec<Place>, &'static str> {
         let available: Vec<_> =
             self.available().into_iter().map(|directory| directory.path.clone()).collect();
         let unlimited = [String::new()];
@@ -341,25 +345,22 @@ impl<'a> Client<'a> {
             if self.config.directories.is_empty() { &unlimited[..] } else { &available[..] };
         let aliases = self.aliases_of_lists();
         let text = without_alias(text, &aliases).unwrap_or_else(|| text.to_owned());
-        let (path, links) = self.walk(enclosing, "", &text, &aliases)?;
-        let mut trail = BTreeSet::new();
-        for link in links {
-            let is_plain = |path: &String| {
-                let mut allowed = self.available().into_iter().filter(|one| !is_open_to_all(one));
-                !allowed.any(|directory| directory.path == *path)
-            };
-            trail.extend(ancestors(&link).filter(is_plain));
+        let (path, links) = self.walk(enclosing, "", &text, &aliases, Some(looked))?;
+        let is_writable = |link: &String| {
+            let mut around =
+                self.available().into_iter().filter(|one| is_at_or_in(link, &one.path));
+            self.config.directories.is_empty() || around.any(|directory| !directory.read_only)
+        };
+        if !self.config.trusts_links && links.iter().any(is_writable) {
+            return Err("through_link");
         }
         if enclosing.iter().any(|root| is_at_or_in(&path, root)) {
-            return match (self.kind)(&path) {
-                Kind::Missing => Err("not_found"),
-                _ => Ok(vec![Place { path, trail, is_exact: true }]),
-            };
+            return Ok(vec![Place { path, is_exact: true }]);
         }
         let beneath: Vec<_> = enclosing
             .iter()
             .filter(|root| is_at_or_in(root, &path))
-            .map(|root| Place { path: root.clone(), trail: trail.clone(), is_exact: false })
+            .map(|root| Place { path: root.clone(), is_exact: false })
             .collect();
         if beneath.is_empty() { Err("outside_roots") } else { Ok(beneath) }
     }
@@ -389,14 +390,19 @@ impl<'a> Client<'a> {
                 None => return Err(roots.relative.clone()),
             },
         };
+        let is_from_nothing = !from.is_empty() && matches!((self.kind)(&from), Kind::Missing);
         let outside = |code: &'static str| match code {
             "outside_roots" => roots.outside.clone(),
+            "not_found" if is_from_nothing => "root_unavailable".into(),
             code => code.to_owned(),
         };
-        let (path, _) = self.walk(&paths, &from, &text, &aliases).map_err(outside)?;
+        let (path, _) = self.walk(&paths, &from, &text, &aliases, None).map_err(outside)?;
         let around = roots.roots.iter().filter(|root| is_at_or_in(&path, &root.path));
         match around.max_by_key(|root| root.path.len()) {
             None => Err(outside("outside_roots")),
+            Some(root) if path == root.path && matches!((self.kind)(&path), Kind::Missing) => {
+                Err("root_unavailable".into())
+            }
             Some(_) if matches!((self.kind)(&path), Kind::Missing) => Err("not_found".into()),
             Some(root) => Ok((path, root.read_only)),
         }
@@ -448,14 +454,20 @@ impl<'a> Client<'a> {
     }
 
     /// Follows a path from `from` one name at a time. Returns the path that it names and the
-    /// directories of the symlinks that were followed.
+    /// directories of the symlinks that were followed. For an entry of a list, the path need not
+    /// exist, and `looked` records whether the filesystem was looked at.
     fn walk(
         &self,
         roots: &[String],
         from: &str,
         text: &str,
         aliases: &[Alias],
+        looked: Option<&Cell<bool>>,
     ) -> Result<(String, Vec<String>), &'static str> {
+        let kind = |path: &str| {
+            looked.inspect(|looked| looked.set(true));
+            (self.kind)(path)
+        };
         let mut at = from.to_owned();
         let mut links = Vec::new();
         let mut todo: Vec<String> = text.split('/').rev().map(Into::into).collect();
@@ -464,7 +476,7 @@ impl<'a> Client<'a> {
             if name.is_empty() {
                 continue;
             }
-            if is_inside && matches!((self.kind)(&at), Kind::File) {
+            if is_inside && matches!(kind(&at), Kind::File) {
                 return Err("not_a_directory");
             }
             match name.as_str() {
@@ -482,8 +494,21 @@ impl<'a> Client<'a> {
                         at = next;
                         continue;
                     }
-                    match (self.kind)(&next) {
-                        Kind::Missing => return Err("not_found"),
+                    match kind(&next) {
+                        Kind::Missing if looked.is_some() && !todo.iter().any(|it| it == "..") => {
+                            todo.reverse();
+                            let rest = todo.iter().filter(|it| !matches!(it.as_str(), "" | "."));
+                            let rest: String = rest.map(|name| format!("/{name}")).collect();
+                            return Ok((next + &rest, links));
+                        }
+                        Kind::Missing => {
+                            let is_gone = |root: &String| {
+                                is_at_or_in(&next, root)
+                                    && matches!((self.kind)(root), Kind::Missing)
+                            };
+                            let is_gone = looked.is_none() && roots.iter().any(is_gone);
+                            return Err(if is_gone { "root_unavailable" } else { "not_found" });
+                        }
                         Kind::Directory | Kind::File => at = next,
                         Kind::Symlink(target) => {
                             links.push(at.clone());
@@ -560,7 +585,6 @@ fn without_alias<'a>(text: &str, aliases: impl IntoIterator<Item = &'a Alias>) -
 
 struct Place {
     path: String,
-    trail: BTreeSet<String>,
     is_exact: bool,
 }
 
@@ -571,15 +595,6 @@ fn root(directory: &Directory, client_path: &str) -> Root {
         is_always: directory.always,
         client_path: client_path.to_owned(),
     }
-}
-
-/// Whether the tools of each client can create symlinks in a directory.
-fn is_open_to_all(directory: &Directory) -> bool {
-    directory.always && !directory.read_only
-}
-
-fn path_of(directory: &Directory) -> String {
-    directory.path.clone()
 }
 
 /// The path under which a client listed a root. A path of Windows has backslashes.
@@ -616,16 +631,4 @@ fn is_at_or_in(path: &str, directory: &str) -> bool {
 
 fn parent(path: &str) -> &str {
     path.rfind('/').map_or("", |slash| &path[..slash])
-}
-
-/// The path and its ancestors.
-fn ancestors(path: &str) -> impl Iterator<Item = String> {
-    let mut next = Some(path.to_owned());
-    std::iter::from_fn(move || {
-        let this = next.take()?;
-        if !this.is_empty() {
-            next = Some(parent(&this).to_owned());
-        }
-        Some(this)
-    })
 }

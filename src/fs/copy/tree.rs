@@ -589,8 +589,7 @@ impl TreeCopy<'_> {
         if self.options.durability == Durability::DataAndDirectory {
             self.temporary.created.sync();
         }
-        counted(|| device, || self.temporary.rename(self.to))
-            .map_err(Error::of_destination)?;
+        counted(|| device, || self.temporary.rename(self.to)).map_err(Error::of_destination)?;
         // The copy has already succeeded, and the owner can change the mode anyway.
         for made in made.iter().rev() {
             let _ = self.finish_directory(made, false);

@@ -75,7 +75,6 @@ pub(crate) trait Lookup {
     /// Returns whether the place at `path` in root number `root` is hidden, by names alone. `path`
     /// consists of plain names. A hidden place is refused as outside, before it is looked up.
     fn is_hidden(&mut self, root: usize, path: &Path) -> bool;
-
 }
 
 /// The kind of a directory entry, as far as it matters to the resolver.

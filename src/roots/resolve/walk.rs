@@ -259,7 +259,9 @@ impl<'a, N: Lookup> Walk<'a, N> {
         let Position::Inside { root, path, .. } = &self.position else { return Ok(()) };
         let expected = self.aliases.is(*root);
         match (self.lookup.look(*root, path)?, expected) {
-            (EntryKind::Directory, RootKind::Directory) | (EntryKind::Other, RootKind::File) => Ok(()),
+            (EntryKind::Directory, RootKind::Directory) | (EntryKind::Other, RootKind::File) => {
+                Ok(())
+            }
             _ => Err(Code::RootUnavailable.into()),
         }
     }
@@ -414,18 +416,13 @@ mod tests {
         fn is_hidden(&mut self, _: usize, path: &Path) -> bool {
             path.iter().any(|name| Some(name) == self.hidden.map(OsStr::new))
         }
-
     }
 
     /// In `names`, `/r/d/` is a directory, `/r/d/f` a file, and `/r/l>d` a symlink to `d`.
     fn memory(roots: &[(&str, RootKind)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
-        let mut memory = Memory {
-            names: BTreeMap::new(),
-            roots: Vec::new(),
-            asked: Vec::new(),
-            hidden: None,
-        };
+        let mut memory =
+            Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), hidden: None };
         for (path, is) in roots {
             aliases.add(Path::new(&native(path)), *is);
             memory.roots.push(PathBuf::from(native(path)));

@@ -5,11 +5,9 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::limits::VERIFY_EVERY;
 use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule};
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
@@ -108,15 +106,6 @@ impl Way for Guard {
 
     fn link(&self, target: &str, at: &str) -> Option<Done<()>> {
         Some(self.roots.symlink(target, at).map_err(Into::into))
-    }
-
-    /// Verifies repeatedly, with pauses, because a root is verified at most once every
-    /// `VERIFY_EVERY`.
-    fn is_current(&self) -> Option<bool> {
-        Some((0..20).all(|_| {
-            thread::sleep(VERIFY_EVERY);
-            self.roots.verify()
-        }))
     }
 }
 
