@@ -4,4 +4,6 @@
 pub(crate) mod deployments;
 #[cfg(target_os = "linux")]
 pub(crate) mod options;
+#[cfg(target_os = "linux")]
+pub(crate) mod planted;
 pub(crate) mod roots;

@@ -16,6 +16,7 @@ use mcp_roots_guard::{
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
+use crate::boundary::planted::{TREE, no_symlink_made_later_is_followed};
 use crate::support::tree::Tree;
 
 const NONE: Option<&str> = None;
@@ -60,6 +61,19 @@ fn overlay(tree: &Tree) -> nix::Result<()> {
 
 fn bind(from: &Path, to: &Path) -> nix::Result<()> {
     mount(Some(from), to, NONE, MsFlags::MS_BIND, NONE)
+}
+
+/// The filesystems of containers and of memory.
+#[test]
+fn no_symlink_made_later_leads_to_a_root_on_overlayfs_and_ramfs() {
+    let tree = Tree::in_memory("dir lower; dir upper; dir work; dir merged; dir ram");
+    mounted(&tree, overlay, |tree| {
+        let inside = || Tree::beneath(&tree.path("merged"), TREE);
+        no_symlink_made_later_is_followed("overlayfs", inside);
+        let flags = MsFlags::empty();
+        mount(Some("ramfs"), &tree.path("ram"), Some("ramfs"), flags, NONE).unwrap();
+        no_symlink_made_later_is_followed("ramfs", || Tree::beneath(&tree.path("ram"), TREE));
+    });
 }
 
 /// `op/alias` is a bind mount of `op/in`, which contains allowed directories and an allowed file.

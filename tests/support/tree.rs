@@ -33,7 +33,7 @@ impl Tree {
         if cfg!(unix) && memory.is_dir() { Self::beneath(memory, text) } else { Self::new(text) }
     }
 
-    fn beneath(directory: &Path, text: &str) -> Self {
+    pub(crate) fn beneath(directory: &Path, text: &str) -> Self {
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
         // `dunce` omits the `\\?\` prefix on Windows.
         let top = dunce::canonicalize(keep.path()).unwrap();
