@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Component, PathBuf};
-use std::thread::sleep;
 use std::time::SystemTime;
 
 #[cfg(unix)]
@@ -34,18 +33,6 @@ fn link_or_target<'a>(link: &'a str, target: &'a str) -> &'a str {
     if symlinks_are_visible() { link } else { target }
 }
 
-/// Points an existing symlink at another target.
-fn repoint_symlink(tree: &Tree, path: &str, target: &str) {
-    if cfg!(windows) {
-        // On Windows a symlink to a directory is itself a directory, which a rename cannot replace.
-        fs::remove_dir(tree.path(path)).unwrap();
-        tree.add(&format!("link {path} -> {target}"));
-    } else {
-        tree.add(&format!("link next -> {target}"));
-        fs::rename(tree.path("next"), tree.path(path)).unwrap();
-    }
-}
-
 /// The paths of the roots relative to the tree, and the indices and codes of the rejected entries.
 fn outcome(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, &'static str)>) {
     let short = |root: &Root| {
@@ -59,16 +46,6 @@ fn outcome(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, &'static str
         .map(|rejected| (rejected.index(), rejected.error().code()))
         .collect();
     (roots.roots().map(short).collect(), rejected)
-}
-
-/// Waits until `now` returns the expected value, and fails after a minute. A slow verification is
-/// not repeated immediately, and its duration depends on the machine.
-fn assert_becomes<T: PartialEq + std::fmt::Debug>(mut now: impl FnMut() -> T, expected: &T) {
-    let start = std::time::Instant::now();
-    while now() != *expected && start.elapsed() < std::time::Duration::from_secs(60) {
-        sleep(std::time::Duration::from_millis(50));
-    }
-    assert_eq!(now(), *expected);
 }
 
 fn build_boundary(tree: &Tree, directories: &[(&str, Access)]) -> Boundary {

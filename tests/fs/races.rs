@@ -60,7 +60,8 @@ use crate::support::tree::Tree;
 ///
 /// If the request path is a file, `@/data` in a row stands for the path itself. `(X)` repeats X 32
 /// times, which makes the path slow to resolve. A name that is swapped with `nothing` is a symlink
-/// to the outside, or does not exist.
+/// to the outside, or does not exist. `DIRECTORY=ROOT` is a client root in an allowed directory. What
+/// is swapped with a name that does not exist is moved there and back.
 const PAIRS: &str = "\
 directory <-> symlink    | root   | box/a     | dir  | out      | root/box/a <-> root/box/b
     place root/box/a; link root/box/b -> $T/out
@@ -72,8 +73,14 @@ inside <-> outside       | root   | box/a/b   | dir  | never    | root/box/a <->
     once dir peers/peer; link peers/peer/b -> $T/never; place root/box/a/b
 the same, through .. | root | box/a/(c/../)../flip | dir | peers/flip | root/box/a <-> peers/peer
     once dir peers/peer; dir peers/peer/c; dir root/box/a/c; place root/box/flip
-ancestor <-> directory   | w/root | .         | dir  | w2/root  | w <-> w2
-    place w/root
+client root <-> directory | root=root/box/a | . | dir | root/third | root/box/a <-> root/box/b
+    place root/box/a; place root/box/b
+client root <-> symlink  | root=root/box/a | .  | dir | root/third | root/box/a <-> root/box/b
+    place root/box/a; link root/box/b -> $T/root/third
+client root's ancestor <-> symlink | root=root/box/a/sub | . | dir | root/third | root/box/a <-> root/b
+    place root/box/a/sub; link root/b -> third
+client root <-> nothing  | root=root/box/a | .  | dir | root/third | root/box/a <-> root/away
+    place root/box/a
 ancestor <-> symlink     | w/root | $T/w/root | dir  | out/root | w <-> w2
     once link w2 -> out; place w/root
 nothing <-> symlink      | root   | box/x     | file | out      | root/box/x <-> nothing
@@ -104,10 +111,14 @@ impl Forbidden {
         Pair::all(if self == Self::Outside { PAIRS } else { PROTECTED_PAIRS })
     }
 
-    fn roots(self, tree: &Tree, root: &str) -> Roots {
+    fn roots(self, tree: &Tree, root: &str, client_root: Option<&str>) -> Roots {
         let builder = Boundary::builder().directory(tree.path(root), Access::ReadWrite);
         let builder = match self {
-            Self::Outside => return tree.roots([root]),
+            Self::Outside => {
+                let boundary = builder.build().unwrap();
+                let Some(root) = client_root else { return boundary.allowed_roots() };
+                return boundary.resolve(&ListRootsResult::from_uris([tree.uri(root)])).unwrap();
+            }
             Self::ReadOnly => builder.protect(".git", Protection::ReadOnly),
             Self::Hidden => builder.protect(".git", Protection::Hidden),
         };
@@ -117,7 +128,9 @@ impl Forbidden {
 
 struct Pair {
     name: &'static str,
+    /// The allowed directory.
     root: &'static str,
+    client_root: Option<&'static str>,
     path: String,
     is_file: bool,
     outside: &'static str,
@@ -316,9 +329,12 @@ impl Pair {
             None => path.into(),
         };
         let swap = swap.split_once(" <-> ").expect("NAME <-> NAME");
+        let (root, client_root) =
+            root.split_once('=').map_or((root, None), |(it, of)| (it, Some(of)));
         Self {
             name,
             root,
+            client_root,
             path,
             is_file: is == "file",
             outside,
@@ -389,8 +405,11 @@ impl Pair {
     fn swap(&self, tree: &Tree) -> Box<dyn FnMut() -> bool + Send> {
         let (one, other) = (tree.path(self.swap.0), tree.path(self.swap.1));
         if self.swap.1 != "nothing" {
+            let is_away = self.swap.1 == "root/away";
             return Box::new(move || {
+                let moves = || fs::rename(&one, &other).or_else(|_| fs::rename(&other, &one));
                 renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_ok()
+                    || is_away && moves().is_ok()
             });
         }
         // The symlink points to a file, to a directory or to nothing, in turn.
@@ -602,7 +621,8 @@ impl Race {
         }
         let tree = pair.build();
         *swaps += racing(pair.swap(&tree), |racer| {
-            let roots = racer.while_paused(|| self.forbidden.roots(&tree, pair.root));
+            let roots =
+                racer.while_paused(|| self.forbidden.roots(&tree, pair.root, pair.client_root));
             let mut before = racer.while_paused(|| pair.outside(&tree));
             for row in rows {
                 self.run_row(row, pair, (&tree, racer), &roots, of_pair);
@@ -792,7 +812,7 @@ struct Landings {
 /// Writes until enough has happened, or the patience ends.
 fn landings(forbidden: Forbidden, is_enough: impl Fn(&Landings) -> bool) -> Landings {
     let tree = Tree::in_memory("file root/box/plain/data = old");
-    let roots = forbidden.roots(&tree, "root");
+    let roots = forbidden.roots(&tree, "root", None);
     let (plain, git) = (tree.path("root/box/plain"), tree.path("root/box/.git"));
     let stop = AtomicBool::new(false);
     let (renames, landed) = (AtomicU64::new(0), AtomicU64::new(0));

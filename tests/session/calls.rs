@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
-use std::thread::sleep;
 use std::time::Duration;
 
 use mcp_roots_guard::limits::{FETCH_LIMIT, LINKED_LIST, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES};
@@ -59,16 +58,6 @@ fn outcome(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Served {
 /// The outcome of a call.
 async fn served(tree: &Tree, session: &Session, source: impl RootsSource) -> Served {
     outcome(tree, &session.roots(source).await)
-}
-
-/// Waits until `now` returns the expected value, and fails after a minute. A slow resolution is not
-/// repeated immediately, and its duration depends on the machine.
-async fn assert_becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expected: T) {
-    let start = std::time::Instant::now();
-    while now().await != expected && start.elapsed() < Duration::from_secs(60) {
-        sleep(Duration::from_millis(50));
-    }
-    assert_eq!(now().await, expected);
 }
 
 /// A client that counts the requests that it receives.
