@@ -77,18 +77,16 @@
 //! # What is guaranteed
 //!
 //! - A request is allowed if and only if the file that it named, with all symlinks followed, was
-//!   inside a root **when it was checked**. Roots are recognized by the names that they had when
-//!   their list was resolved.
-//! - Every file that is opened, created, renamed or removed was beneath the root's own directory
-//!   **when its parent directory was opened**, and was reached without following any symlink except
-//!   those that the check followed. Root directories beyond the first [`HANDLES`](limits::HANDLES)
-//!   are not held open. They are opened by path when they are used, and then verified.
+//!   inside a root **when it was checked**. A root is a name below an allowed directory.
+//! - Every file that is opened, created, renamed or removed was reached from the allowed directory,
+//!   along the root's own names, **when its parent directory was opened**, without following any
+//!   symlink except those that the check followed.
 //! - No file is read, written or truncated until it has been verified to be a regular file (and, if
 //!   the [`Policy`] requires it, one with a single name). Each file is verified **after it was
 //!   opened**, through its open handle.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
-//!   reveals nothing about files outside the roots. The only exception is the roots' own paths,
-//!   which are walked again to verify that they still resolve to the roots.
+//!   reveals nothing about files outside the roots. The only exception is the names of the allowed
+//!   directories and of the roots themselves.
 //! - If allowed directories are configured, no root outside them is ever in force, whatever a
 //!   client lists.
 //! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
@@ -126,10 +124,12 @@
 //! - A request that obtained its [`Roots`] before the client's roots changed is decided by that
 //!   snapshot, and the files that it opened stay open. Long-running work should call
 //!   [`Session::still_allows`] before each step.
-//! - A cached snapshot keeps serving the directories that were resolved, even if they have been
-//!   moved, until an operation fails or [`Roots::verify`] detects the move.
-//!   [`Boundary::allowed_roots`] and [`Session::roots`] verify the snapshot that they return, at
-//!   most once every [`VERIFY_EVERY`](limits::VERIFY_EVERY).
+//! - If another directory takes the name of an allowed directory, requests can still reach the one
+//!   that had the name before for [`VERIFY_EVERY`](limits::VERIFY_EVERY). A client's list with an
+//!   entry through a symlink is resolved again after [`LINKED_LIST`](limits::LINKED_LIST).
+//! - Whoever may rename directories above a client's root, inside an allowed directory, decides what
+//!   the root's name leads to: never a place outside the allowed directory, and never through a
+//!   symlink.
 //! - On Linux, the names of roots are compared by bytes, even on a filesystem that ignores case or
 //!   Unicode normalization. On macOS and Windows, they are compared as those systems do by default.
 //!   Beneath a root, the filesystem decides which names are equal.

@@ -110,3 +110,22 @@ fn clock() -> u64 {
     let elapsed = START.get_or_init(std::time::Instant::now).elapsed();
     millis(elapsed).saturating_add(millis(VERIFY_EVERY))
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// One caller at a time does the task. If it hangs, nobody else does it, and everybody learns of
+    /// it after a while.
+    #[test]
+    fn a_task_that_hangs_is_not_done_again_and_is_seen_to_hang() {
+        let throttle = Throttle::new();
+        assert!(!throttle.take(), "the task counts as done");
+        assert!(throttle.take_early() && !throttle.take_early() && !throttle.is_stalled());
+        let done = throttle.done_on_drop();
+        std::thread::sleep(OPENING + Duration::from_millis(100));
+        assert!(throttle.is_stalled() && !throttle.take() && !throttle.is_due());
+        drop(done);
+        assert!(!throttle.is_stalled() && !throttle.take() && throttle.take_early());
+    }
+}
