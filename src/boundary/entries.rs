@@ -140,7 +140,7 @@ pub(super) fn open_configured(
     let kind = lookups.kind(root, &path)?.ok_or(Code::NotFound)?;
     let top = filesystem.root(root)?;
     let found = top.below(&path, kind);
-    let (directory, path) = match (kind, path.parent(), path.file_name()) {
+    let (directory, names) = match (kind, path.parent(), path.file_name()) {
         (RootKind::File, Some(parent), Some(leaf)) => (parent, PathBuf::from(leaf)),
         _ => (path.as_path(), PathBuf::new()),
     };
@@ -148,7 +148,7 @@ pub(super) fn open_configured(
     let alias = alias_of(Path::new(location), &found.canonical);
     aliases.extend(alias.filter(|alias| !aliases.contains(alias)));
     let directory = top.directory.below(directory)?;
-    let root = Root { directory, path, aliases, access, is_always, ..found };
+    let root = Root { directory, names, aliases, access, is_always, ..found };
     Ok(Named { roots: vec![root], links: lookups.into_links() })
 }
 

@@ -301,7 +301,9 @@ impl Boundary {
                 continue;
             }
             pending.is_provisional |= !links.directories.is_empty();
-            roots.into_iter().for_each(|root| pending.add(index, text.clone(), root));
+            for root in roots {
+                pending.add(index, text.clone(), root);
+            }
         }
         pending.roots.sort_by_key(|(index, ..)| *index);
         pending.is_provisional |= pending
@@ -350,7 +352,9 @@ impl Boundary {
                 Ok(Named { roots, links }) => {
                     pending.is_provisional |= !links.directories.is_empty();
                     first.get_or_insert_with(|| roots.first().map(|root| root.canonical.clone()));
-                    roots.into_iter().for_each(|root| pending.add(index, entry.text.clone(), root));
+                    for root in roots {
+                        pending.add(index, entry.text.clone(), root);
+                    }
                 }
                 Err(error) => {
                     if !by_text {

@@ -75,7 +75,7 @@ pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
     };
     Ok(Root {
         directory: AllowedDirectory::at_top(handle)?,
-        path: PathBuf::new(),
+        names: PathBuf::new(),
         kind: RootKind::Directory,
         canonical,
         aliases,

@@ -85,7 +85,7 @@ impl Roots {
             return None;
         }
         let follows = !root.protected.can_hide();
-        let is_allowed_directory = root.path.as_os_str().is_empty();
+        let is_allowed_directory = root.names.as_os_str().is_empty();
         let opened = if follows && is_allowed_directory {
             self.walk_beneath(root, rest)?
         } else {
@@ -107,7 +107,7 @@ impl Roots {
             return None;
         }
         let mounts = self.policy().mounts;
-        let is_allowed_directory = root.path.as_os_str().is_empty();
+        let is_allowed_directory = root.names.as_os_str().is_empty();
         // Defense: A `..` could leave the root while a directory is moved out of it, so the kernel
         // is told where the root is.
         let climbs = components(path).any(|(name, _)| name == "..");
@@ -115,8 +115,8 @@ impl Roots {
             return root.handle().ok()?.follow(beneath(path), want, mounts);
         }
         // The slash at the end of an empty path requires that the root is a directory.
-        let mut whole = OsString::with_capacity(root.path.as_os_str().len() + 1 + path.len());
-        whole.push(&root.path);
+        let mut whole = OsString::with_capacity(root.names.as_os_str().len() + 1 + path.len());
+        whole.push(&root.names);
         whole.push("/");
         whole.push(beneath(path));
         root.directory.handle().ok()?.follow(&whole, want, mounts)

@@ -266,6 +266,10 @@ impl Rules {
     /// Adds a rule for the directory or file that a root's name leads to now. Fails with
     /// `RootUnavailable` if there is none.
     fn with_root(mut self, root: &Root) -> Result<Self> {
+        // The cached handle of an allowed directory can be one that was just replaced.
+        if !root.is_there() {
+            return Err(Code::RootUnavailable.into());
+        }
         let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,

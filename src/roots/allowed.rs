@@ -109,7 +109,7 @@ impl AllowedDirectory {
     }
 
     /// The filesystem root or volume, and the path of the directory from there.
-    pub(crate) fn from_top(&self) -> (&Handle, &Path) {
+    pub(crate) fn top_and_path(&self) -> (&Handle, &Path) {
         (&self.top, &self.path)
     }
 

@@ -24,7 +24,7 @@ pub struct Root {
     pub(crate) directory: Arc<AllowedDirectory>,
     /// The path from the allowed directory, which consists of plain names. It is empty for the
     /// allowed directory itself.
-    pub(crate) path: PathBuf,
+    pub(crate) names: PathBuf,
     /// What the name led to when it was resolved. A missing name counts as a directory.
     pub(crate) kind: RootKind,
     pub(crate) canonical: PathBuf,
@@ -112,7 +112,7 @@ impl Root {
     pub(crate) fn below(&self, path: &Path, kind: RootKind) -> Self {
         Self {
             directory: self.directory.clone(),
-            path: join(&self.path, path),
+            names: join(&self.names, path),
             kind,
             canonical: join(&self.canonical, path),
             aliases: Vec::new(),
@@ -135,7 +135,7 @@ impl Root {
     }
 
     pub(crate) fn is_filesystem_root(&self) -> bool {
-        self.path.as_os_str().is_empty() && self.directory.is_top()
+        self.names.as_os_str().is_empty() && self.directory.is_top()
     }
 
     /// The device of the allowed directory, as last opened.
@@ -166,7 +166,7 @@ impl Root {
     /// The path of the root's directory from the allowed directory. For a file root, this is its
     /// parent.
     fn directory_path(&self) -> &Path {
-        self.path.parent().filter(|_| self.is_file()).unwrap_or(&self.path)
+        self.names.parent().filter(|_| self.is_file()).unwrap_or(&self.names)
     }
 
     /// Maps a path relative to the root to a path beneath [`Root::handle`].
@@ -179,7 +179,7 @@ impl Root {
 
     /// For a file root, its name in the parent directory.
     pub(crate) fn leaf(&self) -> Option<&OsStr> {
-        self.path.file_name().filter(|_| self.is_file())
+        self.names.file_name().filter(|_| self.is_file())
     }
 
     /// Whether the name leads to what the root is: a directory or a file. If this cannot be
@@ -224,8 +224,8 @@ impl Root {
             }
             Ok(false)
         };
-        let (top, path) = self.directory.from_top();
-        let names = self.path.iter().count();
+        let (top, path) = self.directory.top_and_path();
+        let names = self.names.iter().count();
         let allowed = self.canonical.ancestors().nth(names).unwrap_or(&self.canonical);
         let volume = allowed.ancestors().last().unwrap_or(allowed);
         let is_below = match self.directory.handle() {

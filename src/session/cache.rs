@@ -198,7 +198,7 @@ fn root_heap(root: &Root) -> usize {
         + root.aliases.iter().map(alias).sum::<usize>()
         + root.name.as_ref().map_or(0, String::capacity)
         + root.listed.as_ref().map_or(0, String::capacity)
-        + root.path.capacity()
+        + root.names.capacity()
 }
 
 /// The size of an `Arc`'s allocation: the value and two counters.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn cached(epoch: u64, time: Duration, roots: &Roots) -> Arc<Cached> {
-        Arc::new(Cached::new(epoch, Instant::now() + time, roots.clone()))
+        Arc::new(Cached::new(epoch, Instant::now() + time, roots.clone(), Arc::default()))
     }
 
     #[test]
@@ -267,7 +267,8 @@ mod tests {
         );
         let roots = Roots::from_list(&list).unwrap();
         let cache = cache();
-        let each = u64::from(weight(&Account::Anonymous, &roots));
+        let one = cached(1, Duration::from_secs(60), &roots);
+        let each = u64::from(weight(&Account::Anonymous, &one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(
                 ClientKey::connection().account().clone(),

@@ -70,11 +70,11 @@ fn run(program: &str, arguments: &[&str], at: &Path) -> bool {
     ran.is_ok_and(|output| output.status.success())
 }
 
-/// Lists `work/new`, made in each way, on the filesystem of a tree that `make` builds.
-pub(crate) fn no_symlink_made_later_is_followed(filesystem: &str, make: impl Fn() -> Tree) {
+/// Lists `work/new`, made in each way, on the filesystem of a tree that `build` builds.
+pub(crate) fn no_symlink_made_later_is_followed(filesystem: &str, build: impl Fn() -> Tree) {
     let mut made = Vec::new();
     for (what, way) in WAYS {
-        let tree = make();
+        let tree = build();
         let boundary = boundary(&tree, SystemTime::now());
         let old = boundary.resolve(&list(&tree, "work/old")).unwrap();
         assert_eq!(old.roots().len(), 1, "{filesystem}, {what}: {:?}", old.rejected());

@@ -14,7 +14,6 @@ mod fairness;
 mod http;
 mod ordering;
 #[cfg(target_os = "linux")]
-mod reads;
 mod request_lifetime;
 mod requests;
 mod responsiveness;

@@ -498,8 +498,8 @@ impl<'a> Client<'a> {
                         Kind::Missing if looked.is_some() && !todo.iter().any(|it| it == "..") => {
                             todo.reverse();
                             let rest = todo.iter().filter(|it| !matches!(it.as_str(), "" | "."));
-                            let rest: String = rest.map(|name| format!("/{name}")).collect();
-                            return Ok((next + &rest, links));
+                            let path = rest.fold(next, |path, name| path + "/" + name);
+                            return Ok((path, links));
                         }
                         Kind::Missing => {
                             let is_gone = |root: &String| {

@@ -120,10 +120,6 @@ impl Room {
         Self(extensions.get::<Parts>().and_then(|parts| parts.extensions.get()).cloned())
     }
 
-    pub(crate) const fn is_limited(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Takes room for the content of a file, of which at most `limit` bytes are read. Call it before
     /// reading the file. If the file cannot be read, reading it returns the reason.
     ///

@@ -405,7 +405,7 @@ mod tests {
             // The roots that are directories need not be among the names.
             let is_root = path.as_os_str().is_empty();
             let path = if is_root { self.roots[root].clone() } else { self.roots[root].join(path) };
-            if is_root && self.names.get(&path).is_none() {
+            if is_root && !self.names.contains_key(&path) {
                 return Ok(EntryKind::Directory);
             }
             assert!(path.components().all(|name| name.as_os_str() != ".."), "looked up {path:?}");

@@ -94,7 +94,8 @@ impl Page {
 
 fn page(roots: &RequestRoots, after: Option<&Cursor>) -> Result<Page, HandlerError> {
     let mut page = Page::default();
-    let mut order: Vec<_> = roots.roots().filter(|root| root.is_available()).collect();
+    let mut order: Vec<_> =
+        roots.roots().filter(|root| roots.metadata(root.path()).is_ok()).collect();
     order.sort_unstable_by_key(|root| root.path());
     for root in &order {
         let after = match after {

@@ -41,8 +41,8 @@ impl Server {
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots, _| {
-            let paths: Vec<_> =
-                roots.roots().filter(|root| root.is_available()).map(allowed).collect();
+            let is_there = |root: &&mcp_roots_guard::Root| roots.metadata(root.path()).is_ok();
+            let paths: Vec<_> = roots.roots().filter(is_there).map(allowed).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
             }

@@ -90,16 +90,7 @@ async fn answer(args: ReadText, call: Call) -> Answered {
         (None, Some(lines)) => {
             call.text(move |roots, room| read_lines(roots, room, &path, lines, true)).await
         }
-        (None, None) if call.reply.room.is_limited() => {
-            call.text(move |roots, room| read(roots, room, &path)).await
-        }
-        (None, None) => {
-            let whole = async move |roots: RequestRoots| {
-                let read = roots.read_to_string_async(path, LIMIT).await;
-                read.map_err(|error| advised("", &error, WHOLE))
-            };
-            call.asynchronous(whole).await
-        }
+        (None, None) => call.text(move |roots, room| read(roots, room, &path)).await,
     }
 }
 
