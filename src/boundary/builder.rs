@@ -331,7 +331,7 @@ impl BoundaryBuilder {
             }
         }
         let protected = Patterns::parse(&self.protected)?;
-        // Defense: The start is read before the first list is resolved.
+        // The start is read before the first list is resolved.
         let links_until = self.links_until.unwrap_or_else(process_start);
         let boundary = Boundary {
             inner: Arc::new(Inner {

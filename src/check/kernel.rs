@@ -108,7 +108,7 @@ impl Roots {
         }
         let mounts = self.policy().mounts;
         let is_allowed_directory = root.names.as_os_str().is_empty();
-        // Defense: A `..` could leave the root while a directory is moved out of it, so the kernel
+        // A `..` could leave the root while a directory is moved out of it, so the kernel
         // is told where the root is.
         let climbs = components(path).any(|(name, _)| name == "..");
         if is_allowed_directory || climbs || mounts == Rule::Refuse {

@@ -170,7 +170,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let root = self.roots.root(number)?;
         let directory = join(root.path(), path.parent().unwrap_or(path));
         match self.look_up(number, path)? {
-            // Defense: A symlink exchanged between the reads of its target and its time is refused.
+            // A symlink exchanged between the reads of its target and its time is refused.
             Look::Link(again, now) if again == text && now.is_same_state(metadata) => {}
             _ => return Err(Code::Changed.into()),
         }
