@@ -36,6 +36,7 @@ pub(crate) const RESOLVE_STEPS: usize = 4 * PATH_BYTES / 2;
 pub const LOOKUPS: usize = 3072;
 
 /// The number of names in a kernel walk that are charged as one look-up.
+#[cfg(target_os = "linux")]
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
 /// How many times an operation is retried if another process changed its path while it was used.

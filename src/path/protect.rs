@@ -522,6 +522,7 @@ impl Protected {
     /// Whether a path from this place goes through a hidden name, assuming that it contains no
     /// symlink. The path may contain `.` and `..`. Names after a `..` that leaves this place are
     /// ignored.
+    #[cfg(any(target_os = "linux", test))]
     pub(crate) fn hides_any(&self, path: &OsStr) -> bool {
         let Some(place) = self.0.as_ref().filter(|place| place.automaton.hides) else {
             return false;

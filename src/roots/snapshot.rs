@@ -27,6 +27,7 @@ pub struct Roots {
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
     /// The account to which child processes are charged.
+    #[cfg_attr(shuttle, allow(dead_code))]
     account: Account,
     /// Set if these roots are valid only for one request.
     #[cfg(feature = "rmcp")]
@@ -223,6 +224,7 @@ impl Roots {
         }
     }
 
+    #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }

@@ -37,7 +37,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-pub(crate) use self::account::{Account, Permit, Permits};
+pub(crate) use self::account::Account;
+#[cfg(not(shuttle))]
+pub(crate) use self::account::{Permit, Permits};
 use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::polling::Polling;

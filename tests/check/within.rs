@@ -1,6 +1,5 @@
 //! Narrowing roots with `Roots::within` and `Roots::read_only`.
 
-#[cfg(unix)]
 use std::path::Path;
 
 use mcp_roots_guard::{

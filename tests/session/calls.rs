@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use mcp_roots_guard::limits::{FETCH_LIMIT, LINKED_LIST, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES};
+#[cfg(unix)]
+use mcp_roots_guard::limits::LINKED_LIST;
+use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent,
     ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session,
@@ -1118,4 +1120,5 @@ fn a_list_that_expires_while_it_is_resolved_again_is_requested_again() {
     }
 }
 
+#[cfg(unix)]
 const SECOND: Duration = Duration::from_secs(1);
