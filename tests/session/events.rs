@@ -82,7 +82,7 @@ fn each_event_names_its_session_and_its_cause() {
             guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let number = session.id();
         let uris =
-            [tree.uri("op/a"), tree.uri("op/later"), tree.uri("op/out\n"), "ftp://host/".into()];
+            [tree.uri("op/a"), tree.uri("op/a/f/in"), tree.uri("op/out\n"), "ftp://host/".into()];
         let list = ListRootsResult::from_uris(uris);
         let roots = session.roots(source(&list)).await.unwrap();
         let events = log.take(&tree, number);
@@ -90,7 +90,7 @@ fn each_event_names_its_session_and_its_cause() {
             events,
             "DEBUG roots fetched session=$S roots=1 rejected=3 pages=1\n\
              WARN entry rejected session=$S index=1 \
-             entry=\"file://$T/op/later\" kind=\"not_found\"\n\
+             entry=\"file://$T/op/a/f/in\" kind=\"not_a_directory\"\n\
              WARN entry rejected session=$S index=2 \
              entry=\"file://$T/op/out\\n\" kind=\"dropped_character\"\n\
              WARN entry rejected session=$S index=3 \
@@ -132,15 +132,15 @@ fn each_event_names_its_session_and_its_cause() {
         session.close();
         drop(session);
         assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
-        // The list is resolved again after a missing directory is created.
+        // The list is resolved again some seconds after the filesystem rejected an entry.
         let guard = Guard::new(guard.boundary().clone());
         let session =
             guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         session.roots(source(&list)).await.unwrap();
-        tree.add("dir op/later");
+        std::fs::remove_file(tree.path("op/a/f")).unwrap();
+        tree.add("dir op/a/f");
         log.take(&tree, number);
         let unasked = |_: Option<String>| async { panic!("the client was asked") };
-        // The pause between verifications depends on how long the last one took.
         let start = Instant::now();
         while session.roots(unasked).await.unwrap().roots().len() != 2
             && start.elapsed() < Duration::from_secs(60)
