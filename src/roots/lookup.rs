@@ -158,8 +158,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
         }
     }
 
-    /// Records a symlink that was looked up. Its target and its time are two reads, so both are read
-    /// again, to be those of one symlink.
+    /// Records a symlink that was looked up. Its target and its time are two reads, so both are
+    /// read again, to be those of one symlink.
     fn record(
         &mut self,
         number: usize,
@@ -170,7 +170,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let root = self.roots.root(number)?;
         let directory = join(root.path(), path.parent().unwrap_or(path));
         match self.look_up(number, path)? {
-            // A symlink exchanged between the reads of its target and its time is refused.
+            // Defense: A symlink exchanged between the reads of its target and its time is refused.
             Look::Link(again, now) if again == text && now.is_same_state(metadata) => {}
             _ => return Err(Code::Changed.into()),
         }
@@ -282,6 +282,31 @@ pub(crate) fn retry_changed<T>(mut work: impl FnMut() -> Result<T>) -> Result<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn symlink_exchanged_between_the_reads_of_its_target_and_its_time_is_refused() {
+        use std::os::unix::fs::symlink;
+
+        let tree = tempfile::tempdir().unwrap();
+        let (link, next) = (tree.path().join("link"), tree.path().join("next"));
+        symlink("old", &link).unwrap();
+        let roots = Roots::from_dirs([tree.path()]).unwrap();
+        let mut budget = Budget::new();
+        let mut lookups = Lookups::recording(&roots, &mut budget);
+        let path = Path::new("link");
+        for target in ["old", "new"] {
+            let Look::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
+            // The new symlink is another file, also if it has the same target.
+            symlink(target, &next).unwrap();
+            std::fs::rename(&next, &link).unwrap();
+            let recorded = lookups.record(0, path, &text, &metadata);
+            assert_eq!(recorded.map_err(|error| error.reason()), Err(Code::Changed), "{target}");
+        }
+        let Look::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
+        lookups.record(0, path, &text, &metadata).unwrap();
+        assert_eq!(lookups.into_links().directories.len(), 1);
+    }
 
     #[test]
     fn changed_path_is_retried_a_bounded_number_of_times_and_other_errors_are_not() {

@@ -1,7 +1,7 @@
 //! Accounts for resources that are shared by all clients.
 //!
-//! Slots, directory handles, child processes and remembered grants are limited for each account, so that a client
-//! that exhausts its share affects only itself.
+//! Slots and child processes are limited for each account, so that a client that exhausts its share
+//! affects only itself.
 
 use std::collections::HashMap;
 #[cfg(feature = "rmcp")]
@@ -10,8 +10,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::events::SessionId;
 
-/// The party that is charged for a job, an open directory or a remembered grant: a client, or the
-/// server's own configuration.
+/// The party that is charged for a job or a child process: a client, or the server's own
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Account {
     /// The server's own configuration.
@@ -40,7 +40,7 @@ impl Account {
     }
 }
 
-/// A limited number of permits, for example to hold a directory open or to run a child process.
+/// A limited number of permits, for example to run a child process.
 ///
 /// Some permits can be reserved for the server's own configuration. A client gets another permit
 /// only while it has fewer than twice the number of remaining unreserved permits. The first client
@@ -70,7 +70,7 @@ impl Permits {
         let mut held = self.lock();
         let all: usize = held.values().sum();
         let own = held.get(account).copied().unwrap_or_default();
-        // Defense: No client takes the handles that others need.
+        // No client takes the permits that others need.
         let is_left = match account {
             Account::Operator => all < self.all,
             _ => own < 2 * self.unreserved.saturating_sub(all),
