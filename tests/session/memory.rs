@@ -1,4 +1,4 @@
-//! The cost of sessions in open directories and heap memory. Both are counted for the whole
+//! The heap memory of sessions, which hold no directory open. Both are counted for the whole
 //! process, so the tests run one at a time, in a process of their own.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -110,7 +110,7 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
 }
 
 #[tokio::test]
-async fn sessions_use_little_memory_and_few_handles() {
+async fn sessions_use_little_memory_and_no_handles() {
     let _alone = ALONE.lock().await;
     let directory = tempfile::tempdir().unwrap();
     let top = directory.path().canonicalize().unwrap();
@@ -149,7 +149,7 @@ async fn sessions_use_little_memory_and_few_handles() {
         "{SESSIONS} sessions with the same root: {each} bytes of heap each, {:?} in all",
         start.elapsed()
     );
-    assert!(each < 1024, "{each}");
+    assert!(each < 2048, "{each}");
     assert_eq!(descriptors(), before);
     let one_more = guard.session(ClientCapabilities::without_roots());
     assert_eq!(one_more.unwrap_err().code(), "too_many_sessions");
