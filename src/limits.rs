@@ -182,8 +182,8 @@ pub(crate) const VERIFY_LIMIT: Duration = Duration::from_secs(1);
 
 // Sessions.
 
-/// The maximum number of concurrent sessions of a guard. At less than two KiB each, they take 200 MiB. A
-/// server with more clients needs more processes.
+/// The maximum number of concurrent sessions of a guard. At less than two KiB each, they take 200
+/// MiB. A server with more clients needs more processes.
 pub const SESSIONS: usize = 100_000;
 
 /// The default for [`GuardBuilder::fetch_limit`](crate::GuardBuilder::fetch_limit). A client
