@@ -49,6 +49,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use path_clean::PathClean as _;
+
 #[cfg(not(shuttle))]
 pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
@@ -59,11 +61,13 @@ use crate::boundary::entries::{Entry, EntryResolver, Named, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
 use crate::path::Location;
+use crate::path::names::is_same;
 use crate::path::protect::Patterns;
 #[cfg(windows)]
 use crate::path::protect::Protected;
 use crate::roots::{
-    Intent, Lookups, Place, RejectedRoot, Root, Roots, Throttle, join, resolve, retry_changed,
+    Intent, Links, Lookups, Place, RejectedRoot, Root, Roots, Throttle, join, resolve,
+    retry_changed,
 };
 use crate::wire::ListRootsResult;
 
@@ -160,7 +164,7 @@ impl Boundary {
     /// A configured path that runs through a symlink, or was missing, is resolved again at most once
     /// every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time. The result then
     /// contains what the symlink leads to now, or the optional directory that has appeared. An
-    /// optional directory that is missing is [rejected](Roots::rejected) and grants nothing. Any
+    /// optional directory that was never there is [rejected](Roots::rejected) and grants nothing. Any
     /// other directory stays in force if it is removed: requests are refused with
     /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a directory
     /// again.
@@ -168,7 +172,7 @@ impl Boundary {
     pub fn allowed_roots(&self) -> Roots {
         let current = self.last_allowed_roots();
         if current.is_provisional() && self.inner.resolved.take() {
-            return self.resolve_allowed_again(&current);
+            return self.resolve_allowed_again();
         }
         current
     }
@@ -193,16 +197,18 @@ impl Boundary {
         roots.generation() == lock(&self.inner.allowed).generation()
     }
 
-    fn resolve_allowed_again(&self, current: &Roots) -> Roots {
+    fn resolve_allowed_again(&self) -> Roots {
         let _done = self.inner.resolved.done_on_drop();
-        let pending = self.resolve_allowed(Some(current));
+        // Read here, because another caller may have resolved the paths a moment ago.
+        let current = self.last_allowed_roots();
+        let pending = self.resolve_allowed(Some(&current));
         let fresh = pending.into_roots(self.inner.policy, current.generation() + 1);
         let paths = |roots: &Roots| {
             let path = |root: &Root| (root.path().to_owned(), root.kind);
             roots.roots().map(path).collect::<Vec<_>>()
         };
-        if paths(&fresh) == paths(current) {
-            return current.clone();
+        if paths(&fresh) == paths(&current) {
+            return current;
         }
         // The previous roots are dropped after the lock is released, because dropping them may
         // close directories.
@@ -260,8 +266,8 @@ impl Boundary {
         Ok(pending.into_client_roots(&allowed, self.inner.policy, first))
     }
 
-    /// Resolves the configured directories. A directory that cannot be resolved now, but was one of
-    /// `last`, stays what it was.
+    /// Resolves the configured directories. A directory of `last` stays what it was if its configured
+    /// path is the canonical one, or cannot be resolved now.
     fn resolve_allowed(&self, last: Option<&Roots>) -> PendingRoots {
         let directories = &self.inner.directories;
         let entries = || directories.iter().map(Directory::entry);
@@ -278,15 +284,25 @@ impl Boundary {
                     || open_configured(&filesystem, location, options.access, options.always);
                 retry_changed(open)
             };
-            match location.as_ref().map_err(|error| error.reason().into()).and_then(open) {
-                Ok(named) => found.push((index, text, named)),
-                Err(error) => match last.and_then(|last| root_of_directory(last, index)) {
-                    Some(root) => {
-                        pending.is_provisional = true;
-                        pending.add(index, text, root);
+            let last = last.and_then(|last| root_of_directory(last, index));
+            let kept = |root| Named { roots: vec![root], links: Links::default() };
+            let named = match last {
+                // The path leads through no symlink, and its handle is opened again at each use.
+                Some(root) if is_same(&directory.path.clean(), root.path()) => Ok(kept(root)),
+                last => {
+                    let named = location.as_ref().map_err(|error| error.reason().into());
+                    match (named.and_then(open), last) {
+                        (Err(_), Some(root)) => {
+                            pending.is_provisional = true;
+                            Ok(kept(root))
+                        }
+                        (named, _) => named,
                     }
-                    None => pending.reject(index, &text, error),
-                },
+                }
+            };
+            match named {
+                Ok(named) => found.push((index, text, named)),
+                Err(error) => pending.reject(index, &text, error),
             }
         }
         let writable = |(.., named): &(_, _, Named)| {

@@ -561,11 +561,15 @@ impl CheckedPath {
     /// Refuses an operation that would remove or move a root of this snapshot, an allowed directory,
     /// or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
-        let canonical = self.canonical();
-        if self.snapshots().any(|roots| roots.index().holds(&canonical)) {
+        if self.holds_root(&self.canonical()) {
             return Err(Code::RootItself.into());
         }
         Ok(())
+    }
+
+    /// Whether a root of this snapshot or an allowed directory is at this canonical path or below it.
+    pub(crate) fn holds_root(&self, canonical: &Path) -> bool {
+        self.snapshots().any(|roots| roots.index().holds(canonical))
     }
 
     /// The snapshots whose roots no operation on this place may remove or move: that of the proof,

@@ -186,7 +186,7 @@ errors! {
     /// resolved. Resolve the list again.
     RootUnavailable: NotServed {
         RootUnavailable = "root_unavailable",
-            "the allowed directory was moved, removed or replaced";
+            "the allowed directory is missing, or something else has its name";
     }
 
     /// The [`Policy`](crate::Policy) or the operation does not allow this type of file.

@@ -388,6 +388,11 @@ impl CheckedPath {
         let mounts = self.roots().policy().mounts;
         let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
         let mut directory = handle.dir(present, mounts)?;
+        let canonical = self.canonical();
+        let first = canonical.ancestors().nth((above + missing).saturating_sub(1));
+        if missing > 0 && first.is_some_and(|first| self.holds_root(first)) {
+            return Err(Code::RootItself.into());
+        }
         let names = place.iter().skip(present.iter().count()).take(missing);
         for (name, missing) in names.zip((1..=missing).rev()) {
             self.ensure_ancestor_not_moved(&directory, above + missing)?;

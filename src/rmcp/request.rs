@@ -416,12 +416,13 @@ impl Guard {
         }
         let roots = session.roots_from_list(ListRootsResult::clone(&last.list)).await?;
         // The client may have sent another list in the meantime.
-        if cached(key).is_none_or(|now| now.epoch != last.epoch) {
+        let is_last = cached(key).is_some_and(|now| now.epoch == last.epoch);
+        if !is_last || roots.is_despite_failure() {
             return Ok(None);
         }
         let again = Cached::new(last.epoch, last.until, roots.clone(), last.list.clone());
         self.cache().replace(key.account(), Arc::new(again));
-        Ok((!roots.is_despite_failure()).then_some((roots, last.epoch)))
+        Ok(Some((roots, last.epoch)))
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]

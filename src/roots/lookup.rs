@@ -130,6 +130,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
     /// Opens the directory of a root, and keeps it open for the next look-up.
     fn open(&mut self, number: usize) -> Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
+            // Also tells whether the filesystem was looked at, if this fails.
+            self.budget.spend(1)?;
             let handle = self.roots.root(number)?.handle()?;
             self.opened = Some((number, handle, Cursor::default()));
         }

@@ -209,6 +209,8 @@ impl Root {
         directory: Identity,
         seen: &mut HashSet<PathBuf>,
     ) -> Result<bool> {
+        // Opens the allowed directory again if this is due, before it is compared.
+        let handle = self.directory.handle();
         if self.directory.identity() == Some(directory) {
             return Ok(true);
         }
@@ -229,7 +231,7 @@ impl Root {
         let names = self.names.iter().count();
         let allowed = self.canonical.ancestors().nth(names).unwrap_or(&self.canonical);
         let volume = allowed.ancestors().last().unwrap_or(allowed);
-        let is_below = match self.directory.handle() {
+        let is_below = match handle {
             Ok(handle) => compare(allowed, &handle, self.directory_path())?,
             Err(_) => false,
         };

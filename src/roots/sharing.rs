@@ -1,5 +1,4 @@
-//! A table of values that are shared while they are alive, such as open directories, equal snapshots
-//! and locks.
+//! A table of values that are shared while they are alive, such as locks.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -131,7 +131,7 @@ impl SnapshotCache {
         });
     }
 
-    /// Removes a client's snapshot, and closes the directories that only that snapshot held open.
+    /// Removes a client's snapshot.
     pub(crate) fn forget(&self, key: &Account) {
         schedule_point();
         self.map.invalidate(key);

@@ -301,7 +301,7 @@ impl Guard {
         self.inner.sessions.load(Ordering::Relaxed)
     }
 
-    /// Drops all cached snapshots to free their memory and file descriptors. The next call of each
+    /// Drops all cached snapshots to free their memory. The next call of each
     /// client requests its roots again. Fetches in progress are not affected.
     pub fn forget_all(&self) {
         self.inner.cache.forget_all();

@@ -68,8 +68,8 @@ impl Leader<'_> {
         };
         match run_until_stopped(self.fetch.ended(), resolved).await {
             None => Ok(self.fetch.ended().await),
-            // The list expired meanwhile, so it is requested again.
-            Some(Ok(_)) if Instant::now() >= cached.until => Ok(End::Nothing),
+            // The list expired or was forgotten meanwhile, so it is requested again.
+            Some(Ok(_)) if !cached.is_current(Instant::now()) => Ok(End::Nothing),
             Some(Ok(Some(roots))) => {
                 events::resolved_again(client.id, roots.roots().len());
                 Ok(self.succeed(roots, cached.list.clone(), cached.until))

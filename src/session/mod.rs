@@ -413,9 +413,7 @@ impl Session {
     /// messages are handled concurrently, call it in the loop that reads them, not in a task that
     /// the notification starts. If that loop is part of an SDK, use an [`Observer`].
     ///
-    /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
-    /// evicts it, or the session closes. No later call receives them. A request that already
-    /// obtained its [`Roots`] keeps them, so long operations should call
+    /// A request that already obtained its [`Roots`] keeps them, so long operations should call
     /// [`still_allows`](Self::still_allows).
     pub fn list_changed(&self) {
         if self.client().change() {
@@ -426,9 +424,8 @@ impl Session {
     /// Checks whether the roots now in force still allow a proof from an earlier request, for
     /// example in an open watch, a subscription or a long iteration. Call it before each step.
     ///
-    /// It sends no request to the client. It verifies the names of the proof's root with a few
-    /// system calls. If that root is itself in force, they are verified at most once every
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY); see [`Roots::still_allows`].
+    /// It sends no request to the client, and compares only paths, without I/O; see
+    /// [`Roots::still_allows`].
     ///
     /// # Errors
     ///

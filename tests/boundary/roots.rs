@@ -406,3 +406,51 @@ async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_
         assert_eq!(code(roots.rename("sub", "moved", Replace::Never)), Some("root_itself"));
     }
 }
+
+/// After this time, each path that may lead elsewhere is looked at again.
+#[cfg(unix)]
+fn wait() {
+    std::thread::sleep(
+        mcp_roots_guard::limits::VERIFY_EVERY + std::time::Duration::from_millis(50),
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_planted_symlink_selects_no_directory_while_another_path_is_missing() {
+    let tree = Tree::new("dir real/sub; file secret/key; link current -> real");
+    let optional = DirectoryOptions::new(Access::ReadWrite).optional(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("current"), Access::ReadWrite)
+        .directory_with(tree.path("real/sub/opt"), optional)
+        .build()
+        .unwrap();
+    fs::remove_file(tree.path("current")).unwrap();
+    link(&tree.path("secret"), &tree.path("real/sub/opt")).unwrap();
+    wait();
+    assert_eq!(outcome(&tree, &boundary.allowed_roots()).0, ["real"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_base_does_not_shift_while_the_first_directory_is_missing() {
+    let tree = Tree::new("file a/proj/f; file b/proj/f");
+    let boundary = build_boundary(&tree, &[("a", Access::ReadWrite), ("b", Access::ReadWrite)]);
+    fs::rename(tree.path("a"), tree.path("away")).unwrap();
+    wait();
+    let roots = boundary.resolve(&list(&tree, ["a/proj", "b/proj"])).unwrap();
+    assert_eq!(outcome(&tree, &roots), (vec!["b/proj".into()], vec![(0, "root_unavailable")]));
+    assert_eq!(code(roots.write("new", "x")), Some("outside_roots"));
+}
+
+#[test]
+fn the_names_of_a_root_are_not_created() {
+    let tree = Tree::new("dir a/sub");
+    let boundary = build_boundary(&tree, &[("a", Access::ReadWrite)]);
+    let roots = boundary.resolve(&list(&tree, ["a", "a/sub/later/deep"])).unwrap();
+    for path in ["sub/later", "sub/later/x", "sub/later/deep/x"] {
+        assert_eq!(code(roots.create_dir_all(path)), Some("root_itself"), "{path}");
+    }
+    roots.create_dir_all("sub/other/x").unwrap();
+    assert!(!tree.path("a/sub/later").exists());
+}

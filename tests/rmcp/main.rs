@@ -13,7 +13,6 @@ mod eras;
 mod fairness;
 mod http;
 mod ordering;
-#[cfg(target_os = "linux")]
 mod request_lifetime;
 mod requests;
 mod responsiveness;
