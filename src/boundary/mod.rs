@@ -179,7 +179,7 @@ impl Boundary {
 
     /// Whether [`allowed_roots`](Self::allowed_roots) would resolve configured paths now.
     pub(crate) fn is_resolution_due(&self) -> bool {
-        self.inner.resolved.is_due() && self.last_allowed_roots().is_provisional()
+        lock(&self.inner.allowed).is_provisional() && self.inner.resolved.is_due()
     }
 
     /// Returns the allowed directories as last resolved, without I/O.
