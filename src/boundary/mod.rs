@@ -386,15 +386,14 @@ impl Boundary {
         (pending, first.flatten())
     }
 
-    /// Whether a symlink that was last changed at this time may have been created by a tool. A
-    /// filesystem that stores whole seconds may mean the end of the second.
+    /// Whether a symlink that was last changed at this time may have been created by a tool. A time
+    /// without nanoseconds may stand for the end of its second.
     fn is_planted(&self, changed: Option<SystemTime>) -> bool {
-        let latest = |changed: SystemTime| {
-            let since = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let is_whole = since.subsec_nanos() == 0;
-            if is_whole { changed + Duration::from_nanos(999_999_999) } else { changed }
-        };
-        changed.is_some_and(|changed| latest(changed) >= self.inner.links_until)
+        let Some(changed) = changed else { return false };
+        let since = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let rest = if since.subsec_nanos() == 0 { 999_999_999 } else { 0 };
+        let latest = changed.checked_add(Duration::from_nanos(rest));
+        latest.is_none_or(|latest| latest >= self.inner.links_until)
     }
 
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a
