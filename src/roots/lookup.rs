@@ -9,7 +9,7 @@ use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata, common_length};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
-use crate::path::names::below;
+use crate::path::names::path_key;
 use crate::path::protect::Protected;
 use crate::roots::root::join;
 use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Roots, resolve, resolve_symlink};
@@ -37,13 +37,13 @@ impl Links {
     /// Whether a symlink is in one of these directories, or below it.
     pub(crate) fn are_in<'a>(&self, mut directories: impl Iterator<Item = &'a Path>) -> bool {
         directories.any(|directory| {
-            let is_inside = |link: &PathBuf| below(link.as_os_str(), directory).is_some();
-            self.directories.iter().any(is_inside)
+            let directory = path_key(directory);
+            self.directories.iter().any(|link| path_key(link).starts_with(&directory))
         })
     }
 
-    /// Adds a symlink. Where the system does not say when a file was changed, it counts as changed
-    /// in the distant future.
+    /// Adds a symlink. If the system does not say when it was changed, it counts as changed in the
+    /// distant future.
     fn add(&mut self, directory: PathBuf, access: Access, metadata: &Metadata) {
         self.directories.push(directory);
         if access == Access::ReadWrite {
@@ -130,7 +130,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
     /// Opens the directory of a root, and keeps it open for the next look-up.
     fn open(&mut self, number: usize) -> Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
-            // Also tells whether the filesystem was looked at, if this fails.
+            // Charged first: an entry of a list that costs nothing counts as rejected by its text.
             self.budget.spend(1)?;
             let handle = self.roots.root(number)?.handle()?;
             self.opened = Some((number, handle, Cursor::default()));
