@@ -266,8 +266,8 @@ impl Boundary {
         Ok(pending.into_client_roots(&allowed, self.inner.policy, first))
     }
 
-    /// Resolves the configured directories. A directory of `last` stays what it was if its configured
-    /// path is the canonical one, or cannot be resolved now.
+    /// Resolves the configured directories. A directory of `last` stays what it was if its
+    /// configured path is the canonical one, or cannot be resolved now.
     fn resolve_allowed(&self, last: Option<&Roots>) -> PendingRoots {
         let directories = &self.inner.directories;
         let entries = || directories.iter().map(Directory::entry);
@@ -302,7 +302,12 @@ impl Boundary {
             };
             match named {
                 Ok(named) => found.push((index, text, named)),
-                Err(error) => pending.reject(index, &text, error),
+                Err(error) => {
+                    if error.reason() == Code::NotFound {
+                        pending.planned.extend(self.planned(directory).ok().flatten());
+                    }
+                    pending.reject(index, &text, error);
+                }
             }
         }
         let writable = |(.., named): &(_, _, Named)| {
@@ -414,6 +419,26 @@ impl Boundary {
         volumes::named_volumes(entries, by_operator, open)
     }
 
+    /// Returns the canonical path that a missing directory would have.
+    fn planned(&self, directory: &Directory) -> Result<Option<PathBuf>> {
+        let entry = directory.entry();
+        let Ok(location) = entry.location.as_ref().map(Location::clone) else { return Ok(None) };
+        let filesystem = &self.filesystem_roots(&[entry], true);
+        // If the volume does not exist either, the configured path is compared.
+        if filesystem.index().begin(location.as_os_str()).is_none() {
+            return Ok(Some(location.as_path().to_owned()));
+        }
+        let mut budget = Budget::new();
+        let mut lookups = Lookups::new(filesystem, &mut budget);
+        let (index, text) = (filesystem.index(), location.as_os_str());
+        match resolve(&mut lookups, index, None, text, Intent::NewTree)? {
+            Place::Inside { root, path, .. } => {
+                Ok(Some(join(filesystem.root(root)?.path(), &path)))
+            }
+            Place::Above(_) => Ok(None),
+        }
+    }
+
     /// Refuses a configuration in which a missing optional directory would conflict once it is
     /// created, because it would be inside a directory with different access or contain one.
     fn check_missing_directories(&self, allowed: &PendingRoots) -> Result<()> {
@@ -423,31 +448,10 @@ impl Boundary {
             allowed.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
         {
             let Some(directory) = self.inner.directories.get(rejected.index) else { continue };
-            let entry = directory.entry();
-            let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
-            let filesystem = &self.filesystem_roots(&[entry], true);
-            // If the volume does not exist either, the configured path is compared.
-            if filesystem.index().begin(location.as_os_str()).is_none() {
-                planned.push((location.as_path().to_owned(), directory.options.access));
-                continue;
-            }
-            let mut budget = Budget::new();
-            let mut lookups = Lookups::new(filesystem, &mut budget);
-            let place = resolve(
-                &mut lookups,
-                filesystem.index(),
-                None,
-                location.as_os_str(),
-                Intent::NewTree,
-            );
             // A place that cannot be determined now could conflict later, so this is an error.
-            match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
-                Place::Inside { root, path, .. } => {
-                    let path = join(filesystem.root(root)?.path(), &path);
-                    planned.push((path, directory.options.access));
-                }
-                Place::Above(_) => {}
-            }
+            let place = self.planned(directory);
+            let place = place.map_err(|error| error.at("open root", directory.path.as_os_str()))?;
+            planned.extend(place.map(|place| (place, directory.options.access)));
         }
         let paths: Vec<_> = planned.iter().map(|(path, _)| path.as_path()).collect();
         let states = self.inner.protected.at_directories(&paths);

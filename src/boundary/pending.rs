@@ -23,6 +23,8 @@ pub(super) struct PendingRoots {
     pub(super) conflicts: HashSet<PathBuf>,
     /// The aliases of the allowed directories.
     pub(super) declared: Vec<DeclaredAlias>,
+    /// The canonical paths that missing allowed directories would have.
+    pub(super) planned: Vec<PathBuf>,
     /// Whether the same entries may name other roots later, because the filesystem decided about
     /// one: it was resolved through a symlink, or could not be resolved.
     pub(super) is_provisional: bool,
@@ -115,6 +117,7 @@ impl PendingRoots {
             policy,
             rejected: self.rejected.into(),
             base: (!roots.is_empty()).then_some(0),
+            planned: self.planned.into(),
             generation,
             is_provisional: self.is_provisional,
             ..Snapshot::new(roots, declared)

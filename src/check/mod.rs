@@ -567,9 +567,10 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// Whether a root of this snapshot or an allowed directory is at this canonical path or below it.
+    /// Whether a root of this snapshot or an allowed directory, even a missing one, is at this
+    /// canonical path or below it.
     pub(crate) fn holds_root(&self, canonical: &Path) -> bool {
-        self.snapshots().any(|roots| roots.index().holds(canonical))
+        self.snapshots().any(|roots| roots.hold(canonical))
     }
 
     /// The snapshots whose roots no operation on this place may remove or move: that of the proof,

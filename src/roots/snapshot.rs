@@ -9,7 +9,7 @@ use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::path::Location;
 use crate::path::index::PathIndex;
-use crate::path::names::is_same;
+use crate::path::names::{is_same, path_key};
 use crate::roots::{RejectedRoot, Root};
 use crate::workers::Account;
 
@@ -53,6 +53,9 @@ pub(crate) struct Snapshot {
     pub(crate) rejected: Arc<[RejectedRoot]>,
     /// The aliases that the operator declared for the allowed directories, if there are any.
     pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
+    /// The canonical paths that missing allowed directories would have, whose names are not
+    /// created.
+    pub(crate) planned: Arc<[PathBuf]>,
     /// For a client's roots, all allowed directories, none of which may be removed through them.
     pub(crate) allowed: Option<Roots>,
     /// For a client's roots, the number of roots that its list put in force. The directories that
@@ -259,6 +262,7 @@ impl Roots {
             index: own.index.clone(),
             rejected: own.rejected.clone(),
             declared: own.declared.clone(),
+            planned: own.planned.clone(),
             // The directories remain writable for others.
             allowed: Some(own.allowed.clone().unwrap_or_else(|| self.without_request())),
             ..*own
@@ -330,6 +334,13 @@ impl Roots {
 
     pub(crate) fn declared(&self) -> Option<&Arc<[DeclaredAlias]>> {
         self.snapshot.declared.as_ref()
+    }
+
+    /// Whether a root, or an allowed directory that is missing, is at this canonical path or below
+    /// it.
+    pub(crate) fn hold(&self, canonical: &Path) -> bool {
+        let is_inside = |planned: &PathBuf| path_key(planned).starts_with(path_key(canonical));
+        self.index().holds(canonical) || self.snapshot.planned.iter().any(is_inside)
     }
 
     pub(crate) fn index(&self) -> &PathIndex {

@@ -408,7 +408,6 @@ async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_
 }
 
 /// After this time, each path that may lead elsewhere is looked at again.
-#[cfg(unix)]
 fn wait() {
     std::thread::sleep(
         mcp_roots_guard::limits::VERIFY_EVERY + std::time::Duration::from_millis(50),
@@ -453,4 +452,34 @@ fn the_names_of_a_root_are_not_created() {
     }
     roots.create_dir_all("sub/other/x").unwrap();
     assert!(!tree.path("a/sub/later").exists());
+}
+
+/// Otherwise, one client could put the directory in force for all.
+#[test]
+fn the_names_of_a_missing_optional_directory_are_not_created() {
+    let tree = Tree::new("dir a/from; file a/f; dir a/d");
+    let optional = DirectoryOptions::new(Access::ReadWrite).optional(true).always(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("a"), Access::ReadWrite)
+        .directory_with(tree.path("a/x/opt"), optional)
+        .build()
+        .unwrap();
+    let allowed = boundary.allowed_roots();
+    let of_client = boundary.resolve(&list(&tree, ["a"])).unwrap();
+    for roots in [&allowed, &of_client, &of_client.within(".").unwrap()] {
+        for done in [
+            roots.create_dir("x"),
+            roots.create_dir_all("x/opt/y"),
+            roots.rename("from", "x", Replace::Never),
+            roots.rename("f", "x", Replace::Never),
+            roots.write("x", "a file"),
+        ] {
+            assert_eq!(code(done), Some("root_itself"));
+        }
+        roots.create_dir_all("d/opt").unwrap();
+    }
+    assert!(!tree.path("a/x").exists());
+    tree.add("file a/x/opt/f = there");
+    wait();
+    assert_eq!(boundary.allowed_roots().read(tree.path("a/x/opt/f"), 9).unwrap(), b"there");
 }
