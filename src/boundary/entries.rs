@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use path_clean::PathClean as _;
 
-use crate::dir::{Access, Budget, Effort, FileType, Look};
+use crate::dir::{Access, Budget, Effort};
 use crate::error::{Code, Result};
 use crate::limits::LIST_LOOKUPS;
 use crate::path::Location;
@@ -18,7 +18,7 @@ use crate::path::index::{Origin, RootKind};
 #[cfg(unix)]
 use crate::path::names::drive;
 use crate::path::names::{components, ends_as_directory};
-use crate::roots::{Intent, Links, Lookups, Place, Root, Roots, display_path, resolve};
+use crate::roots::{Intent, Links, Lookups, Place, Root, Roots, display_path, kind_of, resolve};
 
 /// An entry of a list, before it is resolved.
 pub(crate) struct Entry {
@@ -85,7 +85,7 @@ impl<'a> EntryResolver<'a> {
         let mut lookups = Lookups::recording(enclosing, budget);
         match resolve(&mut lookups, index, None, location, Intent::NewTree)? {
             Place::Inside { root, path, .. } => {
-                let kind = lookups.kind(root, &path)?.unwrap_or(RootKind::Directory);
+                let kind = kind_of(&lookups.look_up(root, &path)?)?.unwrap_or(RootKind::Directory);
                 let root = enclosing.root(root)?.below(&path, kind);
                 let root = self.as_listed(root, location, entry);
                 Ok(Named { roots: vec![root], links: lookups.into_links() })
@@ -137,7 +137,7 @@ pub(super) fn open_configured(
     let mut lookups = Lookups::recording(filesystem, &mut budget);
     let place = resolve(&mut lookups, index, None, location, Intent::Existing)?;
     let Place::Inside { root, path, .. } = place else { return Err(Code::NotFound.into()) };
-    let kind = lookups.kind(root, &path)?.ok_or(Code::NotFound)?;
+    let kind = kind_of(&lookups.look_up(root, &path)?)?.ok_or(Code::NotFound)?;
     let top = filesystem.root(root)?;
     let found = top.below(&path, kind);
     let (directory, names) = match (kind, path.parent(), path.file_name()) {
@@ -150,24 +150,6 @@ pub(super) fn open_configured(
     let directory = top.directory.below(directory)?;
     let root = Root { directory, names, aliases, access, is_always, ..found };
     Ok(Named { roots: vec![root], links: lookups.into_links() })
-}
-
-impl Lookups<'_, '_> {
-    /// Whether the path leads to a directory or a regular file. Returns `None` if it leads to
-    /// nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything else.
-    pub(crate) fn kind(&mut self, root: usize, path: &Path) -> Result<Option<RootKind>> {
-        match self.look_up(root, path)? {
-            Look::Missing => Ok(None),
-            Look::Link(..) => Err(Code::Changed.into()),
-            Look::Other(found) if found.is_dir() => Ok(Some(RootKind::Directory)),
-            Look::Other(found) if found.file_type() == FileType::File => Ok(Some(RootKind::File)),
-            Look::Other(_) => Err(Code::SpecialFile.into()),
-        }
-    }
 }
 
 /// Returns the listed path, without `//`, `.` or a trailing slash, if it differs from the canonical

@@ -4,12 +4,11 @@ use std::path::Path;
 
 use crate::boundary::{alias_of, shown};
 use crate::check::CheckedPath;
-use crate::dir::{FileType, Look};
 use crate::error::{Code, Error, Result};
 use crate::limits::ALIASES;
 use crate::path::Location;
-use crate::path::index::{Origin, RootKind};
-use crate::roots::{Intent, Roots, join};
+use crate::path::index::Origin;
+use crate::roots::{Intent, Roots, join, kind_of};
 
 impl Roots {
     /// Narrows the roots to a directory or a single file inside them. The result has this one root,
@@ -77,13 +76,8 @@ impl Roots {
     fn narrow(&self, checked: &CheckedPath) -> Result<Self> {
         let (outer, relative) = (&checked.root, &*checked.relative);
         let (handle, place) = checked.place()?;
-        let kind = match handle.look(&place, self.policy().mounts)? {
-            Look::Other(found) if found.is_dir() => RootKind::Directory,
-            Look::Other(found) if found.file_type() == FileType::File => RootKind::File,
-            Look::Other(_) => return Err(Code::SpecialFile.into()),
-            Look::Missing => return Err(Code::NotFound.into()),
-            Look::Link(..) => return Err(Code::Changed.into()),
-        };
+        let found = handle.look(&place, self.policy().mounts)?;
+        let kind = kind_of(&found)?.ok_or(Code::NotFound)?;
         let mut root = outer.below(relative, kind);
         let request = checked.request.as_path();
         let index = self.index();

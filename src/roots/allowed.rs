@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dir::{Handle, Identity, Rule};
-use crate::error::{Code, Result};
-use crate::roots::Throttle;
-use crate::roots::root::is_missing;
+use crate::error::{Code, Error, Result};
+use crate::roots::throttle::Throttle;
 
 /// A directory that the operator's configuration allows, or the filesystem root or a volume if the
 /// configuration allows none.
@@ -127,4 +126,19 @@ impl Current {
         let handle = top.dir(path, Rule::Allow)?;
         Ok(Self { identity: handle.identity()?, handle: Arc::new(handle) })
     }
+}
+
+/// Whether a walk along a root's name failed because the name leads to no directory, runs through a
+/// symlink, or cannot be entered.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    matches!(
+        error.reason(),
+        Code::NotFound
+            | Code::NotADirectory
+            | Code::PermissionDenied
+            | Code::MountCrossing
+            | Code::Changed
+            | Code::TooLong
+            | Code::RootUnavailable
+    )
 }

@@ -21,7 +21,7 @@ pub use self::rejected::RejectedRoot;
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve, resolve_symlink};
 pub use self::root::Root;
-pub(crate) use self::root::{display_path, file_uri, join};
+pub(crate) use self::root::{display_path, file_uri, join, kind_of};
 pub(crate) use self::sharing::WeakTable;
 #[cfg(feature = "rmcp")]
 pub(crate) use self::snapshot::Lease;

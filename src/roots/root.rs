@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dir::{Access, Handle, Identity, Look, Rule};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::path::index::RootKind;
 use crate::path::protect::Protected;
 use crate::roots::AllowedDirectory;
+use crate::roots::allowed::is_missing;
 
 /// A directory or a single file in force: an allowed directory, and a path of plain names below it.
 ///
@@ -253,19 +254,20 @@ pub(crate) fn join(path: &Path, relative: &Path) -> PathBuf {
     if relative.as_os_str().is_empty() { path.to_owned() } else { path.join(relative) }
 }
 
-/// Whether a walk along a root's name failed because the name leads to no directory, runs through a
-/// symlink, or cannot be entered.
-pub(crate) fn is_missing(error: &Error) -> bool {
-    matches!(
-        error.reason(),
-        Code::NotFound
-            | Code::NotADirectory
-            | Code::PermissionDenied
-            | Code::MountCrossing
-            | Code::Changed
-            | Code::TooLong
-            | Code::RootUnavailable
-    )
+/// Whether a look-up found a directory or a regular file. Returns `None` if it found nothing.
+///
+/// # Errors
+///
+/// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything else, and
+/// [`Changed`](crate::ErrorKind::Changed) for a symlink, which was not there a moment ago.
+pub(crate) fn kind_of(found: &Look) -> Result<Option<RootKind>> {
+    match found {
+        Look::Missing => Ok(None),
+        Look::Link(..) => Err(Code::Changed.into()),
+        Look::Other(found) if found.is_dir() => Ok(Some(RootKind::Directory)),
+        Look::Other(found) if found.is_file() => Ok(Some(RootKind::File)),
+        Look::Other(_) => Err(Code::SpecialFile.into()),
+    }
 }
 
 /// The path for display, which on Windows omits `\\?\`.
