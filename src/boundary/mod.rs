@@ -66,7 +66,7 @@ use crate::path::protect::Patterns;
 #[cfg(windows)]
 use crate::path::protect::Protected;
 use crate::roots::{
-    Intent, Links, Lookups, Place, RejectedRoot, Root, Roots, Throttle, join, resolve,
+    Intent, Links, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join, resolve,
     retry_changed,
 };
 use crate::wire::ListRootsResult;
@@ -161,20 +161,18 @@ impl Boundary {
 
     /// Returns the allowed directories as roots, without a client's list.
     ///
-    /// A configured path that runs through a symlink, or was missing, is resolved again at most once
-    /// every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time. The result then
-    /// contains what the symlink leads to now, or the optional directory that has appeared. An
-    /// optional directory that was never there is [rejected](Roots::rejected) and grants nothing. Any
-    /// other directory stays in force if it is removed: requests are refused with
-    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a directory
-    /// again.
+    /// A configured path that runs through a symlink, or was missing, is resolved again at most
+    /// once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time. The
+    /// result then contains what the symlink leads to now, or the optional directory that has
+    /// appeared. An optional directory that was never there is [rejected](Roots::rejected) and
+    /// grants nothing. Any other directory stays in force if it is removed: requests are refused
+    /// with [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a
+    /// directory again.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
         let current = self.last_allowed_roots();
-        if current.is_provisional() && self.inner.resolved.take() {
-            return self.resolve_allowed_again();
-        }
-        current
+        let turn = if current.is_provisional() { self.inner.resolved.take() } else { None };
+        turn.map_or(current, |turn| self.resolve_allowed_again(turn))
     }
 
     /// Whether [`allowed_roots`](Self::allowed_roots) would resolve configured paths now.
@@ -197,8 +195,8 @@ impl Boundary {
         roots.generation() == lock(&self.inner.allowed).generation()
     }
 
-    fn resolve_allowed_again(&self) -> Roots {
-        let _done = self.inner.resolved.done_on_drop();
+    /// Resolves the configured paths again, in a turn that ends with this call.
+    fn resolve_allowed_again(&self, _turn: Turn<'_>) -> Roots {
         // Read here, because another caller may have resolved the paths a moment ago.
         let current = self.last_allowed_roots();
         let pending = self.resolve_allowed(Some(&current));

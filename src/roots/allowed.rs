@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dir::{Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
-use crate::roots::throttle::Throttle;
+use crate::roots::throttle::{Throttle, Turn};
 
 /// A directory that the operator's configuration allows, or the filesystem root or a volume if the
 /// configuration allows none.
 ///
-/// It is a name, like every root, but few of them exist and each operation needs one, so its handle
-/// is cached. The path is opened again when the directory is used and at least
-/// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed, without following a symlink. The handle
-/// then leads to what has the name now: another directory after a deployment, or nothing.
+/// It is a name, like every root, but there are few of them and each operation needs one, so its
+/// handle is cached. The path is opened again, without following a symlink, when the directory is
+/// used and at least [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed, and when an
+/// operation has failed. The handle then leads to what has the name now: another directory after a
+/// deployment, or nothing.
 #[derive(Debug)]
 pub(crate) struct AllowedDirectory {
     /// The filesystem root, or the volume on Windows.
@@ -46,9 +47,7 @@ impl AllowedDirectory {
     ///
     /// The error of opening it.
     pub(crate) fn below(&self, path: &Path) -> Result<Arc<Self>> {
-        let path =
-            if self.path.as_os_str().is_empty() { path.to_owned() } else { self.path.join(path) };
-        let top = self.top.clone();
+        let (top, path) = (self.top.clone(), path.to_owned());
         let current = Mutex::new(Some(Current::open(&top, &path)?));
         Ok(Arc::new(Self { top, path, current, opened: Throttle::new() }))
     }
@@ -65,8 +64,8 @@ impl AllowedDirectory {
         if self.is_top() {
             return Ok(self.top.clone());
         }
-        if self.opened.take() {
-            self.open_again();
+        if let Some(turn) = self.opened.take() {
+            self.open_again(turn);
         } else if self.opened.is_stalled() {
             return Err(Code::RootUnavailable.into());
         }
@@ -79,14 +78,14 @@ impl AllowedDirectory {
         if self.is_top() {
             return true;
         }
-        if self.opened.take_early() {
-            self.open_again();
+        if let Some(turn) = self.opened.take_early() {
+            self.open_again(turn);
         }
         !self.opened.is_stalled() && self.current().is_some()
     }
 
-    fn open_again(&self) {
-        let _done = self.opened.done_on_drop();
+    /// Opens the path again, in a turn that ends with this call.
+    fn open_again(&self, _turn: Turn<'_>) {
         let current = match Current::open(&self.top, &self.path) {
             Ok(current) => Some(current),
             Err(error) if is_missing(&error) => None,

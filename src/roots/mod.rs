@@ -27,4 +27,4 @@ pub(crate) use self::sharing::WeakTable;
 pub(crate) use self::snapshot::Lease;
 pub use self::snapshot::Roots;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};
-pub(crate) use self::throttle::Throttle;
+pub(crate) use self::throttle::{Throttle, Turn};

@@ -1,5 +1,5 @@
-//! Limits how often a task is done: opening an allowed directory again, and resolving the configured
-//! paths again.
+//! Limits how often a task is done: opening an allowed directory again, and resolving the
+//! configured paths again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +13,16 @@ use crate::limits::{OPENING, VERIFY_EVERY};
 #[derive(Debug)]
 pub(crate) struct Throttle(AtomicU64);
 
+/// The exclusive right to do the task, which counts as done when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a>(&'a Throttle);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(clock(), Ordering::Relaxed);
+    }
+}
+
 const BUSY: u64 = 1 << 63;
 
 impl Throttle {
@@ -21,30 +31,27 @@ impl Throttle {
         Self(AtomicU64::new(clock()))
     }
 
-    /// Returns true if the caller should do the task now. No other caller gets true until
-    /// [`done_on_drop`](Self::done_on_drop) has ended.
-    #[must_use]
-    pub(crate) fn take(&self) -> bool {
+    /// Returns a turn if the task is due and no other caller is doing it.
+    pub(crate) fn take(&self) -> Option<Turn<'_>> {
         self.take_if(is_due)
     }
 
     /// Like [`take`](Self::take), even if the task was done a moment ago.
-    #[must_use]
-    pub(crate) fn take_early(&self) -> bool {
+    pub(crate) fn take_early(&self) -> Option<Turn<'_>> {
         self.take_if(|_| true)
     }
 
-    fn take_if(&self, may: impl Fn(u64) -> bool) -> bool {
+    fn take_if(&self, may: impl Fn(u64) -> bool) -> Option<Turn<'_>> {
         let last = self.0.load(Ordering::Relaxed);
-        last & BUSY == 0
-            && may(last)
-            && self
-                .0
-                .compare_exchange(last, clock() | BUSY, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        if last & BUSY != 0 || !may(last) {
+            return None;
+        }
+        let busy = clock() | BUSY;
+        let taken = self.0.compare_exchange(last, busy, Ordering::Relaxed, Ordering::Relaxed);
+        taken.ok().map(|_| Turn(self))
     }
 
-    /// Whether [`take`](Self::take) would return true.
+    /// Whether [`take`](Self::take) would return a turn.
     pub(crate) fn is_due(&self) -> bool {
         let last = self.0.load(Ordering::Relaxed);
         last & BUSY == 0 && is_due(last)
@@ -54,18 +61,6 @@ impl Throttle {
     pub(crate) fn is_stalled(&self) -> bool {
         let began = self.0.load(Ordering::Relaxed);
         began & BUSY != 0 && clock().saturating_sub(began & !BUSY) > millis(OPENING)
-    }
-
-    /// Records that the task was done when the result is dropped, even by a panic.
-    #[must_use]
-    pub(crate) fn done_on_drop(&self) -> impl Drop + '_ {
-        struct Done<'a>(&'a Throttle);
-        impl Drop for Done<'_> {
-            fn drop(&mut self) {
-                self.0.0.store(clock(), Ordering::Relaxed);
-            }
-        }
-        Done(self)
     }
 }
 
@@ -115,17 +110,17 @@ fn clock() -> u64 {
 mod tests {
     use super::*;
 
-    /// One caller at a time does the task. If it hangs, nobody else does it, and everybody learns of
-    /// it after a while.
+    /// One caller at a time does the task. If it hangs, nobody else does it, and everybody learns
+    /// of it after a while.
     #[test]
     fn a_task_that_hangs_is_not_done_again_and_is_seen_to_hang() {
         let throttle = Throttle::new();
-        assert!(!throttle.take(), "the task counts as done");
-        assert!(throttle.take_early() && !throttle.take_early() && !throttle.is_stalled());
-        let done = throttle.done_on_drop();
+        assert!(throttle.take().is_none(), "the task counts as done");
+        let turn = throttle.take_early().unwrap();
+        assert!(throttle.take_early().is_none() && !throttle.is_stalled());
         std::thread::sleep(OPENING + Duration::from_millis(100));
-        assert!(throttle.is_stalled() && !throttle.take() && !throttle.is_due());
-        drop(done);
-        assert!(!throttle.is_stalled() && !throttle.take() && throttle.take_early());
+        assert!(throttle.is_stalled() && throttle.take().is_none() && !throttle.is_due());
+        drop(turn);
+        assert!(!throttle.is_stalled() && throttle.take_early().is_some());
     }
 }
