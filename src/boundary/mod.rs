@@ -324,7 +324,6 @@ impl Boundary {
                 pending.add(index, text.clone(), root);
             }
         }
-        pending.roots.sort_by_key(|(index, ..)| *index);
         pending.is_provisional |= pending
             .rejected
             .iter()
