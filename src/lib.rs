@@ -148,7 +148,6 @@
 //! | names that Windows would reinterpret | not applicable | not applicable | not applicable | refused: devices, streams, trailing dots and spaces, 8.3 short names, `\\.\`, `\\?\` except for drives and shares, drive-relative paths |
 //! | comparison of root names | by bytes | by bytes | ignoring case and normalization; `/tmp`, `/var` and `/etc` are aliases of their targets | ignoring case |
 //! | names that are not valid Unicode | served | served | served | refused |
-//! | identity of a directory that is not held open | device and inode number, and birth time where the filesystem records it | same | same | volume and file number only |
 //! | mount detection | by the kernel | by mount ID (5.8 or later), else by device number | by device number | a mounted volume counts as a symlink to the outside |
 //! | permission needed on intermediate directories | search | search | search | read |
 //! | length of a path beneath a root | up to 4,095 bytes | longer paths can be listed and removed | same | same |

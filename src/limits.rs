@@ -138,8 +138,8 @@ pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 /// Together, the look-ups take less than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
-/// The maximum number of aliases of one root, in addition to its canonical path. Each one is
-/// resolved again when the root's names are verified.
+/// The maximum number of aliases of one root, in addition to its canonical path. A directory rarely
+/// has more than two or three.
 pub(crate) const ALIASES: usize = 8;
 
 /// The maximum number of characters of a rejected entry that are kept for the operator's log.

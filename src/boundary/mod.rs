@@ -527,9 +527,9 @@ impl Roots {
     }
 
     /// Creates roots from a client's list, without allowed directories. Everything that the client
-    /// names is served, but for entries through symlinks that were changed since the process built its
-    /// first boundary. A server that knows its directories or resolves lists repeatedly should keep
-    /// a [`Boundary`].
+    /// names is served, except entries through symlinks that were changed since the process built
+    /// its first boundary. A server that knows its directories or resolves lists repeatedly should
+    /// keep a [`Boundary`].
     ///
     /// # Errors
     ///

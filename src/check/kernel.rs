@@ -108,8 +108,8 @@ impl Roots {
         }
         let mounts = self.policy().mounts;
         let is_allowed_directory = root.names.as_os_str().is_empty();
-        // A `..` could leave the root while a directory is moved out of it, so the kernel
-        // is told where the root is.
+        // If a directory is moved out of the root during the walk, a `..` in it leads outside, so
+        // the walk begins at the root, which the kernel does not let it leave.
         let climbs = components(path).any(|(name, _)| name == "..");
         if is_allowed_directory || climbs || mounts == Rule::Refuse {
             return root.handle().ok()?.follow(beneath(path), want, mounts);

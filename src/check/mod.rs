@@ -36,7 +36,8 @@ use crate::workers::counted;
 ///
 /// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of which
 /// roots are in force later. It is a name: each operation finds what the name leads to at that
-/// time, without following a symlink.
+/// time, without following a symlink. The proof for an entry of a listing begins at the directory
+/// that was listed.
 ///
 /// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request, the
 /// root, the [`Intent`], the access and whether something existed there are not compared.

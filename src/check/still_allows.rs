@@ -17,7 +17,7 @@ impl Roots {
     ///
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
-    /// writing; [`Protected`](crate::ErrorKind::ReadOnly) if it is now protected.
+    /// writing, or if it is now protected (`protected`).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         self.ensure_active()?;
         let canonical = checked.canonical();

@@ -175,18 +175,18 @@ errors! {
     TooCostly: NotServed {
         /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups. For an
         /// entry of a root list, this is also the code if the entries before it took too many
-        /// look-ups, or if the client already has the maximum number of remembered directories.
+        /// look-ups.
         TooCostly = "too_costly", "the path takes too many look-ups to resolve";
         /// Resolving the path would follow more than [`LINK_HOPS`](crate::limits::LINK_HOPS)
         /// symlinks.
         TooManyLinks = "too_many_links", "the path goes through more than 40 symbolic links";
     }
 
-    /// The root's path no longer resolves to the directory that it named when the root list was
-    /// resolved. Resolve the list again.
+    /// The name of the root leads to no directory now, or to a file or symlink instead. The root is
+    /// served again as soon as its name leads to a directory.
     RootUnavailable: NotServed {
         RootUnavailable = "root_unavailable",
-            "the allowed directory is missing, or something else has its name";
+            "there is no directory at the path of the root, or something else is there";
     }
 
     /// The [`Policy`](crate::Policy) or the operation does not allow this type of file.

@@ -388,6 +388,7 @@ impl CheckedPath {
         let mounts = self.roots().policy().mounts;
         let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
         let mut directory = handle.dir(present, mounts)?;
+        // A root's own names are never created.
         let canonical = self.canonical();
         let first = canonical.ancestors().nth((above + missing).saturating_sub(1));
         if missing > 0 && first.is_some_and(|first| self.holds_root(first)) {
