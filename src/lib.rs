@@ -127,9 +127,9 @@
 //! - If another directory takes the name of an allowed directory, requests can still reach the one
 //!   that had the name before for [`VERIFY_EVERY`](limits::VERIFY_EVERY). A client's list with an
 //!   entry through a symlink is resolved again after [`LINKED_LIST`](limits::LINKED_LIST).
-//! - Whoever may rename directories above a client's root, inside an allowed directory, decides what
-//!   the root's name leads to: never a place outside the allowed directory, and never through a
-//!   symlink.
+//! - Whoever may rename directories above a client's root, inside an allowed directory, decides
+//!   what the root's name leads to: never a place outside the allowed directory, and never through
+//!   a symlink.
 //! - On Linux, the names of roots are compared by bytes, even on a filesystem that ignores case or
 //!   Unicode normalization. On macOS and Windows, they are compared as those systems do by default.
 //!   Beneath a root, the filesystem decides which names are equal.

@@ -163,12 +163,13 @@ pub(crate) const REJECTED_LOGGED: usize = 20;
 
 // Names that lead to other directories.
 
-/// The shortest time after which an allowed directory's path is opened again, or a configured path is
-/// resolved again. If a deployment replaces a directory, a delay of half a second does not matter.
+/// The shortest time after which an allowed directory's path is opened again, or a configured path
+/// is resolved again. If a deployment replaces a directory, a delay of half a second does not
+/// matter.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// If opening an allowed directory takes longer than this, further requests to it are refused instead
-/// of waiting: twenty times as long as on a slow network filesystem.
+/// If opening an allowed directory takes longer than this, further requests to it are refused
+/// instead of waiting: twenty times as long as on a slow network filesystem.
 pub(crate) const OPENING: Duration = Duration::from_secs(2);
 
 /// How long a client's list is used if the filesystem decided about an entry: if the entry was

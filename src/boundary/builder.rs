@@ -184,10 +184,11 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Sets until when symlinks in writable allowed directories are trusted. An entry of a root list
-    /// is refused (`through_link`) if it runs through a symlink there that was created, renamed or
-    /// changed at this time or later (`st_ctime`, inode(7)), because a tool may have created it to
-    /// widen the list. The default is the time at which the process built its first boundary.
+    /// Sets until when symlinks in writable allowed directories are trusted. An entry of a root
+    /// list is refused (`through_link`) if it runs through a symlink there that was created,
+    /// renamed or changed at this time or later (`st_ctime`, inode(7)), because a tool may have
+    /// created it to widen the list. The default is the time at which the process built its first
+    /// boundary.
     ///
     /// Set a later time if symlinks that are created while the server runs, such as those that a
     /// deployment switches, may lead to client roots, and no tool can create any. On Windows, which

@@ -13,8 +13,8 @@
 //!
 //! A walk begins at the allowed directory and goes along the root's own names, which may not be
 //! symlinks. If the path contains `..`, or the policy refuses mounts, it begins at the root. A path
-//! whose `..` leaves the root is left to the resolver. If the path of a file to read contains a symlink, a second walk
-//! begins at the root, so that the symlink cannot lead out of it.
+//! whose `..` leaves the root is left to the resolver. If the path of a file to read contains a
+//! symlink, a second walk begins at the root, so that the symlink cannot lead out of it.
 //!
 //! If names can be hidden, the kernel gets only paths in which no name is hidden, and follows no
 //! symlink, so that a walk can neither pass through a hidden name nor reveal one.
@@ -38,8 +38,8 @@ use crate::path::names::components;
 use crate::roots::{Found, Intent, Located, Root, Roots};
 
 impl Roots {
-    /// Decides a request whose path contains no symlink. Returns `None` to leave the decision to the
-    /// resolver.
+    /// Decides a request whose path contains no symlink. Returns `None` to leave the decision to
+    /// the resolver.
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,

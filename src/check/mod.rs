@@ -39,12 +39,12 @@ use crate::workers::counted;
 /// time, without following a symlink. The proof for an entry of a listing begins at the directory
 /// that was listed.
 ///
-/// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request, the
-/// root, the [`Intent`], the access and whether something existed there are not compared.
+/// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request,
+/// the root, the [`Intent`], the access and whether something existed there are not compared.
 ///
 /// Equality compares names, so it is not sufficient for the key of a lock. Two hard links are two
-/// names of one file. Names that differ in case or in Unicode normalization are unequal, even if the
-/// filesystem treats them as one.
+/// names of one file. Names that differ in case or in Unicode normalization are unequal, even if
+/// the filesystem treats them as one.
 ///
 /// ```
 /// use std::collections::HashSet;
@@ -559,8 +559,8 @@ impl CheckedPath {
         self.ensure_at(opened, parent)
     }
 
-    /// Refuses an operation that would remove or move a root of this snapshot, an allowed directory,
-    /// or a directory that contains one.
+    /// Refuses an operation that would remove or move a root of this snapshot, an allowed
+    /// directory, or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         if self.holds_root(&self.canonical()) {
             return Err(Code::RootItself.into());

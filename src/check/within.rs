@@ -21,8 +21,8 @@ impl Roots {
     /// result is valid until the request ends, like the roots that it came from.
     ///
     /// Like every root, the result is a name: nothing is held open, and if another directory takes
-    /// the place of this one, that one is served. The root can be named by its canonical path, by an absolute
-    /// `request`, and by the aliases of the root that contains it.
+    /// the place of this one, that one is served. The root can be named by its canonical path, by
+    /// an absolute `request`, and by the aliases of the root that contains it.
     /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result as
     /// long as a root in force contains its place.
     ///

@@ -224,8 +224,8 @@ impl Metadata {
         Self { created, ..self.clone() }
     }
 
-    /// The time of the last status change (`st_ctime`, inode(7)), which no call sets back. `None` on
-    /// Windows.
+    /// The time of the last status change (`st_ctime`, inode(7)), which no call sets back. `None`
+    /// on Windows.
     pub(crate) fn status_changed(&self) -> Option<SystemTime> {
         self.status_changed
     }

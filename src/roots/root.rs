@@ -203,8 +203,8 @@ impl Root {
     }
 
     /// Whether `directory` is the root's directory or one above it. Directories are compared by
-    /// identity, so their names do not matter. `seen` contains the paths that were already compared,
-    /// which are skipped.
+    /// identity, so their names do not matter. `seen` contains the paths that were already
+    /// compared, which are skipped.
     pub(crate) fn is_at_or_below(
         &self,
         directory: Identity,

@@ -376,8 +376,8 @@ impl From<Snapshot> for Roots {
 }
 
 impl Snapshot {
-    /// A snapshot of these roots, in which everything else has its default. The snapshot may live as
-    /// long as a session, so spare capacity is released.
+    /// A snapshot of these roots, in which everything else has its default. The snapshot may live
+    /// as long as a session, so spare capacity is released.
     pub(crate) fn new(mut roots: Vec<Arc<Root>>, declared: Option<Arc<[DeclaredAlias]>>) -> Self {
         let mut index = PathIndex::default();
         for root in &roots {

@@ -327,8 +327,9 @@ impl Guard {
     /// Returns the allowed directories, and resolves their configured paths again first if this is
     /// due.
     ///
-    /// If this takes longer than [`VERIFY_LIMIT`], or another call is already doing it, this returns
-    /// the last result, so that a path that hangs does not block access to the other directories.
+    /// If this takes longer than [`VERIFY_LIMIT`], or another call is already doing it, this
+    /// returns the last result, so that a path that hangs does not block access to the other
+    /// directories.
     pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
         let boundary = self.boundary().clone();
         let current = boundary.last_allowed_roots();

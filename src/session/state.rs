@@ -104,7 +104,8 @@ impl State {
         self.changes
     }
 
-    /// Returns the cached snapshot of this epoch, and whether its use must be reported to the cache.
+    /// Returns the cached snapshot of this epoch, and whether its use must be reported to the
+    /// cache.
     pub(super) fn cached(
         &self,
         now: Instant,

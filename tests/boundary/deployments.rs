@@ -1,5 +1,5 @@
-//! What is served after a directory was replaced, removed or created, and from when: each cell of the
-//! table in `docs/deployments.md`.
+//! What is served after a directory was replaced, removed or created, and from when: each cell of
+//! the table in `docs/deployments.md`.
 
 use std::fs;
 use std::thread::sleep;

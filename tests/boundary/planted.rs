@@ -1,7 +1,7 @@
 //! A tool cannot widen a client's list: a symlink that it makes, in whatever way, leads to no root.
 //!
-//! The guard compares the time of a symlink's last change with the start of the process. These tests
-//! make symlinks in every way known, on each filesystem that can be had, and in the first
+//! The guard compares the time of a symlink's last change with the start of the process. These
+//! tests make symlinks in every way known, on each filesystem that can be had, and in the first
 //! milliseconds after the start.
 
 use std::fs;
@@ -17,8 +17,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::support::skip::skip;
 use crate::support::tree::Tree;
 
-/// The directory `work` is writable, and `data` is allowed as well. `work/old` and `work/real` are a
-/// symlink to `data/proj` and a directory, both older than the server.
+/// The directory `work` is writable, and `data` is allowed as well. `work/old` and `work/real` are
+/// a symlink to `data/proj` and a directory, both older than the server.
 pub(crate) const TREE: &str = "file data/proj/f; link work/old -> $T/data/proj; dir work/real; dir work/d; \
                     link work/d/old -> $T/data/proj";
 
@@ -113,8 +113,8 @@ fn no_symlink_made_later_leads_to_a_root() {
     no_symlink_made_later_is_followed("tmpfs", || Tree::in_memory(TREE));
 }
 
-/// The start is read from the clock that filesystems use, and a symlink of the same tick is refused.
-/// Each child builds its first boundary and makes a symlink at once.
+/// The start is read from the clock that filesystems use, and a symlink of the same tick is
+/// refused. Each child builds its first boundary and makes a symlink at once.
 #[test]
 fn a_symlink_of_the_first_milliseconds_leads_to_no_root() {
     const CHILD: &str = "GUARD_PLANTED_CHILD";

@@ -46,8 +46,8 @@ fn read_only_roots_stay_read_only_when_they_are_narrowed() {
     assert_eq!(code(narrowed.write("b/f", "new")), None);
 }
 
-/// Neither an allowed directory, nor a directory that contains one, can be removed or renamed through
-/// narrowed roots.
+/// Neither an allowed directory, nor a directory that contains one, can be removed or renamed
+/// through narrowed roots.
 #[test]
 fn narrowed_roots_cannot_remove_the_roots_that_they_came_from() {
     let tree = Tree::new("dir w/a/b/c");

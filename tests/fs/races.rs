@@ -60,8 +60,8 @@ use crate::support::tree::Tree;
 ///
 /// If the request path is a file, `@/data` in a row stands for the path itself. `(X)` repeats X 32
 /// times, which makes the path slow to resolve. A name that is swapped with `nothing` is a symlink
-/// to the outside, or does not exist. `DIRECTORY=ROOT` is a client root in an allowed directory. What
-/// is swapped with a name that does not exist is moved there and back.
+/// to the outside, or does not exist. `DIRECTORY=ROOT` is a client root in an allowed directory.
+/// What is swapped with a name that does not exist is moved there and back.
 const PAIRS: &str = "\
 directory <-> symlink    | root   | box/a     | dir  | out      | root/box/a <-> root/box/b
     place root/box/a; link root/box/b -> $T/out

@@ -128,8 +128,8 @@ const MANY: usize = 1;
 const UNMOUNTED: usize = 2;
 
 /// The name of the row, the roots, the requested path, the operation, the code of its error, and
-/// the most system calls that it may make: a number, and one for each of the names of the depth. The
-/// resolver looks up each name of a path that contains a symlink or leaves the root.
+/// the most system calls that it may make: a number, and one for each of the names of the depth.
+/// The resolver looks up each name of a path that contains a symlink or leaves the root.
 type Row = (
     &'static str,
     usize,

@@ -387,8 +387,8 @@ impl World {
     }
 }
 
-/// The canonical path, whether or not anything is there. On Windows, the prefix of the verbatim form
-/// is removed.
+/// The canonical path, whether or not anything is there. On Windows, the prefix of the verbatim
+/// form is removed.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
     let real = real_after(path, LINKS)?;
     let plain = real.to_str().and_then(|real| real.strip_prefix(r"\\?\")).filter(|_| cfg!(windows));

@@ -1068,8 +1068,8 @@ async fn no_proof_is_valid_for_a_client_that_is_denied() {
     assert_eq!(code(declared.still_allows(&proof)), Some("roots_stale"));
 }
 
-/// Resolving a cached list again, because an entry was reached through a symlink, does not extend its
-/// time to live.
+/// Resolving a cached list again, because an entry was reached through a symlink, does not extend
+/// its time to live.
 #[cfg(unix)]
 #[test]
 fn a_list_that_expires_while_it_is_resolved_again_is_requested_again() {

@@ -153,8 +153,8 @@ async fn sessions_use_little_memory_and_no_handles() {
     assert_eq!(descriptors(), before);
     let one_more = guard.session(ClientCapabilities::without_roots());
     assert_eq!(one_more.unwrap_err().code(), "too_many_sessions");
-    // Serving a cached snapshot does not itself allocate. Maintenance of the map does, so at least one
-    // of the rounds must have few allocations.
+    // Serving a cached snapshot does not itself allocate. Maintenance of the map does, so at least
+    // one of the rounds must have few allocations.
     let mut taken = Vec::new();
     for _ in 0..10 {
         let region = Region::new(ALLOCATOR);

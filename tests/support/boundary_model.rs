@@ -266,8 +266,8 @@ impl<'a> Client<'a> {
         let mut rejected: Vec<(usize, &'static str)> = Vec::new();
         let mut roots: Vec<Root> = Vec::new();
         let mut listed = Vec::new();
-        // The root at which relative requests start, or none. Unknown until an entry is not rejected
-        // by its text alone.
+        // The root at which relative requests start, or none. Unknown until an entry is not
+        // rejected by its text alone.
         let mut first: Option<Option<String>> = None;
         for (index, entry) in entries.iter().enumerate() {
             let text = match entry {

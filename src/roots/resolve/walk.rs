@@ -253,8 +253,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         })
     }
 
-    /// Refuses a request that ends at a root if the root's name does not lead to what the root is. A
-    /// root's own name is never created.
+    /// Refuses a request that ends at a root if the root's name does not lead to what the root is.
+    /// A root's own name is never created.
     fn look_at_root(&mut self) -> Result<()> {
         let Position::Inside { root, path, .. } = &self.position else { return Ok(()) };
         let expected = self.aliases.is(*root);

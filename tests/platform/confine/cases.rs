@@ -307,8 +307,8 @@ fn each_operation_of_the_guard_works(top: &Path) {
     assert_eq!(refused(roots.open("queue").map(drop)), "special_file");
     assert_eq!(refused(roots.write(top.join("ro/f"), "")), "read_only");
 
-    // Client lists still narrow the roots, and a directory that takes the place of a root is served,
-    // because the rule is for the allowed directory above it.
+    // Client lists still narrow the roots, and a directory that takes the place of a root is
+    // served, because the rule is for the allowed directory above it.
     let uri = |path: &str| format!("file://{}", top.join(path).display());
     let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
     let narrowed = guard.boundary().resolve(&list).unwrap();
