@@ -67,7 +67,8 @@ impl DirectoryOptions {
     }
 
     /// Sets whether the directory may be missing. If it is missing, [`Boundary::allowed_roots`]
-    /// looks it up again.
+    /// looks it up again. The names that are missing on its path are not created through other
+    /// allowed directories.
     pub fn optional(mut self, optional: bool) -> Self {
         self.optional = optional;
         self

@@ -223,10 +223,11 @@ errors! {
         ReadOnly = "read_only", "the directory is read-only";
     }
 
-    /// The operation would remove, rename or replace a root or a directory that contains one.
+    /// The operation would create, remove, rename or replace a root or a directory that contains
+    /// one.
     RootItself: Failure {
         RootItself = "root_itself",
-            "a root itself cannot be removed, renamed or replaced";
+            "a root itself cannot be created, removed, renamed or replaced";
     }
 
     /// A file, a directory or a root list exceeds a limit set by the caller or by this crate.

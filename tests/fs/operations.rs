@@ -639,7 +639,7 @@ fn a_proof_reports_its_root_and_paths_and_error_texts_are_fixed() {
         (text(roots.write("a b", "")), r#"write "a b": is a directory"#),
         (
             text(roots.remove_dir_all(".")),
-            r#"remove ".": a root itself cannot be removed, renamed or replaced"#,
+            r#"remove ".": a root itself cannot be created, removed, renamed or replaced"#,
         ),
         (text(roots.read("g", 1).map(drop)), r#"read "g": larger than 1 bytes"#),
     ];
