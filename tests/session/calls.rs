@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[cfg(unix)]
 use mcp_roots_guard::limits::LINKED_LIST;
-use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES};
+use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent,
     ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session,
@@ -840,6 +840,8 @@ async fn an_evicted_snapshot_is_fetched_again() {
     }
     // The cache evicts entries some time after they no longer fit, or when a session is closed.
     others.pop();
+    // The evicted snapshot can remain in memory, so the session may use it until it reports its use.
+    tokio::time::sleep(VERIFY_EVERY).await;
     assert_eq!(session.state(), RootsState::Stale);
     assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
     assert_eq!(client.requests(), 2);
