@@ -30,8 +30,7 @@ const CALLS: usize = 60_000;
 /// The number of rounds. The median of each figure counts.
 const ROUNDS: usize = 5;
 
-/// The number of directories that are shared by the clients. It is below `limits::HANDLES`, so the
-/// guard keeps all of them open.
+/// The number of directories that the clients share.
 const SHARED: usize = 100;
 
 const COUNTS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
