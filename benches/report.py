@@ -78,9 +78,6 @@ def scaling(times):
     for count in [10, 100, 1000, 10000]:
         ratio = times["roots", "guard", count] / one
         yield row([f"`check` with {count:,} roots", "with one root", f"{ratio:.2f}"])
-    last = times["roots", "last", 10000] / one
-    work = "`check` with 10,000 roots, in one that is not held open"
-    yield row([work, "with one root", f"{last:.2f}"])
     warm = times["session", "warm", 8] / times["session", "bare", 8]
     yield row(["`check` with a client's cached roots", "without a session", f"{warm:.2f}"])
     for subject, work in [("guard", "10,000 clients"), ("openat2", "bare `openat2`")]:

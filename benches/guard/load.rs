@@ -15,8 +15,7 @@ use crate::ways::open_beneath;
 
 const SESSIONS: usize = 10_000;
 
-/// The number of directories. It is below `limits::HANDLES`, so the guard keeps all of them open
-/// and never reopens one.
+/// The number of directories.
 const DIRECTORIES: usize = 100;
 
 const DEPTH: usize = 8;

@@ -65,9 +65,7 @@ pub struct Metadata {
 /// The device and inode numbers of a filesystem object.
 ///
 /// While an object is open, no other object has its numbers. The numbers of an object that is not
-/// open can be reused, so such an object is compared by its birth time as well. The birth time is
-/// not part of the identity, because overlayfs changes the birth time when a directory is first
-/// written to.
+/// open can be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
