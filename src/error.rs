@@ -169,14 +169,6 @@ impl Error {
         self.at(operation, from)
     }
 
-    /// The size of the error on the heap, in bytes.
-    pub(crate) fn heap(&self) -> usize {
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
-        let Inner { request, destination, outcome, operator_detail, .. } = &*self.0;
-        let texts = [request, destination, outcome, operator_detail];
-        size_of::<Inner>() + texts.into_iter().map(text).sum::<usize>()
-    }
-
     /// Adds the operation and the request, unless an inner caller already has.
     pub(crate) fn at(mut self, operation: &'static str, request: &OsStr) -> Self {
         if self.0.request.is_none() {

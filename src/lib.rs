@@ -207,7 +207,7 @@
 //! # Memory
 //!
 //! One cache of at most 512 MiB holds the snapshots of all sessions and of clients with a key.
-//! Equal directories of different sessions share one handle. 100,000 sessions with the same
+//! 100,000 sessions with the same
 //! workspace take less than a KiB of heap each (`tests/session/memory.rs`).
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
@@ -221,7 +221,7 @@ mod error;
 mod events;
 mod path;
 mod wire;
-mod workers;
+mod account;
 mod dir;
 mod roots;
 mod boundary;
@@ -256,8 +256,8 @@ pub use fs::{
 pub use path::{Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
-    Changes, ClientRoots, Guard, GuardBuilder, ObservedReader, Observer, RootsResponse,
-    RootsSource, RootsState, Session,
+    Changes, ClientRoots, Guard, GuardBuilder, Observer, RootsResponse, RootsSource, RootsState,
+    Session,
 };
 pub use wire::{
     ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability,

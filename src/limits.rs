@@ -177,10 +177,6 @@ pub(crate) const OPENING: Duration = Duration::from_secs(2);
 /// client is not asked. A user who switches a symlink or mounts a disk waits no longer than this.
 pub const LINKED_LIST: Duration = Duration::from_secs(5);
 
-/// How long a call waits while the configured paths are resolved again: ten times as long as this
-/// takes on a slow network filesystem.
-pub(crate) const VERIFY_LIMIT: Duration = Duration::from_secs(1);
-
 // Sessions.
 
 /// The maximum number of concurrent sessions of a guard. At less than two KiB each, they take 200
@@ -197,27 +193,25 @@ pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
 /// costs little.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
-/// The default for [`GuardBuilder::time_to_idle`](crate::GuardBuilder::time_to_idle): long enough
-/// for a user to think about a reply.
-pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);
-
 /// The maximum for each duration in a [`GuardBuilder`](crate::GuardBuilder). A longer one is
 /// treated as this one. moka accepts at most a thousand years.
 pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum number of bytes of cached snapshots: enough for [`SESSIONS`] with a few roots each,
-/// or for about fifty clients with the longest list. The least recently used snapshot is evicted
-/// first, and its list is requested again when needed. Clients with long lists can
-/// therefore cause other clients' snapshots to be evicted.
+/// or for about fifty clients with the longest list. The oldest snapshot is evicted first, and its
+/// list is requested again when needed. Clients with long lists can therefore cause other clients'
+/// snapshots to be evicted.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
-/// The bytes that moka uses for an entry in addition to the snapshot, as measured: key, value, two
-/// slots in its queues and one in its table.
-pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
+/// The bytes of a cached snapshot without its texts, as measured: for the entry in moka, for each
+/// entry of the list, for each root or rejected entry, and for each name in the index of roots.
+pub(crate) const CACHE_ENTRY_BYTES: usize = 1100;
+pub(crate) const CACHE_LIST_ENTRY_BYTES: usize = size_of::<crate::wire::RootEntry>();
+pub(crate) const CACHE_ROOT_BYTES: usize = 320;
+pub(crate) const CACHE_NODE_BYTES: usize = 64;
 
 /// How many times a call repeats a fetch because the client's roots changed before the response
-/// arrived. An ordinary client does not change its roots during each of five fetches. The same
-/// bound applies to consecutive fetches by leaders that have too little time to request the list.
+/// arrived. An ordinary client does not change its roots during each of five fetches.
 pub(crate) const FETCH_RETRIES: u32 = 4;
 
 /// The first back-off, which is the time after a failure during which the client is not asked
@@ -231,69 +225,38 @@ pub(crate) const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 /// no longer being polled.
 pub(crate) const STALLED: Duration = Duration::from_millis(250);
 
-// Threads and queues.
+// Slots.
 
 /// The default for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once). Many
 /// operations can wait for slow disks and networks at once, and a waiting thread costs little.
 ///
-/// Work waits for a slot until its request is cancelled. At most 1,024 requests of one client wait,
+/// Work waits for a slot until its request is cancelled. At most 1,024 calls of one client wait,
 /// and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Waiting clients
 /// take turns. Work that has started keeps its slot after its request is cancelled, until it checks
 /// whether to continue, so long-running work should be bounded. Work that waits for other work of
 /// the same client can deadlock if the waiting work occupies all of the client's slots.
-#[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 
 /// The largest value for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once). A
 /// process can have about ten thousand threads (`kernel.threads-max`, `pids.max` of containers),
 /// and each slot may use two.
-#[cfg(feature = "rmcp")]
 pub(crate) const MOST_WORK: usize = 4096;
 
-/// How many jobs of one account may wait: sixteen for each slot that an account has by default. A
+/// How many jobs of one client may wait: sixteen for each slot that a client has by default. A
 /// model does not make that many calls before it reads a result.
 pub(crate) const QUEUED_EACH: usize = 1024;
 
-/// How many jobs may wait in total. The same number again may wait if each is the only waiting job
-/// of its account. Each job holds a request, which the server holds anyway, and up to one KiB of
-/// the guard's memory: 64 MiB in total.
-pub(crate) const QUEUED: usize = 32 * 1024;
-
-/// The time after which an operation counts as hung. A device counts as hung if operations on it
-/// occupy half of the slots and none has finished for this long. Even if a disk is spinning up or a
-/// network is congested, at least one of a hundred operations finishes sooner.
+/// How long a job runs before it lends its slot to a client that has none, and how long a job may
+/// wait for a thread. Even if a disk is spinning up or a network is congested, an operation rarely
+/// takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Once operations that have been running for this long fill an account's share of the slots, its
-/// further work is refused instead of queued. Removing a large directory takes a few seconds.
-pub(crate) const STUCK: Duration = Duration::from_secs(10);
-
-/// The number of slots for resolving lists and verifying roots. Both take milliseconds, so all
-/// slots are occupied only if that many clients use a filesystem that hangs.
+/// The number of slots for resolving lists. This takes milliseconds, so all slots are taken only if
+/// that many clients use a filesystem that hangs.
 pub(crate) const RESOLUTIONS: usize = 64;
 
-/// How many resolutions and verifications that no caller waits for may continue on a thread,
-/// although they no longer occupy a slot. Each ends within milliseconds unless its filesystem
-/// hangs.
-pub(crate) const ABANDONED: usize = 256;
-
-/// How long an idle thread waits for a job before it ends. tokio's default for blocking threads is
-/// the same.
+/// How long an idle thread waits for a job before it ends. tokio's default is the same.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
-
-/// How often a thread checks for hung operations while all slots are occupied: four times within
-/// [`PATIENCE`].
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// How long a thread polls for the next job of a connection before it waits. A client on the same
-/// machine that makes one call after another sends the next one sooner. A thread polls after work
-/// only if that work began less than twice this time after other work for the same connection had
-/// ended. The time is doubled because waking a thread also takes time.
-pub(crate) const NEXT_JOB_POLL: Duration = Duration::from_micros(100);
-
-/// How long no thread polls after polling took at least ten times [`NEXT_JOB_POLL`], because the
-/// processors are busy. Polling therefore takes that long at most five times a second.
-pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(200);
 
 // Walks, removals and writes.
 

@@ -1027,12 +1027,36 @@
 //! [`Observer`](crate::Observer) for each connection. It must see each message before the SDK does.
 //! It begins the session at `initialize`, and marks the changes.
 //!
-//! If the SDK accepts a reader, give it the filtered stream:
+//! If the SDK accepts a reader, copy the client's stream to it line by line:
 //!
 //! ```
+//! use mcp_roots_guard::limits::MESSAGE_BYTES;
 //! use mcp_roots_guard::{Access, Boundary, Guard, Observer, RootsSource};
+//! use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+//! use tokio::io::{BufReader, DuplexStream};
 //! # use mcp_roots_guard::RootsResponse;
-//! # use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+//!
+//! /// Copies a stream, and observes each line before any of it can be read.
+//! fn observed<R>(observer: Observer, stdin: R) -> DuplexStream
+//! where
+//!     R: AsyncRead + Send + Unpin + 'static,
+//! {
+//!     let (reader, mut writer) = tokio::io::duplex(1 << 16);
+//!     tokio::spawn(async move {
+//!         let mut stdin = BufReader::new(stdin);
+//!         loop {
+//!             let mut line = Vec::new();
+//!             // A longer line is copied in pieces, each of which counts as a change.
+//!             let mut limited = (&mut stdin).take(MESSAGE_BYTES as u64);
+//!             if limited.read_until(b'\n', &mut line).await? == 0 {
+//!                 return std::io::Result::Ok(());
+//!             }
+//!             observer.observe(&line);
+//!             writer.write_all(&line).await?;
+//!         }
+//!     });
+//!     reader
+//! }
 //!
 //! /// A tool. `ask` sends `roots/list` to the client, within this request.
 //! async fn read_file(
@@ -1040,9 +1064,10 @@
 //!     path: String,
 //!     ask: impl RootsSource,
 //! ) -> Result<String, Box<dyn std::error::Error>> {
-//!     let roots = observer.session()?.roots(ask).await?;
-//!     // Reading blocks, so it must not run on a thread of the runtime.
-//!     Ok(tokio::task::spawn_blocking(move || roots.read_to_string(path, 1 << 20)).await??)
+//!     let session = observer.session()?;
+//!     let roots = session.roots(ask).await?;
+//!     // Reading blocks, so it runs on a thread of the guard, when it is this client's turn.
+//!     Ok(session.run(move || roots.read_to_string(path, 1 << 20)).await?)
 //! }
 //! # /// The SDK: parses each line, and handles it in a task.
 //! # async fn serve(reader: impl AsyncRead + Unpin) -> std::io::Result<usize> {
@@ -1058,7 +1083,7 @@
 //! # std::fs::write(work.path().join("b.txt"), "b")?;
 //! # let path = work.path().join("site").to_str().unwrap().replace('\\', "/");
 //! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &path;
-//! # let stdin: &[u8] = concat!(
+//! # let stdin: &'static [u8] = concat!(
 //! #     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","#,
 //! #     r#""params":{"capabilities":{"roots":{"listChanged":true}}}}"#, "\n",
 //! #     r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#, "\n",
@@ -1069,7 +1094,7 @@
 //! # let ask = |_: Option<String>| std::future::ready(RootsResponse::from_result(list.clone()));
 //! # assert!(read_file(&observer, "a.txt".into(), ask).await.is_err());
 //! // Give the SDK this reader in place of `stdin`, such as `tokio::io::stdin()`.
-//! let reader = observer.filter(stdin);
+//! let reader = observed(observer.clone(), stdin);
 //! # assert_eq!(serve(reader).await?, 2);
 //! # assert_eq!(read_file(&observer, "a.txt".into(), ask).await?, "a");
 //! # let refused = read_file(&observer, "../b.txt".into(), ask).await.unwrap_err();
@@ -1092,5 +1117,5 @@
 //!
 //! Such a wrapper does not see a message that the SDK's own transport drops. rust-mcp-sdk drops
 //! messages that it cannot parse, such as a `list_changed` without `jsonrpc`, and lines that are
-//! longer than its limit. If your SDK accepts a reader, use
-//! [`Observer::filter`](crate::Observer::filter), which sees every byte.
+//! longer than its limit. If your SDK accepts a reader, copy the stream, because the copy sees every
+//! byte.

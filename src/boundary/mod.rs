@@ -170,14 +170,20 @@ impl Boundary {
     /// directory again.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
-        let current = self.last_allowed_roots();
-        let turn = if current.is_provisional() { self.inner.resolved.take() } else { None };
-        turn.map_or(current, |turn| self.resolve_allowed_again(turn))
+        if let Some(resolve) = self.due_resolution() {
+            resolve();
+        }
+        self.last_allowed_roots()
     }
 
-    /// Whether [`allowed_roots`](Self::allowed_roots) would resolve configured paths now.
-    pub(crate) fn is_resolution_due(&self) -> bool {
-        lock(&self.inner.allowed).is_provisional() && self.inner.resolved.is_due()
+    /// Returns the work of resolving the configured paths again, if this is due. Until the work is
+    /// done or dropped, nobody else gets it.
+    pub(crate) fn due_resolution(&self) -> Option<impl FnOnce() + Send + use<>> {
+        if !lock(&self.inner.allowed).is_provisional() {
+            return None;
+        }
+        let (boundary, turn) = (self.clone(), self.inner.resolved.take()?);
+        Some(move || boundary.resolve_allowed_again(turn))
     }
 
     /// Returns the allowed directories as last resolved, without I/O.
@@ -190,13 +196,13 @@ impl Boundary {
         self.inner.directories.iter().any(|directory| directory.options.always)
     }
 
-    /// Returns whether these roots were resolved in the current generation.
-    pub(crate) fn is_current(&self, roots: &Roots) -> bool {
-        roots.generation() == lock(&self.inner.allowed).generation()
+    /// The number of times that a configured path was found to lead to another canonical path.
+    pub(crate) fn generation(&self) -> u64 {
+        lock(&self.inner.allowed).generation()
     }
 
     /// Resolves the configured paths again, in a turn that ends with this call.
-    fn resolve_allowed_again(&self, _turn: Turn<'_>) -> Roots {
+    fn resolve_allowed_again(&self, _turn: Turn) {
         // Read here, because another caller may have resolved the paths a moment ago.
         let current = self.last_allowed_roots();
         let pending = self.resolve_allowed(Some(&current));
@@ -205,13 +211,11 @@ impl Boundary {
             let path = |root: &Root| (root.path().to_owned(), root.kind);
             roots.roots().map(path).collect::<Vec<_>>()
         };
-        if paths(&fresh) == paths(&current) {
-            return current;
+        if paths(&fresh) != paths(&current) {
+            // The previous roots are dropped after the lock is released, because dropping them may
+            // close directories.
+            let _previous = std::mem::replace(&mut *lock(&self.inner.allowed), fresh);
         }
-        // The previous roots are dropped after the lock is released, because dropping them may
-        // close directories.
-        let _previous = std::mem::replace(&mut *lock(&self.inner.allowed), fresh.clone());
-        fresh
     }
 
     /// Returns the roots in force for a client's root list. They are the part of the list inside

@@ -30,7 +30,6 @@ use crate::path::{Location, Protection};
 use crate::roots::{
     Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in, retry_changed,
 };
-use crate::workers::counted;
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
@@ -215,21 +214,15 @@ impl Roots {
         request: &Location,
         mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        let device =
-            || self.start(request).and_then(|(number, _)| self.root(number).ok()?.device());
         let mut budget = Budget::new();
-        let answer = || {
-            retry_changed(|| work(&mut budget)).map_err(|error| {
-                // A request that leaves the roots is refused, whether or not a root is available.
-                if error.reason() == Code::OutsideRoots || self.are_involved_there(request, &error)
-                {
-                    error
-                } else {
-                    Code::RootUnavailable.into()
-                }
-            })
-        };
-        counted(device, answer)
+        retry_changed(|| work(&mut budget)).map_err(|error| {
+            // A request that leaves the roots is refused, whether or not a root is available.
+            if error.reason() == Code::OutsideRoots || self.are_involved_there(request, &error) {
+                error
+            } else {
+                Code::RootUnavailable.into()
+            }
+        })
     }
 
     /// Whether the root where a request started and the root that it reached are there.
@@ -445,20 +438,16 @@ impl CheckedPath {
         operation: &'static str,
         work: impl Fn() -> Result<T>,
     ) -> Result<T> {
-        let device = || self.root.device();
-        counted(device, || retry_changed(|| self.operate(&work)))
+        retry_changed(|| self.operate(&work))
             .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
     }
 
     /// Runs an operation once. After an error, it looks at the root. If the root's name leads to no
     /// directory, the error is [`RootUnavailable`](Code::RootUnavailable).
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let device = || self.root.device();
-        counted(device, || {
-            work().map_err(
-                |error| if self.root.is_there() { error } else { Code::RootUnavailable.into() },
-            )
-        })
+        work().map_err(
+            |error| if self.root.is_there() { error } else { Code::RootUnavailable.into() },
+        )
     }
 
     /// Returns the handle beneath which to operate, and the path relative to it.

@@ -14,7 +14,7 @@
 //! | endless output, endless time | limits | `spawn`, `wait` |
 //! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
 //! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
-//! | too many programs of one client | permits for each account | `spawn` |
+//! | too many programs of one client | permits for each account | `permits` |
 //! | access to files outside the roots | confinement by Landlock (feature `landlock`) | `confine` |
 //!
 //! Each program is started and supervised by a thread of its own (`spawn`). Where the kernel
@@ -24,6 +24,7 @@
 //! task waits and checks whether the request is still active (`wait`).
 
 mod output;
+mod permits;
 mod program;
 mod spawn;
 mod wait;

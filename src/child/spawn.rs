@@ -30,9 +30,9 @@ use crate::error::{Code, Error, Result};
 use crate::limits::CHILD_DRAIN;
 #[cfg(unix)]
 use crate::limits::CHILD_TICK;
-use crate::workers::Permit;
 
 use super::output::{ChildOutput, Ended};
+use super::permits::Permit;
 
 /// A program to start. It owns no descriptor, except of the prepared confinement, which the caller
 /// owns, too.

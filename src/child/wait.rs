@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use super::permits::Permits;
 use super::spawn::{Directory, Progress, Shared, THREAD, Task, supervise};
 use super::{ChildCommand, ChildOutput, program};
 use crate::error::{Code, Error, Result};
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK, CHILDREN};
 use crate::roots::retry_changed;
-use crate::workers::Permits;
 
-static RUNNING: Permits = Permits::new(CHILDREN, CHILDREN);
+static RUNNING: Permits = Permits::new(CHILDREN);
 
 /// Runs a program and waits for it.
 pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {

@@ -33,7 +33,6 @@ use crate::error::Error;
 use crate::error::{Code, Result};
 use crate::limits::NAMES_TRIED;
 use crate::roots::Found;
-use crate::workers::counted;
 
 /// A file that is written in pieces and appears under its name only when it is committed.
 ///
@@ -296,13 +295,6 @@ impl AtomicFile {
         let version = self.options.if_unchanged?;
         Some(Condition { place: &self.place, directory, name, version, is_destination: false })
     }
-
-    /// Runs one call of an I/O trait of `std` as an operation on the root's device.
-    fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-        let device = || self.place.root().device();
-        counted(device, || Ok(call(&self.temporary.file)))
-            .map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
-    }
 }
 
 #[cfg(unix)]
@@ -315,17 +307,17 @@ fn is_same_state(one: Option<&Metadata>, other: Option<&Metadata>) -> bool {
 
 impl Write for AtomicFile {
     fn write(&mut self, content: &[u8]) -> io::Result<usize> {
-        self.io(|mut file| file.write(content))
+        self.temporary.file.write(content)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.io(|mut file| file.flush())
+        self.temporary.file.flush()
     }
 }
 
 impl Seek for AtomicFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.io(|mut file| file.seek(to))
+        self.temporary.file.seek(to)
     }
 }
 

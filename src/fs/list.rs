@@ -31,7 +31,6 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::protect::Protected;
 use crate::roots::Found;
-use crate::workers::counted;
 
 /// A directory that is being listed, or in which a walk began.
 #[derive(Debug)]
@@ -556,11 +555,6 @@ impl Walk {
     /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
         self.listed.place.roots().ensure_active()?;
-        let device = self.listed.place.root().device();
-        counted(|| device, || self.list_now(path))
-    }
-
-    fn list_now(&mut self, path: &Path) -> Result<()> {
         match self.listed.directory.list(path, self.listed.mounts) {
             // The directory was removed or replaced before it was entered.
             Err(error) if is_replaced(error.reason()) => Ok(()),

@@ -16,7 +16,6 @@ use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots};
-use crate::workers::counted;
 
 /// Options for opening a file, as in `std`.
 ///
@@ -176,10 +175,6 @@ impl OpenFile {
     }
 
     fn read_within(&self, limit: u64) -> Result<Vec<u8>> {
-        counted(|| Some(self.metadata.identity().device), || self.read_now(limit))
-    }
-
-    fn read_now(&self, limit: u64) -> Result<Vec<u8>> {
         if self.metadata.size() > limit && self.metadata.is_file() {
             return Err(too_large(limit));
         }
@@ -194,34 +189,27 @@ impl OpenFile {
         }
         Err(too_large(limit))
     }
-
-    /// Runs one call of an I/O trait of `std` as an operation on the file's device.
-    fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-        let device = || Some(self.metadata.identity().device);
-        counted(device, || Ok(call(&self.file)))
-            .map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
-    }
 }
 
 impl Read for OpenFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.io(|mut file| file.read(buffer))
+        self.file.read(buffer)
     }
 }
 
 impl Write for OpenFile {
     fn write(&mut self, content: &[u8]) -> io::Result<usize> {
-        self.io(|mut file| file.write(content))
+        self.file.write(content)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.io(|mut file| file.flush())
+        self.file.flush()
     }
 }
 
 impl Seek for OpenFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.io(|mut file| file.seek(to))
+        self.file.seek(to)
     }
 }
 

@@ -299,8 +299,8 @@ fn locks(conditions: &[Condition<'_>]) -> Result<Vec<Arc<Mutex<()>>>> {
     let mut directories = directories.collect::<Result<Vec<_>>>()?;
     directories.sort_unstable();
     directories.dedup();
-    let lock = |directory| LOCKS.get_or_insert(directory, || Some(Arc::default()));
-    Ok(directories.into_iter().filter_map(lock).collect())
+    let lock = |directory| LOCKS.get_or_insert(directory, Mutex::default);
+    Ok(directories.into_iter().map(lock).collect())
 }
 
 /// The directories in which conditional changes are being made. A lock is held for one look-up and

@@ -123,14 +123,10 @@ impl PathIndex {
         self.roots.shrink_to_fit();
     }
 
-    /// The size of the index on the heap, in bytes.
+    /// The number of nodes, each of which is a name on the path to a root.
     #[allow(dead_code)] // A test compiles this file separately.
-    pub(crate) fn heap(&self) -> usize {
-        self.canonical.heap()
-            + self.aliases.heap()
-            + self.declared_paths.heap()
-            + self.declared.capacity() * size_of::<Declared>()
-            + self.roots.capacity() * size_of::<(Node, RootKind)>()
+    pub(crate) fn nodes(&self) -> usize {
+        self.canonical.len() + self.aliases.len() + self.declared_paths.len()
     }
 
     /// Whether there is a root at this canonical path or beneath it.
@@ -285,17 +281,6 @@ impl Branch {
     }
 }
 
-impl Children {
-    fn heap(&self) -> usize {
-        let Self::Many(children) = self else { return 0 };
-        // The capacity of a hash table is seven eighths of its buckets, whose number is a power of
-        // two. Each bucket has one control byte.
-        let places = (children.capacity() * 8).div_ceil(7).next_power_of_two();
-        let names = children.keys().map(|name| name.len()).sum::<usize>();
-        size_of_val(&**children) + places * (size_of::<(Box<OsStr>, Node)>() + 1) + names
-    }
-}
-
 impl Tree {
     /// Marks a path with a root, unless the path is already marked. Returns the path's node.
     pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
@@ -351,14 +336,7 @@ impl Tree {
         names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
-    fn heap(&self) -> usize {
-        let branch = |branch: &Branch| branch.name.len() + branch.children.heap();
-        self.0.capacity() * size_of::<Branch>() + self.0.iter().map(branch).sum::<usize>()
-    }
-
-    /// The number of nodes.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.0.len()
     }
 

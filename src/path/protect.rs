@@ -553,16 +553,6 @@ impl Protected {
         }
         is_hidden(&place.state)
     }
-
-    /// The size on the heap, in bytes, excluding the automaton, which all roots share.
-    pub(crate) fn heap(&self) -> usize {
-        let size = |place: &Arc<Place>| {
-            2 * size_of::<usize>()
-                + size_of::<Place>()
-                + place.state.nodes.capacity() * size_of::<NodeId>()
-        };
-        self.0.as_ref().map_or(0, size)
-    }
 }
 
 /// Whether a name matches a pattern. `*` matches any number of characters. `?` matches one

@@ -24,13 +24,12 @@ use super::transport::Received;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::roots::{Lease, Roots};
-use crate::session::cache::Cached;
-use crate::session::runtime::Instant;
+use crate::session::state::{Cached, Validity};
 use crate::session::{
-    ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, SessionEpoch, fetch_failed,
+    ClientKey, ClientRoots, Guard, Instant, RootsResponse, RootsState, Session, SessionEpoch, fetch_failed,
 };
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
-use crate::workers::Account;
+use crate::account::Account;
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
@@ -346,27 +345,29 @@ impl Guard {
                     .await?
             }
             (true, Some(list)) => {
-                // The previous list is no longer used, even if this one is refused.
-                let began = Instant::now();
-                let cached = |until, roots, list| {
-                    known.map(|(key, received)| {
-                        (key.account(), Arc::new(Cached::new(received, until, roots, list)))
-                    })
-                };
-                if let Some((key, nothing)) = cached(began, Roots::empty(), Arc::default()) {
-                    self.cache().insert_newer(key, nothing);
-                }
-                let (roots, list) = match parse_list(list) {
-                    Ok(list) => (session.roots_from_list(list.clone()).await?, list),
-                    Err(error) => (session.roots_despite(error).await?, ListRootsResult::default()),
-                };
-                match cached(began + time_to_live, roots.clone(), Arc::new(list)) {
-                    Some((key, cached)) if !roots.is_despite_failure() => {
-                        self.cache().replace(key, cached);
+                let current = self.current();
+                let mut resolved_list = None;
+                let resolved = match parse_list(list) {
+                    Ok(list) => {
+                        let list = resolved_list.insert(Arc::new(list));
+                        session.roots_of(list.clone()).await
                     }
-                    _ => {}
+                    Err(error) => session.roots_despite(error),
+                };
+                if let Some((key, epoch)) = known {
+                    let roots = resolved.as_ref().ok().filter(|roots| !roots.is_despite_failure());
+                    let cached = resolved_list.zip(roots).map(|(list, roots)| Cached {
+                        epoch,
+                        expires: current.now + time_to_live,
+                        guard_number: current.guard_number,
+                        list,
+                        roots: roots.clone(),
+                        resolved: Instant::now(),
+                    });
+                    // A list that is refused withdraws the previous one, too.
+                    self.cache().replace(key.account(), epoch, cached);
                 }
-                roots
+                resolved?
             }
             (true, None) if can_ask => {
                 return Ok(RootsForRequest::InputRequired(input.into_roots_request()));
@@ -379,7 +380,7 @@ impl Guard {
                         from_cache = key.cloned().map(|key| (key, epoch));
                         roots.for_session(session.id(), session.account())
                     }
-                    None => session.roots_despite(Code::RootsStale.into()).await?,
+                    None => session.roots_despite(Code::RootsStale.into())?,
                 }
             }
         };
@@ -406,23 +407,21 @@ impl Guard {
         key: Option<&ClientKey>,
         session: &Session,
     ) -> Result<Option<(Roots, u64)>> {
-        let cached = |key: &ClientKey| self.cache().get(key.account());
-        let Some((key, last)) = key.and_then(|key| Some((key, cached(key)?))) else {
-            return Ok(None);
-        };
-        self.allowed_roots(Instant::now() + self.choices().fetch_limit).await?;
-        if !last.must_resolve(self.boundary(), Instant::now()) {
-            return Ok(Some((last.roots.clone(), last.epoch)));
+        let last = key.and_then(|key| Some((key, self.cache().get(key.account())?)));
+        let Some((key, last)) = last else { return Ok(None) };
+        match last.validity(self.current()) {
+            Validity::Valid => Ok(Some((last.roots.clone(), last.epoch))),
+            Validity::Invalid => Ok(None),
+            Validity::ResolveAgain => {
+                let roots = session.roots_of(last.list.clone()).await?;
+                if roots.is_despite_failure() {
+                    return Ok(None);
+                }
+                let again = last.resolved_again(roots.clone());
+                self.cache().replace(key.account(), last.epoch, Some(again));
+                Ok(Some((roots, last.epoch)))
+            }
         }
-        let roots = session.roots_from_list(ListRootsResult::clone(&last.list)).await?;
-        // The client may have sent another list in the meantime.
-        let is_last = cached(key).is_some_and(|now| now.epoch == last.epoch);
-        if !is_last || roots.is_despite_failure() {
-            return Ok(None);
-        }
-        let again = Cached::new(last.epoch, last.until, roots.clone(), last.list.clone());
-        self.cache().replace(key.account(), Arc::new(again));
-        Ok(Some((roots, last.epoch)))
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]

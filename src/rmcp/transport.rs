@@ -103,9 +103,6 @@ impl<T> GuardedTransport<T> {
     /// [duration](crate::GuardBuilder::time_to_live_keyed), the list of one request is kept for
     /// lists, completions and subscriptions, in which the client cannot be asked. Do not use this
     /// for a proxy that serves several clients.
-    ///
-    /// When the client makes calls in a row, a thread of the guard polls for the next one for up to
-    /// 100 µs before it sleeps. The calls then take less time, and somewhat more processor time.
     #[must_use]
     pub fn one_client(mut self) -> Self {
         self.key = Some(ClientKey::connection());
@@ -202,7 +199,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
         // Requests in flight hold clones of the session and would keep it open.
         self.close_session();
         if let Some(key) = &self.key {
-            self.guard.cache().forget(key.account());
+            self.guard.cache().remove(key.account());
         }
         self.inner.close().await
     }

@@ -26,7 +26,6 @@ use crate::events::{self, SessionId};
 use crate::path::Location;
 use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};
-use crate::workers::For;
 
 /// The error of a handler's work. Its `Debug` output shows no more than its text.
 ///
@@ -483,7 +482,7 @@ where
         work(roots)
     };
     let done = async {
-        let done = guard.workers().run(For::Work, account, work).await;
+        let done = guard.slots().work(&account, work).await;
         let done = done.map_err(|error| refused(None, error))?;
         done.map_err(|_| panicked())?
     };

@@ -85,7 +85,7 @@ impl AllowedDirectory {
     }
 
     /// Opens the path again, in a turn that ends with this call.
-    fn open_again(&self, _turn: Turn<'_>) {
+    fn open_again(&self, _turn: Turn) {
         let current = match Current::open(&self.top, &self.path) {
             Ok(current) => Some(current),
             Err(error) if is_missing(&error) => None,

@@ -140,11 +140,6 @@ impl Root {
         self.names.as_os_str().is_empty() && self.directory.is_top()
     }
 
-    /// The device of the allowed directory, as last opened.
-    pub(crate) fn device(&self) -> Option<u64> {
-        self.directory.identity().map(|identity| identity.device)
-    }
-
     /// Opens the root's directory, or the parent directory of a file root. For an allowed
     /// directory, this is its cached handle.
     ///

@@ -24,20 +24,15 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.with(|entries| entries.values.get(key).and_then(Weak::upgrade))
     }
 
-    /// Returns the value of a key if it is still alive, and otherwise a new one from `make`, or
-    /// `None` if `make` returns `None`. The lock is held during the call, so concurrent callers get
-    /// the same new value.
-    pub(crate) fn get_or_insert(
-        &self,
-        key: K,
-        make: impl FnOnce() -> Option<Arc<V>>,
-    ) -> Option<Arc<V>> {
+    /// Returns the value of a key if it is still alive, and otherwise a new one from `make`. The
+    /// lock is held during the call, so concurrent callers get the same new value.
+    pub(crate) fn get_or_insert(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         self.with(|entries| {
             let alive = entries.values.get(&key).and_then(Weak::upgrade);
-            alive.or_else(|| {
-                let value = make()?;
+            alive.unwrap_or_else(|| {
+                let value = Arc::new(make());
                 entries.insert(key, &value);
-                Some(value)
+                value
             })
         })
     }

@@ -11,7 +11,7 @@ use crate::path::Location;
 use crate::path::index::PathIndex;
 use crate::path::names::{is_same, path_key};
 use crate::roots::{RejectedRoot, Root};
-use crate::workers::Account;
+use crate::account::Account;
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
@@ -300,17 +300,6 @@ impl Roots {
             lease.ensure_in_force()?;
         }
         self.ensure_active()
-    }
-
-    /// A snapshot without roots.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn empty() -> Self {
-        Self::from(Snapshot::default())
-    }
-
-    #[cfg(all(test, feature = "rmcp"))]
-    pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {

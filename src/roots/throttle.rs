@@ -1,6 +1,7 @@
 //! Limits how often a task is done: opening an allowed directory again, and resolving the
 //! configured paths again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,15 +12,15 @@ use crate::limits::{OPENING, VERIFY_EVERY};
 /// The value is the time when the task was last done, in milliseconds of [`clock`]. While a caller
 /// is doing the task, it is the time when the task began, with the bit [`BUSY`] set.
 #[derive(Debug)]
-pub(crate) struct Throttle(AtomicU64);
+pub(crate) struct Throttle(Arc<AtomicU64>);
 
 /// The exclusive right to do the task, which counts as done when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(&'a Throttle);
+pub(crate) struct Turn(Arc<AtomicU64>);
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.0.store(clock(), Ordering::Relaxed);
+        self.0.store(clock(), Ordering::Relaxed);
     }
 }
 
@@ -28,33 +29,27 @@ const BUSY: u64 = 1 << 63;
 impl Throttle {
     /// Creates a throttle whose task counts as done now.
     pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(clock()))
+        Self(Arc::new(AtomicU64::new(clock())))
     }
 
     /// Returns a turn if the task is due and no other caller is doing it.
-    pub(crate) fn take(&self) -> Option<Turn<'_>> {
+    pub(crate) fn take(&self) -> Option<Turn> {
         self.take_if(is_due)
     }
 
     /// Like [`take`](Self::take), even if the task was done a moment ago.
-    pub(crate) fn take_early(&self) -> Option<Turn<'_>> {
+    pub(crate) fn take_early(&self) -> Option<Turn> {
         self.take_if(|_| true)
     }
 
-    fn take_if(&self, may: impl Fn(u64) -> bool) -> Option<Turn<'_>> {
+    fn take_if(&self, may: impl Fn(u64) -> bool) -> Option<Turn> {
         let last = self.0.load(Ordering::Relaxed);
         if last & BUSY != 0 || !may(last) {
             return None;
         }
         let busy = clock() | BUSY;
         let taken = self.0.compare_exchange(last, busy, Ordering::Relaxed, Ordering::Relaxed);
-        taken.ok().map(|_| Turn(self))
-    }
-
-    /// Whether [`take`](Self::take) would return a turn.
-    pub(crate) fn is_due(&self) -> bool {
-        let last = self.0.load(Ordering::Relaxed);
-        last & BUSY == 0 && is_due(last)
+        taken.ok().map(|_| Turn(self.0.clone()))
     }
 
     /// Whether a caller has been doing the task for more than [`OPENING`].
@@ -64,16 +59,8 @@ impl Throttle {
     }
 }
 
-#[cfg(not(shuttle))]
 fn is_due(last: u64) -> bool {
     clock().saturating_sub(last) >= millis(VERIFY_EVERY)
-}
-
-/// Returns true about half of the time. The result is the same when a schedule is replayed, which
-/// would not be the case with real time.
-#[cfg(shuttle)]
-fn is_due(_: u64) -> bool {
-    shuttle::current::context_switches() % 2 == 0
 }
 
 fn millis(time: Duration) -> u64 {
@@ -106,7 +93,7 @@ fn clock() -> u64 {
     millis(elapsed).saturating_add(millis(VERIFY_EVERY))
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -119,7 +106,7 @@ mod tests {
         let turn = throttle.take_early().unwrap();
         assert!(throttle.take_early().is_none() && !throttle.is_stalled());
         std::thread::sleep(OPENING + Duration::from_millis(100));
-        assert!(throttle.is_stalled() && throttle.take().is_none() && !throttle.is_due());
+        assert!(throttle.is_stalled() && throttle.take().is_none());
         drop(turn);
         assert!(!throttle.is_stalled() && throttle.take_early().is_some());
     }

@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
+use crate::account::Account;
 use crate::boundary::WithoutClientRoots;
 use crate::dir::Effort;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
-use crate::session::cache::Cached;
-use crate::session::leader::Leader;
-use crate::session::runtime::{Instant, Mutex, Notify, run_on_workers, std_instant, timeout_at};
-use crate::session::state::{End, Failure, Fetch, Join, State};
-use crate::session::{ClientRoots, Guard, RootsSource};
+use crate::session::runtime::{Instant, Mutex, run_until_stopped, std_instant, timeout_at};
+use crate::session::state::{Cached, Current, End, Fetch, State, Step, Validity};
+use crate::session::{ClientRoots, FetchedList, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
-use crate::workers::Account;
 
 /// A client, shared by the clones of its session.
 pub(crate) struct Client {
@@ -60,67 +60,67 @@ impl Client {
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
     /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
-        let now = Instant::now();
-        // The larger futures are boxed, to keep the future of every call small.
         let obtained = match self.fallback_policy() {
-            Some(without) => self.roots_without(without, now).await.map(|roots| (roots, None)),
-            None => Box::pin(self.obtain(source, now))
+            Some(without) => self.roots_without(without).map(|roots| (roots, None)),
+            // Boxed, to keep the future of every call small.
+            None => Box::pin(self.obtain(source))
                 .await
                 .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
         };
-        let (roots, epoch) = match obtained {
-            Err(error) => (Box::pin(self.always_roots(error)).await?, None),
-            Ok(obtained) => obtained,
-        };
+        let (roots, epoch) =
+            obtained.or_else(|error| Ok::<_, Error>((self.always_roots(error)?, None)))?;
         Ok((roots.for_session(self.id, &self.account), epoch))
     }
 
-    /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
-    /// once, without I/O and without reporting the use to the cache.
-    pub(crate) fn cached_roots(&self, now: Instant) -> Option<(Roots, u64)> {
+    /// Returns the client's roots and the epoch of their list, if they are cached and valid.
+    pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
         if self.fallback_policy().is_some() {
             return None;
         }
-        let (cached, must_touch) = self.lock().cached(now, self.guard.cache().touch_every())?;
-        (!must_touch && self.may_serve(&cached, now))
-            .then(|| (cached.roots.for_session(self.id, &self.account), cached.epoch))
+        let cached = self.valid(self.guard.current())?;
+        Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
+    }
+
+    /// Returns the cached snapshot if it may serve a new call.
+    pub(crate) fn valid(&self, current: Current) -> Option<Arc<Cached>> {
+        let state = self.lock();
+        let cached = state.cached();
+        let is_valid =
+            cached.as_ref().is_some_and(|it| state.validity(it, current) == Validity::Valid);
+        // The lock is released first, because dropping the snapshot may free it.
+        drop(state);
+        cached.filter(|_| is_valid)
     }
 
     /// Returns the directories that are always in force, for a client whose roots could not be
     /// obtained because of `error`. Fails with `error` if there are no such directories, or if the
     /// client did not cause the error.
-    pub(crate) async fn always_roots(&self, error: Error) -> Result<Roots> {
+    pub(crate) fn always_roots(&self, error: Error) -> Result<Roots> {
         if !self.guard.boundary().has_always_directories() || !is_clients(error.reason()) {
             return Err(error);
         }
-        let allowed = self.guard.allowed_roots(self.deadline(Instant::now())).await?;
         // The session may have been closed in the meantime.
         self.epoch()?;
-        match allowed.always_despite(&error) {
+        match self.guard.allowed_roots().always_despite(&error) {
             always if always.is_empty() => Err(error),
             always => Ok(always),
         }
     }
 
     /// Returns the roots of a list that came with the request itself.
-    pub(crate) async fn roots_of_list(&self, list: ListRootsResult) -> Result<Roots> {
-        match self.resolve_list(list).await {
-            Err(error) => self.always_roots(error).await,
-            resolved => resolved,
-        }
-    }
-
-    async fn resolve_list(&self, list: ListRootsResult) -> Result<Roots> {
-        let now = Instant::now();
+    pub(crate) async fn roots_of_list(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
         if let Some(without) = self.fallback_policy() {
-            return self.roots_without(without, now).await;
+            return self.roots_without(without).or_else(|error| self.always_roots(error));
         }
-        if self.lock().is_closed() {
-            return Err(Code::SessionClosed.into());
+        self.epoch()?;
+        let deadline = self.deadline(Instant::now());
+        match self.resolve(list, deadline).await {
+            Ok(roots) => {
+                self.log_fetched(&roots, 1);
+                Ok(roots)
+            }
+            Err(error) => self.always_roots(error),
         }
-        let roots = self.resolve(Arc::new(list), self.deadline(now)).await?;
-        self.log_fetched(&roots, 1);
-        Ok(roots)
     }
 
     /// Returns the policy that applies if client roots are ignored or the client declared none, or
@@ -134,120 +134,74 @@ impl Client {
         }
     }
 
-    async fn roots_without(&self, without: WithoutClientRoots, now: Instant) -> Result<Roots> {
-        if self.lock().is_closed() {
-            return Err(Code::SessionClosed.into());
-        }
+    fn roots_without(&self, without: WithoutClientRoots) -> Result<Roots> {
+        self.epoch()?;
         match without {
             WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
-            WithoutClientRoots::AllowedDirectories => {
-                self.guard.allowed_roots(self.deadline(now)).await
-            }
+            WithoutClientRoots::AllowedDirectories => Ok(self.guard.allowed_roots()),
         }
     }
 
-    /// Returns the cached snapshot if it is current at this time.
-    pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
-        self.look(now).filter(|cached| cached.is_current(now))
-    }
-
-    /// Returns the cached snapshot of this epoch, which may have expired.
-    fn look(&self, now: Instant) -> Option<Arc<Cached>> {
-        let cache = self.guard.cache();
-        let (cached, must_touch) = self.lock().cached(now, cache.touch_every())?;
-        if must_touch {
-            if !cache.touch(&self.key()) {
-                self.lock().evicted(&cached);
-                return None;
-            }
-            self.lock().touched(now);
-        }
-        Some(cached)
-    }
-
-    /// Returns whether a snapshot of this epoch can serve a new call: its list has not expired, and
-    /// resolving it again would give the same roots as far as is known.
-    fn may_serve(&self, cached: &Cached, now: Instant) -> bool {
-        let boundary = self.guard.boundary();
-        cached.is_current(now)
-            // Defense: After the allowed directories have changed, the list is resolved again.
-            && !cached.must_resolve(boundary, now)
-            && !boundary.is_resolution_due()
-    }
-
-    async fn obtain(&self, mut source: impl RootsSource, now: Instant) -> Result<Arc<Cached>> {
-        let deadline = self.deadline(now);
-        // A list that has expired when it arrives is still valid for calls that began before it was
-        // requested.
-        let first = self.lock().fetches() + 1;
-        let mut changes = 0;
+    async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<Cached>> {
+        let began = Instant::now();
+        let deadline = self.deadline(began);
+        let mut asked = 0;
         loop {
-            let now = Instant::now();
-            let seen = self.look(now);
-            if let Some(cached) = seen.as_ref().filter(|seen| self.may_serve(seen, now)) {
-                return Ok(cached.clone());
-            }
-            let cached = seen.as_ref().filter(|seen| seen.is_current(now));
-            if now >= deadline {
-                return Err(timed_out());
-            }
-            let (join, replaced) =
-                self.lock().join(seen.as_ref(), cached.is_some(), now, deadline)?;
-            if let Some(replaced) = replaced {
-                replaced.end(End::Nothing);
-            }
-            let end = match (join, cached) {
-                (Join::Retry, _) => End::Nothing,
-                (Join::Wait(fetch), _) => self.wait(&fetch, first, deadline).await?,
-                (Join::Lead(fetch), Some(cached)) => {
-                    Leader { client: self, fetch }.renew(cached, deadline).await?
+            let (fetch, end) = match self.next_step(deadline)? {
+                Step::Serve(cached) => return Ok(cached),
+                Step::Wait(fetch) => {
+                    let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
+                    (fetch, end)
                 }
-                (Join::Lead(fetch), None) => {
-                    Leader { client: self, fetch }.fetch(&mut source, deadline).await?
+                Step::Lead { fetch, again, replaced } => {
+                    if let Some(replaced) = replaced {
+                        replaced.end(End::Nothing);
+                    }
+                    let leader = Leader { client: self, fetch: fetch.clone() };
+                    // Defense: A list that keeps changing is not requested without end.
+                    if asked > FETCH_RETRIES {
+                        return Err(Code::RootsChanging.into());
+                    }
+                    asked += u32::from(again.is_none());
+                    match leader.fetch(&mut source, again, deadline).await? {
+                        // A list that has expired by now is still valid for the call that
+                        // requested it.
+                        End::Cached(cached) => return Ok(cached),
+                        end => (fetch, end),
+                    }
                 }
             };
+            let is_current = fetch.epoch == self.epoch()?;
             match end {
-                End::Cached(cached) => return Ok(cached),
-                End::Failed(failure) => return Err(failure.error()),
-                End::Nothing => {}
-                End::Overtaken if changes == FETCH_RETRIES => {
-                    return Err(Code::RootsChanging.into());
-                }
-                End::Overtaken => changes += 1,
+                // A list that has expired by now is valid if it was requested after the call began.
+                End::Cached(cached) if is_current && cached.expires > began => return Ok(cached),
+                End::Failed(error) if is_current => return Err(error.repeated()),
+                _ => {}
             }
         }
     }
 
-    /// Waits for a fetch. Its result is valid only if it is from the session's epoch at the end of
-    /// the wait. A list that has expired by then is valid only if it was requested after the call
-    /// began.
-    async fn wait(&self, fetch: &Fetch, first: u64, deadline: Instant) -> Result<End> {
-        let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
-        let epoch = self.lock().epoch();
-        Ok(match end {
-            End::Cached(cached) if cached.epoch != epoch => End::Nothing,
-            End::Cached(cached) if fetch.number < first && !cached.is_current(Instant::now()) => {
-                End::Nothing
-            }
-            End::Failed(failure) if failure.epoch != epoch => End::Nothing,
-            end => end,
-        })
+    fn next_step(&self, deadline: Instant) -> Result<Step> {
+        let current = self.guard.current();
+        let mut state = self.lock();
+        let cached = state.cached();
+        let step = state.next_step(cached.as_ref(), current, deadline);
+        // The lock is released first, because dropping the snapshot may free it.
+        drop(state);
+        step
     }
 
-    pub(super) async fn resolve(
-        &self,
-        list: Arc<ListRootsResult>,
-        deadline: Instant,
-    ) -> Result<Roots> {
-        // The configured paths are resolved separately, because one that the list does not name may
-        // hang.
-        self.guard.allowed_roots(deadline).await?;
+    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
         let boundary = self.guard.boundary().clone();
         let cancelled = CancelOnDrop::default();
         let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
         let resolve = move || boundary.resolve_within(&list, &effort);
-        let work = run_on_workers(self.guard.workers(), &self.account, resolve);
-        timeout_at(deadline, work).await?.ok_or_else(timed_out)?
+        let done = timeout_at(deadline, self.guard.slots().resolve(&self.account, resolve)).await?;
+        done.ok_or_else(timed_out)??.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            Err(Error::new(Code::RootsFailed).detail(text.unwrap_or("panicked")))
+        })
     }
 
     /// Withdraws every list requested so far. Returns false if the session is closed.
@@ -262,7 +216,7 @@ impl Client {
         let Ok(fetch) = self.lock().close() else { return false };
         // A client with `Lifetime::Request` was not counted and has nothing in the cache.
         if self.lifetime == Lifetime::Session {
-            self.guard.cache().forget(&self.key());
+            self.guard.cache().remove(&self.key());
             self.guard.unregister_session();
         }
         if let Some(fetch) = fetch {
@@ -276,22 +230,21 @@ impl Client {
     /// is closed.
     pub(crate) fn changes(&self) -> Result<u64> {
         let state = self.lock();
-        if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.changes()) }
+        state.epoch().map(|_| state.changes())
     }
 
     /// Returns the current epoch, or an error once the session is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
-        let state = self.lock();
-        if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.epoch()) }
+        self.lock().epoch()
     }
 
     /// Returns the error code of the last fetch, if it failed and the list has not changed since.
     pub(crate) fn failure(&self) -> Option<Code> {
-        self.lock().failure().map(Failure::code)
+        self.lock().failure().map(Error::reason)
     }
 
     /// The key in the cache. Unlike the account, it is different for each session.
-    pub(super) fn key(&self) -> Account {
+    fn key(&self) -> Account {
         Account::Session(self.id)
     }
 
@@ -299,7 +252,7 @@ impl Client {
         now + self.guard.choices().fetch_limit
     }
 
-    pub(super) fn time_to_live(&self) -> Duration {
+    fn time_to_live(&self) -> Duration {
         let choices = self.guard.choices();
         match self.declared.roots() {
             Some(capability) if capability.list_changed => choices.time_to_live,
@@ -307,7 +260,7 @@ impl Client {
         }
     }
 
-    pub(super) fn log_fetched(&self, roots: &Roots, pages: usize) {
+    fn log_fetched(&self, roots: &Roots, pages: usize) {
         events::fetched(self.id, roots.roots().len(), roots.rejected().len(), pages);
         for rejected in roots.rejected().iter().take(REJECTED_LOGGED) {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
@@ -316,10 +269,97 @@ impl Client {
 
     /// Locks the state even if the lock is poisoned, because each transition leaves the state
     /// consistent.
-    pub(super) fn lock(&self) -> impl DerefMut<Target = State> + '_ {
+    fn lock(&self) -> impl DerefMut<Target = State> + '_ {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The call that performs a fetch. If it is dropped before the fetch has ended, the fetch ends
+/// without a result.
+struct Leader<'a> {
+    client: &'a Client,
+    fetch: Arc<Fetch>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        // Defense: A leader that is dropped ends its fetch, so that another call can lead.
+        let end = self.client.lock().abandon(&self.fetch);
+        self.fetch.end(end);
+    }
+}
+
+impl Leader<'_> {
+    /// Requests the list and resolves it, or only resolves the cached one `again`. Stops if the
+    /// fetch ends first, because the session closed or another call replaced the fetch.
+    async fn fetch(
+        self,
+        source: &mut impl RootsSource,
+        again: Option<Arc<Cached>>,
+        deadline: Instant,
+    ) -> Result<End> {
+        let client = self.client;
+        // The time to live starts at the request, because the client may change its list
+        // immediately afterwards.
+        let (began, guard_number) = (Instant::now(), client.guard.current().guard_number);
+        if deadline < began + client.guard.choices().fetch_limit / LEAST_TIME {
+            return Err(timed_out());
+        }
+        let work = async {
+            if let Some(cached) = again {
+                let roots = client.resolve(cached.list.clone(), deadline).await?;
+                events::resolved_again(client.id, roots.roots().len());
+                return Ok(cached.resolved_again(roots));
+            }
+            // Defense: A client that never answers is not waited for after the deadline.
+            let FetchedList { list, pages } =
+                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
+            let list = Arc::new(list);
+            let roots = client.resolve(list.clone(), deadline).await?;
+            client.log_fetched(&roots, pages);
+            let (epoch, expires) = (self.fetch.epoch, began + client.time_to_live());
+            Ok(Cached { epoch, expires, guard_number, list, roots, resolved: Instant::now() })
+        };
+        match run_until_stopped(self.fetch.end.wait(), work).await {
+            None => Ok(self.fetch.end.wait().await.clone()),
+            Some(Ok(cached)) => Ok(self.succeed(Arc::new(cached))),
+            Some(Err(error)) => self.fail(error),
+        }
+    }
+
+    fn succeed(&self, cached: Arc<Cached>) -> End {
+        let client = self.client;
+        let keep = !client.time_to_live().is_zero();
+        let end = client.lock().succeed(&self.fetch, cached.clone(), keep);
+        if keep && matches!(end, End::Cached(_)) {
+            client.guard.cache().insert(client.key(), cached);
+            // Defense: A closed session leaves nothing in the cache.
+            if client.epoch().is_err() {
+                client.guard.cache().remove(&client.key());
+            }
+            client.changed.notify_waiters();
+        }
+        self.fetch.end(end.clone());
+        end
+    }
+
+    /// Ends the fetch with a failure of the client. Returns an error of the guard itself, after
+    /// which another call may try.
+    fn fail(&self, error: Error) -> Result<End> {
+        let client = self.client;
+        events::not_fetched(client.id, &error);
+        if matches!(error.reason(), Code::NoRuntime | Code::Busy | Code::QueueFull) {
+            return Err(error);
+        }
+        let end = client.lock().fail(&self.fetch, &error, Instant::now());
+        self.fetch.end(end.clone());
+        Ok(end)
+    }
+}
+
+/// A call leads a fetch only if it has at least this part of the fetch limit left. With less time, a
+/// client that answers slowly would be blamed for it, or be asked again by each call in a row.
+const LEAST_TIME: u32 = 4;
 
 /// Cancels the resolution when dropped, which happens when no call waits for it any longer.
 #[derive(Default)]
@@ -347,6 +387,6 @@ fn is_clients(code: Code) -> bool {
     )
 }
 
-pub(super) fn timed_out() -> Error {
+fn timed_out() -> Error {
     Code::RootsTimedOut.into()
 }

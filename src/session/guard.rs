@@ -1,9 +1,5 @@
 //! The state that all sessions of a server share. A [`Guard`] contains the [`Boundary`], the
-//! operator's choices, the threads that wait for filesystems, and the cache of snapshots.
-//!
-//! The cache makes no decisions. A session's entry is used only if the [`Session`](crate::Session)
-//! still refers to it, so losing an entry at any time and for any reason costs only one request to
-//! the client.
+//! operator's choices, the slots for work that waits for filesystems, and the cache of snapshots.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -11,18 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::boundary::{Boundary, WithoutClientRoots};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
-use crate::limits::{
-    FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT,
-};
-#[cfg(feature = "rmcp")]
-use crate::limits::{MOST_WORK, WORK};
+use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
-use crate::session::runtime::{Instant, run_on_workers, timeout_at};
-use crate::workers::{Account, Workers};
+use crate::session::runtime::Instant;
+use crate::session::slots::Slots;
+use crate::session::state::Current;
 
 /// How a server uses client roots.
 ///
@@ -87,14 +82,15 @@ struct Inner {
     choices: Choices,
     cache: SnapshotCache,
     sessions: AtomicUsize,
-    workers: Workers,
+    slots: Slots,
+    /// The number of calls of [`Guard::forget_all`].
+    number: AtomicU64,
 }
 
 /// Builds a [`Guard`] from the operator's choices.
 ///
 /// A choice that would have no effect is an error. With [`ClientRoots::Ignore`], no list is
-/// requested or cached, so setting a time to live, a time to idle or [`WithoutClientRoots::Deny`]
-/// is an error. Times longer than a year are treated as a year.
+/// requested or cached, so setting a time to live or [`WithoutClientRoots::Deny`] is an error. Times longer than a year are treated as a year.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
@@ -111,7 +107,7 @@ struct Inner {
 pub struct GuardBuilder {
     boundary: Boundary,
     choices: Choices,
-    time_to_idle: Duration,
+    runtime: Option<Handle>,
     /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
     /// set.
     list_option_error: Option<&'static str>,
@@ -126,7 +122,6 @@ pub(crate) struct Choices {
     pub(crate) time_to_live_unannounced: Duration,
     #[cfg(feature = "rmcp")]
     pub(crate) time_to_live_keyed: Duration,
-    #[cfg(feature = "rmcp")]
     work_at_once: usize,
 }
 
@@ -187,21 +182,24 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets how many handlers can work at once, each on a thread of the guard, from 1 to 4,096.
-    /// Further work waits. The default is [`WORK`].
+    /// Sets how many handlers can work at once, from 1 to 4,096. Further work waits. The default is
+    /// [`WORK`].
     ///
     /// One client's work takes at most a quarter of these slots, rounded down, but always at least
-    /// one. The runtime's own threads for blocking work (`max_blocking_threads`) are not used.
-    #[cfg(feature = "rmcp")]
+    /// one. The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
+    /// [`runtime`](Self::runtime) says so.
     pub fn work_at_once(mut self, work: usize) -> Self {
         self.choices.work_at_once = work;
         self
     }
 
-    /// Sets how long an unused snapshot stays in the cache. The default is [`TIME_TO_IDLE`].
-    pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
-        self.time_to_idle = time_to_idle.min(LONGEST_TIME);
-        self.list_option_error.get_or_insert("client roots are ignored: leave time_to_idle out");
+    /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the guard
+    /// has threads of its own, which start on demand and do not keep the process from ending.
+    ///
+    /// This is for tests with a paused clock (`tokio::time::pause`), which would advance while
+    /// threads that its runtime does not know are working.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
         self
     }
 
@@ -219,7 +217,6 @@ impl GuardBuilder {
             Some(text) if self.choices.client_roots == ClientRoots::Ignore => return invalid(text),
             _ => {}
         }
-        #[cfg(feature = "rmcp")]
         if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
             return invalid("work_at_once must be between 1 and 4096");
         }
@@ -240,20 +237,17 @@ impl GuardBuilder {
     }
 
     fn into_guard(self) -> Guard {
-        let Self { boundary, choices, time_to_idle, .. } = self;
+        let Self { boundary, choices, runtime, .. } = self;
         let time_to_live = choices.time_to_live.max(choices.time_to_live_unannounced);
         #[cfg(feature = "rmcp")]
-        let (time_to_live, slots) =
-            (time_to_live.max(choices.time_to_live_keyed), choices.work_at_once);
-        // Only the adapter for rmcp runs handlers on these threads.
-        #[cfg(not(feature = "rmcp"))]
-        let slots = 1;
+        let time_to_live = time_to_live.max(choices.time_to_live_keyed);
         let inner = Inner {
             boundary,
             choices,
-            cache: SnapshotCache::new(time_to_live, time_to_idle),
+            cache: SnapshotCache::new(time_to_live),
             sessions: AtomicUsize::new(0),
-            workers: Workers::new(slots),
+            slots: Slots::new(choices.work_at_once, runtime),
+            number: AtomicU64::new(0),
         };
         Guard { inner: Arc::new(inner) }
     }
@@ -283,10 +277,9 @@ impl Guard {
             time_to_live_unannounced: Duration::ZERO,
             #[cfg(feature = "rmcp")]
             time_to_live_keyed: Duration::ZERO,
-            #[cfg(feature = "rmcp")]
             work_at_once: WORK,
         };
-        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE, list_option_error: None }
+        GuardBuilder { boundary, choices, runtime: None, list_option_error: None }
     }
 
     /// The boundary that this guard enforces.
@@ -301,10 +294,11 @@ impl Guard {
         self.inner.sessions.load(Ordering::Relaxed)
     }
 
-    /// Drops all cached snapshots to free their memory. The next call of each
-    /// client requests its roots again. Fetches in progress are not affected.
+    /// Withdraws all cached snapshots and frees their memory. The next call of each client requests
+    /// its roots again. Fetches in progress are not affected.
     pub fn forget_all(&self) {
-        self.inner.cache.forget_all();
+        self.inner.number.fetch_add(1, Ordering::Relaxed);
+        self.inner.cache.clear();
     }
 
     pub(crate) fn choices(&self) -> &Choices {
@@ -320,35 +314,29 @@ impl Guard {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    pub(crate) fn workers(&self) -> &Workers {
-        &self.inner.workers
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.inner.slots
     }
 
-    /// Returns the allowed directories, and resolves their configured paths again first if this is
-    /// due.
-    ///
-    /// If this takes longer than [`VERIFY_LIMIT`], or another call is already doing it, this
-    /// returns the last result, so that a path that hangs does not block access to the other
-    /// directories.
-    pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
-        let boundary = self.boundary().clone();
-        let current = boundary.last_allowed_roots();
-        if !boundary.is_resolution_due() {
-            return Ok(current);
+    /// Returns what a cached snapshot is compared with now. If it is due, a job resolves the
+    /// configured paths again. Nobody waits for the job, because a path can hang.
+    pub(crate) fn current(&self) -> Current {
+        let boundary = self.boundary();
+        if let Some(resolve) = boundary.due_resolution() {
+            self.slots().start(resolve);
         }
-        let resolve =
-            run_on_workers(
-                self.workers(),
-                &Account::Operator,
-                move || Ok(boundary.allowed_roots()),
-            );
-        match timeout_at(deadline.min(Instant::now() + VERIFY_LIMIT), resolve).await? {
-            Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => {
-                Err(error)
-            }
-            Some(Ok(resolved)) => Ok(resolved),
-            _ => Ok(current),
+        Current {
+            now: Instant::now(),
+            generation: boundary.generation(),
+            guard_number: self.inner.number.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns the allowed directories as last resolved. If it is due, a job resolves the configured
+    /// paths again.
+    pub(crate) fn allowed_roots(&self) -> Roots {
+        self.current();
+        self.boundary().last_allowed_roots()
     }
 
     /// Counts a new session and returns its identifier.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::Extensions;
 
-use crate::workers::Account;
+use crate::account::Account;
 
 /// Identifies a client, which is an authenticated principal or a connection with a single client.
 ///

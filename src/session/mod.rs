@@ -7,9 +7,9 @@
 //! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
 //!    process-wide counter, so no epoch is used twice.
 //! 2. A leader reads the epoch before it requests the list, and the snapshot carries that epoch.
-//! 3. A call obtains a snapshot from the cache, by waiting for a fetch, or by leading one. The
-//!    session drops its cached snapshot when the epoch changes. In the other two cases, the
-//!    snapshot's epoch is compared with the session's epoch, which is read after the call began.
+//! 3. A call obtains a snapshot from the cache, by waiting for a fetch, or by leading one. In each
+//!    case, the snapshot's epoch is compared with the session's epoch, which is read after the call
+//!    began.
 //! 4. A call that begins after `list_changed` has returned reads the new epoch or a later one. A
 //!    list requested before the change has an older epoch.
 //! 5. If the cache evicts or loses an entry, the only cost is one request to the client, because
@@ -22,14 +22,14 @@
 //!    handles messages concurrently calls `list_changed` before it reads the next message, or lets
 //!    an [`Observer`] do so.
 
-pub(crate) mod runtime;
+mod runtime;
+mod slots;
 mod source;
-pub(crate) mod cache;
+pub(crate) mod state;
+mod cache;
 #[cfg(feature = "rmcp")]
 mod key;
 mod guard;
-mod state;
-mod leader;
 mod fetch;
 mod observe;
 
@@ -37,7 +37,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
-pub use self::observe::{ObservedReader, Observer};
+pub use self::observe::Observer;
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
@@ -45,17 +45,16 @@ pub use self::source::{RootsResponse, RootsSource};
 
 #[cfg(feature = "rmcp")]
 pub use self::key::ClientKey;
+use crate::account::Account;
 use crate::boundary::WithoutClientRoots;
 use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::fetch::{Client, Lifetime};
-use crate::session::runtime::Instant;
-use crate::wire::{ClientCapabilities, ListRootsResult};
-use crate::workers::Account;
 #[cfg(feature = "rmcp")]
-use crate::workers::For;
+pub(crate) use crate::session::runtime::Instant;
+use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// One client of a server. A session is cheap to clone. Dropping the last clone closes it.
 ///
@@ -97,7 +96,7 @@ use crate::workers::For;
 /// | the list is late, malformed or an error | nothing |
 /// | in any of these cases | also the allowed directories that are [always] in force, after the client's roots |
 /// | the capabilities are missing or malformed | there is no session: answer the request with -32602 |
-/// | an allowed directory is replaced or comes back (a deploy) | the cached list is resolved again, and the client is not asked. If that fails, the roots that are still available are served, and the next attempt follows half a second later |
+/// | a configured path leads to another directory, or an optional directory appears | its calls notice this at most twice a second. Then the cached list is resolved again, and the client is not asked |
 ///
 /// A relative path starts at the client's first root or, if the client does not narrow the allowed
 /// directories, at the first allowed directory. [`Roots::with_base`] chooses another root. Mention
@@ -308,7 +307,7 @@ impl Session {
     /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
     /// once.
     pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
-        self.client().cached_roots(Instant::now())
+        self.client().cached_roots()
     }
 
     /// The account that the session's work is charged to.
@@ -340,6 +339,10 @@ impl Session {
     /// [`SessionClosed`](crate::ErrorKind::SessionClosed),
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
+        self.roots_of(Arc::new(list)).await
+    }
+
+    pub(crate) async fn roots_of(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
         let client = self.client();
         match client.roots_of_list(list).await {
             Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
@@ -349,8 +352,7 @@ impl Session {
 
     /// Runs work that may block on a thread of the guard, when it is the client's turn, and returns
     /// its result. Use this for filesystem operations outside a request, for example to look at a
-    /// file that the client has subscribed to. A request has
-    /// [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
+    /// file that the client has subscribed to, or with an SDK for which this crate has no adapter.
     ///
     /// The work waits for one of the slots that the client's requests use, so a client whose
     /// filesystem hangs occupies no more threads than with its requests. If the future is dropped
@@ -374,7 +376,6 @@ impl Session {
     /// The error of the work; [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is
     /// closed before the work starts; [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`);
     /// [`Io`](crate::ErrorKind::Io) if the work panics.
-    #[cfg(feature = "rmcp")]
     pub async fn run<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -388,7 +389,7 @@ impl Session {
             client.epoch()?;
             work()
         };
-        let done = guard.workers().run(For::Work, account, work).await;
+        let done = guard.slots().work(&account, work).await;
         done.map_err(|error| self.log_refusal(error))?
             .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
     }
@@ -396,9 +397,9 @@ impl Session {
     /// Returns the directories that are always in force, for a request whose list could not be
     /// read.
     #[cfg(feature = "rmcp")]
-    pub(crate) async fn roots_despite(&self, error: Error) -> Result<Roots> {
+    pub(crate) fn roots_despite(&self, error: Error) -> Result<Roots> {
         let client = self.client();
-        match client.always_roots(error).await {
+        match client.always_roots(error) {
             Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
             Err(error) => Err(self.log_refusal(error)),
         }
@@ -456,7 +457,7 @@ impl Session {
         let client = self.client();
         let _ = client.epoch()?;
         match client.fallback_policy() {
-            None => Ok(client.cached(Instant::now()).ok_or(Code::RootsStale)?.roots.clone()),
+            None => Ok(client.valid(client.guard.current()).ok_or(Code::RootsStale)?.roots.clone()),
             Some(WithoutClientRoots::Deny) => Err(Code::RootsUnsupported.into()),
             Some(WithoutClientRoots::AllowedDirectories) => {
                 Ok(client.guard.boundary().last_allowed_roots())
@@ -485,7 +486,7 @@ impl Session {
         if client.declared.roots().is_none() {
             return RootsState::Unsupported;
         }
-        match client.cached(Instant::now()) {
+        match client.valid(client.guard.current()) {
             Some(cached) if cached.roots.listed() == Some(0) => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => {
@@ -537,8 +538,7 @@ pub struct Changes {
 impl Changes {
     /// Waits until the roots may have changed since the last call, or since this listener was
     /// created. They may have changed if [`Session::list_changed`] was called, or if a list was
-    /// cached because it was fetched or resolved again to a different result. Several changes in
-    /// between count as one. The future can be dropped at any await point without losing a change.
+    /// cached because it was fetched or resolved again. Several changes in between count as one. The future can be dropped at any await point without losing a change.
     ///
     /// This does not wake when a snapshot expires or is evicted; [`Session::still_allows`] then
     /// returns [`RootsStale`](crate::ErrorKind::RootsStale). The roots of a client that does not

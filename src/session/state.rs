@@ -1,39 +1,94 @@
 //! The state of a session: one small [`State`] under one lock.
 //!
-//! ARCHITECTURE.md contains the table of its transitions. The lock is held only for a few steps,
-//! and never during I/O, across an await or while a snapshot is dropped.
+//! ARCHITECTURE.md contains the table of its eight transitions, and each is a method here. The lock
+//! is held only for a few steps, and never during I/O, across an await or while a snapshot is
+//! dropped.
 
-use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use tokio::sync::SetOnce;
 
 use crate::error::{Code, Error, Result};
-use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED};
-use crate::session::cache::Cached;
-use crate::session::runtime::{Instant, Notify, timeout_at};
+use crate::limits::{BACK_OFF, BACK_OFF_MOST, LINKED_LIST, STALLED};
+use crate::roots::Roots;
+use crate::session::runtime::{Instant, timeout_at};
+use crate::wire::ListRootsResult;
+
+/// A client's list, and the snapshot that it was resolved to.
+#[derive(Debug)]
+pub(crate) struct Cached {
+    /// The session's epoch in which the list was requested. In the stateless era, the number of the
+    /// request that carried the list.
+    pub(crate) epoch: u64,
+    pub(crate) expires: Instant,
+    /// The guard's number when the list was requested.
+    pub(crate) guard_number: u64,
+    /// The list, which is resolved again if it may give other roots.
+    pub(crate) list: Arc<ListRootsResult>,
+    pub(crate) roots: Roots,
+    /// When the list was resolved.
+    pub(crate) resolved: Instant,
+}
+
+/// What a cached snapshot is compared with when a call begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    pub(crate) now: Instant,
+    /// The boundary's generation.
+    pub(crate) generation: u64,
+    pub(crate) guard_number: u64,
+}
+
+/// What to do about a cached snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validity {
+    /// It may serve a new call.
+    Valid,
+    /// Its list may give other roots now. The client is not asked.
+    ResolveAgain,
+    /// The client must be asked.
+    Invalid,
+}
+
+impl Cached {
+    /// Whether the snapshot may serve a new call, apart from its epoch.
+    pub(crate) fn validity(&self, current: Current) -> Validity {
+        if current.now >= self.expires || self.guard_number != current.guard_number {
+            return Validity::Invalid;
+        }
+        // The filesystem decided about an entry, and a symlink may lead elsewhere by now.
+        let is_old = self.roots.is_provisional() && current.now >= self.resolved + LINKED_LIST;
+        // Defense: After the allowed directories have changed, the list is resolved again.
+        if is_old || self.roots.generation() != current.generation {
+            Validity::ResolveAgain
+        } else {
+            Validity::Valid
+        }
+    }
+
+    /// The same list, resolved to these roots just now.
+    pub(crate) fn resolved_again(&self, roots: Roots) -> Self {
+        let Self { epoch, expires, guard_number, ref list, .. } = *self;
+        Self { epoch, expires, guard_number, list: list.clone(), roots, resolved: Instant::now() }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct State {
     /// The current epoch. Only a list requested in this epoch is used.
     epoch: u64,
-    /// The snapshot that was cached in this epoch. The cache owns it.
+    /// The last snapshot. The cache owns it.
     cached: Weak<Cached>,
-    /// The time when the use of the snapshot was last reported to the cache.
-    touched: Instant,
     fetch: Option<Arc<Fetch>>,
-    /// The number of fetches begun so far.
-    fetches: u64,
+    /// The failure of the last fetch in this epoch, until a fetch succeeds.
     failure: Option<Failure>,
-    /// The number of consecutive leaders that had too little time to request the list.
-    short_attempts: u32,
     /// The number of events that [`Changes`](crate::Changes) reports.
     changes: u64,
 }
 
-/// The failure of the last fetch, until a fetch succeeds.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    pub(super) epoch: u64,
+#[derive(Debug)]
+struct Failure {
     error: Arc<Error>,
     /// The number of consecutive failures, including this one.
     times: u32,
@@ -41,269 +96,175 @@ pub(super) struct Failure {
     until: Instant,
 }
 
-/// A request to the client for its roots, or a cached list being resolved again.
+/// A list being requested from the client, or being resolved again.
 #[derive(Debug)]
 pub(super) struct Fetch {
-    pub(super) number: u64,
     pub(super) epoch: u64,
     /// The time at which the leader gives up, if it is still polled.
-    pub(super) until: Instant,
-    /// Whether this fetch only resolves a cached list again.
-    renews: bool,
-    end: OnceLock<End>,
-    ended: Notify,
+    until: Instant,
+    pub(super) end: SetOnce<End>,
 }
 
 /// How a fetch ended.
 #[derive(Clone, Debug)]
 pub(super) enum End {
     Cached(Arc<Cached>),
-    Failed(Failure),
-    /// The list changed before the response arrived.
-    Overtaken,
-    /// No result: the leader was dropped, another call replaced the fetch, or the session was
-    /// closed.
+    Failed(Arc<Error>),
+    /// No result: the leader was dropped, the list changed before the response arrived, another
+    /// call replaced the fetch, or the session was closed.
     Nothing,
 }
 
-/// The next step of a call whose cached snapshot cannot be served as it is.
-pub(super) enum Join {
-    Lead(Arc<Fetch>),
+/// The next step of a call.
+pub(super) enum Step {
+    Serve(Arc<Cached>),
     Wait(Arc<Fetch>),
-    /// Another call cached a snapshot or the list changed meanwhile.
-    Retry,
+    Lead {
+        fetch: Arc<Fetch>,
+        /// The cached list to resolve again, if the client need not be asked.
+        again: Option<Arc<Cached>>,
+        /// The fetch that this one replaces. The caller ends it after releasing the lock.
+        replaced: Option<Arc<Fetch>>,
+    },
 }
 
 impl State {
     pub(super) fn new() -> Self {
-        Self {
-            epoch: next_epoch(),
-            cached: Weak::new(),
-            touched: Instant::now(),
-            fetch: None,
-            fetches: 0,
-            failure: None,
-            short_attempts: 0,
-            changes: 0,
-        }
+        let (cached, epoch) = (Weak::new(), next_epoch());
+        Self { epoch, cached, fetch: None, failure: None, changes: 0 }
     }
 
-    pub(super) fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.epoch == CLOSED
-    }
-
-    pub(super) fn fetches(&self) -> u64 {
-        self.fetches
+    /// The current epoch, or an error once the session is closed.
+    pub(super) fn epoch(&self) -> Result<u64> {
+        if self.epoch == CLOSED { Err(Code::SessionClosed.into()) } else { Ok(self.epoch) }
     }
 
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Returns the cached snapshot of this epoch, and whether its use must be reported to the
-    /// cache.
-    pub(super) fn cached(
-        &self,
-        now: Instant,
-        touch_every: Duration,
-    ) -> Option<(Arc<Cached>, bool)> {
-        let cached = self.cached.upgrade()?;
-        Some((cached, now >= self.touched + touch_every))
+    /// The last snapshot. It may be from an earlier epoch.
+    pub(super) fn cached(&self) -> Option<Arc<Cached>> {
+        self.cached.upgrade()
     }
 
-    /// Records that the use of the snapshot was reported to the cache.
-    pub(super) fn touched(&mut self, now: Instant) {
-        self.touched = now;
+    pub(super) fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref().map(|failure| &*failure.error)
     }
 
-    /// Records that the cache has evicted this snapshot.
-    pub(super) fn evicted(&mut self, cached: &Arc<Cached>) {
-        if self.cached.as_ptr() == Arc::as_ptr(cached) {
-            self.cached = Weak::new();
-        }
+    /// Whether a snapshot may serve a new call.
+    pub(super) fn validity(&self, cached: &Cached, current: Current) -> Validity {
+        // Defense: A change withdraws the snapshot immediately.
+        if cached.epoch == self.epoch { cached.validity(current) } else { Validity::Invalid }
     }
 
-    /// Returns the last failure, if the list has not changed since.
-    pub(super) fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref().filter(|last| last.epoch == self.epoch)
-    }
-
-    /// Joins the fetch in progress, or begins one. `seen` is the snapshot that the call found.
-    /// `renews` is true if that snapshot is current and only has to be renewed. Also returns the
-    /// fetch that this one replaces, which the caller ends after it has released the lock.
-    pub(super) fn join(
+    /// A call begins, or continues after a fetch without a result. It is served from the snapshot,
+    /// waits for the fetch in progress, is refused during a back-off, or leads a fetch.
+    pub(super) fn next_step(
         &mut self,
-        seen: Option<&Arc<Cached>>,
-        renews: bool,
-        now: Instant,
+        cached: Option<&Arc<Cached>>,
+        current: Current,
         deadline: Instant,
-    ) -> Result<(Join, Option<Arc<Fetch>>)> {
-        if self.is_closed() {
-            return Err(Code::SessionClosed.into());
-        }
-        // A list requested before a change must not be resolved again in the new epoch.
-        let is_old = seen.is_some_and(|seen| renews && seen.epoch != self.epoch);
-        let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
-        // Defense: A call leads a fetch only if it knows the newest snapshot.
-        if is_old || !is_seen && self.cached.strong_count() > 0 {
-            return Ok((Join::Retry, None));
-        }
-        // Calls do not wait for a request sent before a change, or for a leader that is neither
-        // polled nor dropped. A call without a current snapshot does not wait for the renewal of an
-        // expired one.
-        let useful = |fetch: &&Arc<Fetch>| {
-            fetch.epoch == self.epoch && now < fetch.until + STALLED && (renews || !fetch.renews)
+    ) -> Result<Step> {
+        let epoch = self.epoch()?;
+        let again = match cached.map(|cached| (cached, self.validity(cached, current))) {
+            Some((cached, Validity::Valid)) => return Ok(Step::Serve(cached.clone())),
+            Some((cached, Validity::ResolveAgain)) => Some(cached.clone()),
+            _ => None,
         };
-        if let Some(fetch) = self.fetch.as_ref().filter(useful) {
-            return Ok((Join::Wait(fetch.clone()), None));
+        // Calls do not wait for a request sent before a change, or for a leader that is neither
+        // polled nor dropped.
+        let is_useful =
+            |fetch: &&Arc<Fetch>| fetch.epoch == epoch && current.now < fetch.until + STALLED;
+        if let Some(fetch) = self.fetch.as_ref().filter(is_useful) {
+            return Ok(Step::Wait(fetch.clone()));
         }
-        if let Some(failure) = self.failure().filter(|last| !renews && now < last.until) {
+        if let Some(failure) = self.failure.as_ref().filter(|last| current.now < last.until) {
             // Defense: A client that failed is not asked again until its back-off has passed.
-            return Err(failure.error());
+            return Err(failure.error.repeated());
         }
-        self.fetches += 1;
-        let fetch = Arc::new(Fetch {
-            number: self.fetches,
-            epoch: self.epoch,
-            until: deadline,
-            renews,
-            end: OnceLock::new(),
-            ended: Notify::new(),
-        });
+        let fetch = Arc::new(Fetch { epoch, until: deadline, end: SetOnce::new() });
         let replaced = self.fetch.replace(fetch.clone());
-        Ok((Join::Lead(fetch), replaced))
+        Ok(Step::Lead { fetch, again, replaced })
     }
 
-    pub(super) fn is_in_progress(&self, fetch: &Arc<Fetch>) -> bool {
-        self.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch))
-    }
-
-    /// Records that a fetch obtained a snapshot. Returns the end of the fetch, which is
-    /// [`End::Nothing`] if the fetch is no longer in progress.
-    pub(super) fn succeed(
-        &mut self,
-        fetch: &Arc<Fetch>,
-        cached: &Arc<Cached>,
-        is_cached: bool,
-    ) -> End {
-        if !self.is_in_progress(fetch) {
+    /// A fetch obtained a snapshot.
+    pub(super) fn succeed(&mut self, fetch: &Arc<Fetch>, cached: Arc<Cached>, keep: bool) -> End {
+        if !self.ends(fetch) {
             return End::Nothing;
         }
-        self.fetch = None;
-        // Defense: A list that was requested before a change does not count.
-        if fetch.epoch != self.epoch {
-            return End::Overtaken;
-        }
-        (self.failure, self.short_attempts) = (None, 0);
-        if is_cached {
-            self.cached = Arc::downgrade(cached);
-            self.touched = Instant::now();
+        self.failure = None;
+        if keep {
+            self.cached = Arc::downgrade(&cached);
             self.changes += 1;
         }
-        End::Cached(cached.clone())
+        End::Cached(cached)
     }
 
-    /// Records that a fetch failed because of the client. The back-off doubles with each
-    /// consecutive failure.
+    /// A fetch failed because of the client. The back-off doubles with each consecutive failure.
     pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> End {
-        if !self.is_in_progress(fetch) {
+        if !self.ends(fetch) {
             return End::Nothing;
         }
-        self.fetch = None;
-        if fetch.epoch != self.epoch {
-            return End::Overtaken;
-        }
-        let earlier = self.failure().map_or(0, |last| last.times);
+        let error = Arc::new(error.repeated());
+        let earlier = self.failure.as_ref().map_or(0, |last| last.times);
         // Defense: The back-off has an upper limit.
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
-        let failure = Failure {
-            epoch: self.epoch,
-            error: Arc::new(error.repeated()),
-            times: earlier.saturating_add(1),
-            until: now + back_off,
-        };
-        (self.failure, self.short_attempts) = (Some(failure.clone()), 0);
-        End::Failed(failure)
+        let (times, until) = (earlier.saturating_add(1), now + back_off);
+        self.failure = Some(Failure { error: error.clone(), times, until });
+        End::Failed(error)
     }
 
+    /// A fetch ended without a result.
     pub(super) fn abandon(&mut self, fetch: &Arc<Fetch>) -> End {
-        if self.is_in_progress(fetch) {
-            self.fetch = None;
-        }
+        self.ends(fetch);
         End::Nothing
     }
 
-    /// Records that a leader had too little time to request the list. Returns false after too many
-    /// such leaders in a row, each of which may have waited for the previous one.
-    pub(super) fn allow_short_attempt(&mut self) -> bool {
-        self.short_attempts += 1;
-        self.short_attempts <= FETCH_RETRIES
+    /// Removes a fetch. Returns whether it was in progress and its result counts.
+    fn ends(&mut self, fetch: &Arc<Fetch>) -> bool {
+        let is_current = self.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch));
+        if is_current {
+            self.fetch = None;
+        }
+        // Defense: A list that was requested before a change does not count.
+        is_current && fetch.epoch == self.epoch
     }
 
-    /// Begins a new epoch because the client's list changed. Returns false if the session is
+    /// A new epoch begins because the client's list changed. Returns false if the session is
     /// closed.
     pub(super) fn change(&mut self) -> bool {
         self.changes += 1;
-        if self.is_closed() {
+        if self.epoch == CLOSED {
             return false;
         }
-        self.epoch = next_epoch();
-        // Defense: A change withdraws the snapshot immediately.
-        self.cached = Weak::new();
+        (self.epoch, self.failure) = (next_epoch(), None);
         true
     }
 
-    /// Closes the session. Returns the fetch in progress, which the caller ends, or an error if the
-    /// session was already closed.
+    /// The last epoch begins because the session is closed. Returns the fetch in progress, which
+    /// the caller ends, or an error if the session was already closed.
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
-        if self.is_closed() {
-            return Err(Code::SessionClosed.into());
-        }
-        self.epoch = CLOSED;
-        self.cached = Weak::new();
+        self.epoch()?;
+        (self.epoch, self.failure) = (CLOSED, None);
         self.changes += 1;
         Ok(self.fetch.take())
     }
 }
 
-impl Failure {
-    pub(super) fn code(&self) -> Code {
-        self.error.reason()
-    }
-
-    pub(super) fn error(&self) -> Error {
-        self.error.repeated()
-    }
-}
-
 impl Fetch {
+    /// Waits until the fetch ends. A leader that stalled counts as no result. Returns `None` if the
+    /// deadline passes first.
+    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
+        let stalled = self.until + STALLED;
+        // Defense: A waiting call misses no end of its fetch.
+        let end = timeout_at(deadline.min(stalled), self.end.wait()).await?;
+        Ok(end.cloned().or_else(|| (stalled < deadline).then_some(End::Nothing)))
+    }
+
     /// Ends the fetch and wakes the calls that wait for it. Only the first call sets the end.
     pub(super) fn end(&self, end: End) {
         let _ = self.end.set(end);
-        self.ended.notify_waiters();
-    }
-
-    /// Waits until the fetch ends. Returns `None` if the deadline passes first.
-    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
-        let stalled = self.until + STALLED;
-        let end = timeout_at(deadline.min(stalled), self.ended()).await?;
-        Ok(if end.is_none() && stalled < deadline { Some(End::Nothing) } else { end })
-    }
-
-    pub(super) async fn ended(&self) -> End {
-        loop {
-            // Registered before the end is read, so that an end in between is not missed.
-            let ended = self.ended.notified();
-            if let Some(end) = self.end.get() {
-                return end.clone();
-            }
-            // Defense: A waiting call misses no end of its fetch.
-            ended.await;
-        }
     }
 }
 
@@ -312,78 +273,92 @@ fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Relaxed)
 }
 
-static EPOCHS: Counter = Counter::new(1);
+static EPOCHS: AtomicU64 = AtomicU64::new(1);
 
 /// The epoch of a closed session, in which no list is requested.
 const CLOSED: u64 = 0;
 
-#[cfg(not(shuttle))]
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::roots::Roots;
 
-    /// Returns the name of the step that [`State::join`] returns.
-    fn join(state: &mut State, seen: Option<&Arc<Cached>>, renews: bool) -> &'static str {
-        let now = Instant::now();
-        match state.join(seen, renews, now, now + Duration::from_secs(5)).unwrap().0 {
-            Join::Lead(_) => "lead",
-            Join::Wait(_) => "wait",
-            Join::Retry => "retry",
-        }
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn current(now: Instant) -> Current {
+        Current { now, generation: 0, guard_number: 0 }
     }
 
-    fn cached(state: &mut State) -> Arc<Cached> {
-        let (now, minute) = (Instant::now(), Duration::from_secs(60));
-        let (Join::Lead(fetch), _) = state.join(None, false, now, now + minute).unwrap() else {
-            panic!("a call must lead if nothing is cached and no fetch is in progress");
+    /// The next step of a call that finds this snapshot.
+    fn step(state: &mut State, cached: Option<&Arc<Cached>>, current: Current) -> Step {
+        state.next_step(cached, current, current.now + MINUTE).unwrap()
+    }
+
+    fn lead(state: &mut State, cached: Option<&Arc<Cached>>, current: Current) -> Arc<Fetch> {
+        let Step::Lead { fetch, .. } = step(state, cached, current) else {
+            panic!("the call does not lead")
         };
-        let directory = tempfile::tempdir().unwrap();
-        let roots = Roots::from_dirs([directory.path()]).unwrap();
-        let cached = Arc::new(Cached::new(fetch.epoch, now + minute, roots, Arc::default()));
-        assert!(matches!(state.succeed(&fetch, &cached, true), End::Cached(_)));
-        cached
+        fetch
     }
 
+    fn list(fetch: &Fetch, now: Instant) -> Arc<Cached> {
+        let directory = tempfile::tempdir().unwrap();
+        Arc::new(Cached {
+            epoch: fetch.epoch,
+            expires: now + MINUTE,
+            guard_number: 0,
+            list: Arc::default(),
+            roots: Roots::from_dirs([directory.path()]).unwrap(),
+            resolved: now,
+        })
+    }
+
+    /// A snapshot serves until its list expires, all snapshots are forgotten or the list changes,
+    /// and its list is resolved again if the generation is another.
     #[test]
-    fn a_list_requested_before_a_change_is_not_resolved_again() {
-        let mut state = State::new();
-        let old = cached(&mut state);
+    fn each_fact_about_a_snapshot_decides_whether_it_serves() {
+        let (mut state, now) = (State::new(), Instant::now());
+        let fetch = lead(&mut state, None, current(now));
+        let cached = list(&fetch, now);
+        assert!(matches!(state.succeed(&fetch, cached.clone(), true), End::Cached(_)));
+        for (case, current, expected) in [
+            ("valid", current(now), "serve"),
+            ("expired", current(now + MINUTE), "ask"),
+            ("forgotten", Current { guard_number: 1, ..current(now) }, "ask"),
+            ("another generation", Current { generation: 1, ..current(now) }, "resolve"),
+        ] {
+            let step = match step(&mut state, Some(&cached), current) {
+                Step::Serve(_) => "serve",
+                Step::Wait(_) => "wait",
+                Step::Lead { again: None, .. } => "ask",
+                Step::Lead { again: Some(_), .. } => "resolve",
+            };
+            assert_eq!(step, expected, "{case}");
+            state.fetch = None;
+        }
         assert!(state.change());
-        // The call found the snapshot before the change.
-        assert_eq!(join(&mut state, Some(&old), true), "retry");
-        assert_eq!(join(&mut state, None, false), "lead");
-        assert_eq!(join(&mut state, Some(&old), true), "retry");
+        assert!(matches!(
+            step(&mut state, Some(&cached), current(now)),
+            Step::Lead { again: None, .. }
+        ));
     }
 
     #[test]
     fn a_replaced_fetch_changes_nothing() {
-        let mut state = State::new();
-        let now = Instant::now();
-        let Join::Lead(stalled) = state.join(None, false, now, now).unwrap().0 else {
-            panic!("no fetch is in progress");
+        let (mut state, now) = (State::new(), Instant::now());
+        let stalled = lead(&mut state, None, current(now));
+        assert!(matches!(step(&mut state, None, current(now)), Step::Wait(_)));
+        let later = now + MINUTE + STALLED;
+        let Step::Lead { fetch, replaced, .. } = step(&mut state, None, current(later)) else {
+            panic!("the leader has stalled")
         };
-        let later = now + STALLED;
-        let (joined, replaced) = state.join(None, false, later, later).unwrap();
-        let Join::Lead(successor) = joined else { panic!("the leader has stalled") };
         assert!(Arc::ptr_eq(&replaced.unwrap(), &stalled));
-        let directory = tempfile::tempdir().unwrap();
-        let roots = Roots::from_dirs([directory.path()]).unwrap();
-        let late = Arc::new(Cached::new(stalled.epoch, later + STALLED, roots, Arc::default()));
-        assert!(matches!(state.succeed(&stalled, &late, true), End::Nothing));
+        assert!(matches!(state.succeed(&stalled, list(&stalled, later), true), End::Nothing));
         assert!(matches!(state.fail(&stalled, &Code::RootsTimedOut.into(), later), End::Nothing));
-        assert!(state.is_in_progress(&successor) && state.failure().is_none());
-        assert!(state.cached(later, STALLED).is_none());
-    }
-
-    #[test]
-    fn a_call_that_has_not_seen_the_cached_snapshot_retries() {
-        let mut state = State::new();
-        let seen = cached(&mut state);
-        assert_eq!(join(&mut state, None, false), "retry");
-        assert_eq!(join(&mut state, Some(&seen), true), "lead");
-        assert_eq!(join(&mut state, Some(&seen), true), "wait");
-        assert!(state.close().unwrap().is_some());
-        assert!(state.join(None, false, Instant::now(), Instant::now()).is_err());
+        state.abandon(&stalled);
+        assert!(state.failure().is_none() && state.cached().is_none());
+        assert!(matches!(step(&mut state, None, current(later)), Step::Wait(_)));
+        assert!(matches!(state.succeed(&fetch, list(&fetch, later), true), End::Cached(_)));
     }
 }

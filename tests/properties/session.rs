@@ -34,8 +34,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientCapabilities, ErrorKind, Guard, Intent, ListRootsResult,
@@ -138,9 +137,8 @@ type End = std::result::Result<usize, &'static str>;
 enum Phase {
     /// The client.
     Asks,
-    /// The blocking thread, which resolves a received list or verifies the names of a cached one.
+    /// The blocking thread, which resolves a received list.
     Resolves,
-    Verifies,
     /// Another call, which asks the client or resolves its list.
     Waits,
 }
@@ -177,11 +175,9 @@ struct PendingRequest<'a> {
     number: usize,
 }
 
-/// Records that a call was woken, and unparks the thread that polls it.
-struct Flag {
-    woken: AtomicBool,
-    thread: Thread,
-}
+/// Records that a call was woken.
+#[derive(Default)]
+struct Flag(AtomicBool);
 
 impl World {
     pub(crate) fn new() -> Self {
@@ -204,8 +200,14 @@ impl World {
         let mut runtime = Builder::new_current_thread();
         let runtime =
             runtime.enable_time().start_paused(true).max_blocking_threads(1).build().unwrap();
-        let guard = guard(boundary);
-        let hold = Mutex::new(occupy_blocking_thread(&runtime));
+        // These times are never reached.
+        let guard = Guard::builder(boundary)
+            .fetch_limit(LONG)
+            .time_to_live(LONG)
+            .runtime(runtime.handle().clone())
+            .build()
+            .unwrap();
+        let hold = Mutex::new(occupy_blocking_thread(&runtime).0);
         Self { hold, runtime, guard, versions, runs: AtomicU64::new(0), _keep: keep }
     }
 
@@ -225,25 +227,18 @@ impl World {
 
     /// Lets the blocking thread do the work queued so far.
     fn run_blocking_work(&self) {
-        *self.hold.lock().unwrap() = occupy_blocking_thread(&self.runtime);
+        let (hold, begins) = occupy_blocking_thread(&self.runtime);
+        *self.hold.lock().unwrap() = hold;
+        begins.recv_timeout(THREAD_DELAY).unwrap();
     }
 
     /// Starts a run with a new session of the shared guard, on which [`Step::Forget`] affects all
     /// sessions.
     pub(crate) fn run(&self, client: RootsCapability) -> Run<'_> {
-        self.run_of(&self.guard, client)
-    }
-
-    /// Starts a run with a new session of its own guard.
-    pub(crate) fn run_alone(&self, client: RootsCapability) -> Run<'_> {
-        self.run_of(&guard(self.guard.boundary().clone()), client)
-    }
-
-    fn run_of(&self, guard: &Guard, client: RootsCapability) -> Run<'_> {
         Run {
             world: self,
             number: self.runs.fetch_add(1, SeqCst),
-            session: guard.session(ClientCapabilities::with_roots(client)).unwrap(),
+            session: self.guard.session(ClientCapabilities::with_roots(client)).unwrap(),
             client,
             calls: Vec::new(),
             wire: Arc::default(),
@@ -258,21 +253,11 @@ impl World {
     }
 }
 
-/// A guard with time limits that are never reached.
-fn guard(boundary: Boundary) -> Guard {
-    Guard::builder(boundary)
-        .fetch_limit(LONG)
-        .time_to_live(LONG)
-        .time_to_idle(LONG)
-        .build()
-        .unwrap()
-}
-
-/// Occupies the blocking thread until the sender is dropped.
-fn occupy_blocking_thread(runtime: &Runtime) -> mpsc::Sender<()> {
-    let (hold, end) = mpsc::channel();
-    drop(runtime.spawn_blocking(move || end.recv()));
-    hold
+/// Occupies the blocking thread until the sender is dropped. The receiver tells when this begins.
+fn occupy_blocking_thread(runtime: &Runtime) -> (mpsc::Sender<()>, mpsc::Receiver<()>) {
+    let ((hold, end), (begin, begins)) = (mpsc::channel(), mpsc::channel());
+    drop(runtime.spawn_blocking(move || begin.send(()).is_ok() && end.recv().is_ok()));
+    (hold, begins)
 }
 
 impl Run<'_> {
@@ -343,7 +328,9 @@ impl Run<'_> {
                 self.step(Step::Answer);
             }
             let living = || (0..self.calls.len()).filter(|&call| self.calls[call].work.is_some());
-            match (living().next(), living().find(|&call| self.calls[call].can_continue())) {
+            let woken = living().find(|&call| self.calls[call].woken.is_set());
+            let next = woken.or_else(|| living().find(|&call| self.calls[call].can_continue()));
+            match (living().next(), next) {
                 (None, _) => return,
                 (_, Some(call)) => self.step(Step::Poll(call)),
                 (Some(call), None) => self.fails(&format!("call {call} is never woken")),
@@ -448,7 +435,7 @@ impl Run<'_> {
         let session = self.session.clone();
         self.calls.push(Call {
             work: Some(Box::pin(async move { session.roots(source).await })),
-            woken: Arc::new(Flag { woken: AtomicBool::new(false), thread: thread::current() }),
+            woken: Arc::default(),
             phase: Phase::Waits,
             began: self.now(),
             changed: self.changed,
@@ -461,12 +448,16 @@ impl Run<'_> {
     fn poll(&mut self, number: usize) {
         let call = &mut self.calls[number];
         let (woken, phase) = (call.woken.clone(), call.phase);
-        if phase.is_work() {
+        if phase == Phase::Resolves {
             self.world.run_blocking_work();
-            self.check(woken.is_set_in_time(), || format!("no thread wakes call {number}"));
+            if !woken.is_set() {
+                // Another call has replaced its fetch.
+                self.calls[number].phase = Phase::Waits;
+                return;
+            }
         }
         let Some(work) = self.calls[number].work.as_mut() else { return };
-        woken.woken.store(false, SeqCst);
+        woken.0.store(false, SeqCst);
         let asked = self.wire.lock().unwrap().requests.len();
         let entered = self.world.runtime.enter();
         let polled = work.as_mut().poll(&mut Context::from_waker(&Waker::from(woken)));
@@ -502,22 +493,13 @@ impl Run<'_> {
     /// The event that a pending call waits for.
     fn phase(&self, number: usize) -> Phase {
         let wire = self.wire();
-        let others = self
-            .calls
-            .iter()
-            .enumerate()
-            .filter(|(other, call)| *other != number && call.work.is_some());
+        let arrived = wire.arrived(number).is_some();
         if wire.requests.iter().any(|request| request.call == number && request.is_open) {
             Phase::Asks
-        } else if wire.arrived(number).is_some() {
+        } else if arrived || self.calls[number].phase == Phase::Resolves {
             Phase::Resolves
-        } else if others
-            .into_iter()
-            .any(|(_, call)| matches!(call.phase, Phase::Asks | Phase::Resolves))
-        {
-            Phase::Waits
         } else {
-            Phase::Verifies
+            Phase::Waits
         }
     }
 
@@ -604,13 +586,7 @@ impl Run<'_> {
 
 impl Call {
     fn can_continue(&self) -> bool {
-        self.phase.is_work() || self.woken.woken.load(SeqCst)
-    }
-}
-
-impl Phase {
-    fn is_work(self) -> bool {
-        matches!(self, Self::Resolves | Self::Verifies)
+        self.phase == Phase::Resolves || self.woken.is_set()
     }
 }
 
@@ -663,23 +639,13 @@ impl Drop for PendingRequest<'_> {
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        self.woken.store(true, SeqCst);
-        self.thread.unpark();
+        self.0.store(true, SeqCst);
     }
 }
 
 impl Flag {
-    /// Waits until another thread sets the flag. Returns false if that takes longer than
-    /// [`THREAD_DELAY`].
-    fn is_set_in_time(&self) -> bool {
-        let until = Instant::now() + THREAD_DELAY;
-        while !self.woken.load(SeqCst) {
-            if Instant::now() > until {
-                return false;
-            }
-            thread::park_timeout(THREAD_DELAY);
-        }
-        true
+    fn is_set(&self) -> bool {
+        self.0.load(SeqCst)
     }
 }
 

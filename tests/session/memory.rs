@@ -46,8 +46,8 @@ fn counted(guard: &Guard) -> usize {
     count.split(|char: char| !char.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// The limit on cached bytes bounds memory only if the estimate for each snapshot is close to its
-/// real size.
+/// The limit on cached bytes bounds memory only if the estimate for each snapshot is within a factor
+/// of two of its real size.
 #[tokio::test]
 async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
     let _alone = ALONE.lock().await;
@@ -86,6 +86,7 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
     ];
     let builder = Boundary::builder().directory(&top, Access::ReadOnly);
     let guard = Guard::new(builder.build().unwrap());
+    let mut wrong = Vec::new();
     for (shape, list) in shapes {
         // The first session fills tables that are not part of the snapshot.
         let first = session(&guard, list.clone()).await;
@@ -100,13 +101,13 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
         drop(guard.session(ClientCapabilities::without_roots()).unwrap());
         let counted = counted(&guard);
         println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
-        assert!(
-            counted * 2 <= taken * 3 && taken * 2 <= counted * 3,
-            "{shape}: {taken} counted as {counted}"
-        );
+        if counted > 2 * taken || taken > 2 * counted {
+            wrong.push(shape);
+        }
         drop(session);
         guard.forget_all();
     }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[tokio::test]

@@ -10,11 +10,9 @@
 //! `GUARD_SCHEDULES_SECONDS=600` runs random schedules for that long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::RootsCapability;
-use mcp_roots_guard::limits::VERIFY_EVERY;
 
 use crate::properties::session::Step::{self, Answer, Begin, Poll};
 use crate::properties::session::{Run, World};
@@ -43,21 +41,6 @@ fn every_schedule_is_correct_while_calls_wait() {
     for client in [RootsCapability::announcing(), RootsCapability::silent()] {
         every_schedule(client, &[Begin, Begin, Begin, Answer], 5);
     }
-}
-
-/// A cached list is verified by a blocking thread before it is served again, while other steps
-/// happen.
-#[test]
-fn every_schedule_is_correct_while_names_are_verified() {
-    let (world, mut waiting) = (World::new(), Vec::new());
-    let new_run = || begin(world.run_alone(RootsCapability::announcing()), CACHED_LIST);
-    every("a list has been cached for a while", 5, || {
-        if waiting.is_empty() {
-            waiting.extend((0..WAITING_RUNS).map(|_| new_run()));
-            thread::sleep(VERIFY_EVERY);
-        }
-        waiting.pop().unwrap()
-    });
 }
 
 fn every_schedule(client: RootsCapability, beginning: &[Step], depth: usize) {
@@ -135,10 +118,6 @@ fn random_schedules_are_correct() {
 
 /// Steps after which a call has received an answer and its list is cached.
 const CACHED_LIST: &[Step] = &[Begin, Answer, Poll(0), Poll(0)];
-
-/// The number of runs that wait together until verification is needed. It is small enough that they
-/// do not use all handles for roots.
-const WAITING_RUNS: usize = 128;
 
 /// The number of random schedules that run even if they take longer than the given time.
 const MIN_RANDOM_SCHEDULES: u32 = 10;

@@ -38,7 +38,6 @@ use crate::error::{Code, Error, Result};
 use crate::limits::COPY_PIECE;
 use crate::path::Location;
 use crate::roots::{Intent, Roots, retry_changed};
-use crate::workers::counted;
 
 impl Roots {
     /// Copies a file of at most `limit` bytes, within a root or from one root to another, and
@@ -185,8 +184,7 @@ impl<'a> Source<'a> {
     }
 
     fn copy_to(&self, to: &File) -> Result<u64> {
-        let devices = [self.from, self.to].map(|place| place.root().device());
-        copy_content(&self.file, to, self.limit, devices, |_| {
+        copy_content(&self.file, to, self.limit, |_| {
             self.from.roots().ensure_active()?;
             self.to.roots().ensure_active()
         })
@@ -240,15 +238,13 @@ fn copy_content(
     from: &File,
     to: &File,
     limit: u64,
-    [from_device, to_device]: [Option<u64>; 2],
     mut each_piece: impl FnMut(u64) -> Result<()>,
 ) -> Result<u64> {
     let mut copied = 0_u64;
     loop {
         // One byte more than the limit shows that the file is too large.
         let piece = COPY_PIECE.min((limit - copied).saturating_add(1));
-        let copy = || Ok(io::copy(&mut from.take(piece), &mut &*to)?);
-        let bytes = counted(|| from_device, || counted(|| to_device, copy))?;
+        let bytes = io::copy(&mut from.take(piece), &mut &*to)?;
         copied += bytes;
         if copied > limit {
             return Err(too_large(limit));

@@ -56,7 +56,6 @@ use crate::fs::permissions::{NewFileMode, Permissions};
 use crate::limits::{ALLOCATION, COPY_HELD_BYTES, COPY_LOOKUPS, COPY_SKIPPED, WALK_DEPTH};
 use crate::path::{Location, Protection};
 use crate::roots::{Intent, Roots, retry_changed};
-use crate::workers::counted;
 
 impl Roots {
     /// Copies a directory and everything in it to a new directory, within a root or from one root
@@ -321,23 +320,19 @@ impl TreeCopy<'_> {
 
     /// Copies a directory without the directories in it. Returns false if it was skipped.
     fn enter(&mut self, path: &Path) -> Result<bool> {
-        let (device, mounts) = (self.from.root().device(), self.mounts());
-        let opened = counted(
-            || device,
-            || {
-                if self.levels.len() >= WALK_DEPTH {
-                    return Err(Code::TooDeep.into());
-                }
-                let (directory, entries) = self.source.list(path, mounts)?;
-                let identity = directory.identity()?;
-                #[cfg(unix)]
-                let permissions = directory.with_file(Permissions::of)?;
-                #[cfg(not(unix))]
-                let permissions = ();
-                Ok((directory, entries, identity, permissions))
-            },
-        );
-        let (directory, entries, identity, permissions) = match opened {
+        let open = || -> Result<_> {
+            if self.levels.len() >= WALK_DEPTH {
+                return Err(Code::TooDeep.into());
+            }
+            let (directory, entries) = self.source.list(path, self.mounts())?;
+            let identity = directory.identity()?;
+            #[cfg(unix)]
+            let permissions = directory.with_file(Permissions::of)?;
+            #[cfg(not(unix))]
+            let permissions = ();
+            Ok((directory, entries, identity, permissions))
+        };
+        let (directory, entries, identity, permissions) = match open() {
             // Another process removed or replaced the directory after it was listed.
             Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => {
                 return Ok(false);
@@ -382,9 +377,7 @@ impl TreeCopy<'_> {
         name: &OsStr,
         path: &Path,
     ) -> Result<()> {
-        let device = self.from.root().device();
-        let examined = retry_changed(|| counted(|| device, || self.examine(directory, name)));
-        match examined {
+        match retry_changed(|| self.examine(directory, name)) {
             Err(error) => self.refuse(path, error),
             Ok(Entry::Missing) => Ok(()),
             Ok(Entry::File(file, metadata)) => {
@@ -451,9 +444,8 @@ impl TreeCopy<'_> {
     fn copy_file(&mut self, file: &File, copy: &Handle, name: &OsStr, left: u64) -> Result<()> {
         let want = Want { create_new: Some(PRIVATE_FILE), ..WRITE };
         let new = copy.open(Path::new(name), want, Rule::Refuse).map_err(Error::of_destination)?;
-        let devices = [self.from.root().device(), self.to.root().device()];
         let before = self.report.bytes;
-        let copied = copy_content(file, &new, left, devices, |bytes| {
+        let copied = copy_content(file, &new, left, |bytes| {
             self.progress.bytes = before + bytes;
             self.report_progress()
         });
@@ -550,13 +542,13 @@ impl TreeCopy<'_> {
 
     /// Resolves the target of a symlink of the copy, and fails if it is outside.
     fn resolve<'a>(&mut self, link: &'a PendingSymlink) -> Result<Target<'a>> {
-        let (to, device) = (self.to, self.to.root().device());
+        let to = self.to;
         let parent = to.relative().parent().unwrap_or(Path::new(""));
         let temporary = parent.join(&self.temporary.name);
         let place = temporary.join(&link.path);
         let mut budget = Budget::new();
         let resolve = || to.resolve_symlink(&place, &link.text, Some(&temporary), &mut budget);
-        let resolved = counted(|| device, || retry_changed(resolve));
+        let resolved = retry_changed(resolve);
         self.lookups += budget.spent();
         resolved
     }
@@ -567,29 +559,25 @@ impl TreeCopy<'_> {
         path: &Path,
         change: impl FnOnce(&Handle, &OsStr) -> Result<()>,
     ) -> Result<()> {
-        let device = self.to.root().device();
         let change = || {
             let name = path.file_name().ok_or(Code::Changed)?;
             change(&self.temporary.directory(path.parent().unwrap_or(Path::new("")))?, name)
         };
-        counted(|| device, change)
-            .map_err(|error| error.of_destination().at("copy", &self.request(path)))
+        change().map_err(|error| error.of_destination().at("copy", &self.request(path)))
     }
 
     /// Sets the modes of the directories, and renames the copy.
     fn finish(mut self) -> Result<CopyReport> {
-        let device = self.to.root().device();
         let made = std::mem::take(&mut self.made);
         for made in made.iter().rev() {
             self.to.roots().ensure_active()?;
-            counted(|| device, || self.finish_directory(made, true))
-                .map_err(Error::of_destination)?;
+            self.finish_directory(made, true).map_err(Error::of_destination)?;
         }
         self.report_progress()?;
         if self.options.durability == Durability::DataAndDirectory {
             self.temporary.created.sync();
         }
-        counted(|| device, || self.temporary.rename(self.to)).map_err(Error::of_destination)?;
+        self.temporary.rename(self.to).map_err(Error::of_destination)?;
         // The copy has already succeeded, and the owner can change the mode anyway.
         for made in made.iter().rev() {
             let _ = self.finish_directory(made, false);

@@ -1,0 +1,22 @@
+//! The client that is charged for what all clients share: slots, child processes and cached lists.
+
+#[cfg(feature = "rmcp")]
+use std::sync::Arc;
+
+use crate::events::SessionId;
+
+/// The client that is charged for a job, a child process or a cached list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Account {
+    /// An authenticated principal.
+    #[cfg(feature = "rmcp")]
+    Principal(Arc<str>),
+    /// A connection that belongs to a single client.
+    #[cfg(feature = "rmcp")]
+    Connection(u64),
+    /// A session of a client without a key.
+    Session(SessionId),
+    /// All other callers: stateless requests without a key, and
+    /// [`Boundary::resolve`](crate::Boundary::resolve).
+    Anonymous,
+}

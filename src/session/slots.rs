@@ -1,0 +1,517 @@
+//! Fair use of the threads on which clients' work waits for filesystems.
+//!
+//! A filesystem can hang, and then so does the thread that waits for it. Jobs therefore run on
+//! threads of the guard, and each job first takes, in this order:
+//!
+//! 1. a permit of its client's share, which is a quarter of the slots, so that one client cannot
+//!    take them all;
+//! 2. the client's one place in the queue for slots, which it leaves when it has a slot. The queue
+//!    is first in, first out, so clients take turns, however many calls each of them makes;
+//! 3. a slot.
+//!
+//! The share and the slot are held by the job itself and end with it, no matter who still waits for
+//! its result. If all slots are taken, the oldest job that has run for [`PATIENCE`] lends its slot
+//! to a client that has no slot. As long as a job that lent its slot is running, a client that has
+//! a slot gets no further one. So a client that uses only hung filesystems cannot take the lent
+//! slots, and any other client is served, one job at a time.
+//!
+//! Resolutions of lists have slots of their own. Work may wait for a resolution, but a resolution
+//! never waits for work, and no job waits for a slot, so there is no deadlock.
+//!
+//! | situation | result |
+//! | --- | --- |
+//! | one client's jobs take its share | its further calls wait, up to [`QUEUED_EACH`], and then `queue_full` |
+//! | several clients' jobs take all slots | clients take turns |
+//! | all slots are taken, and the oldest job has run for two seconds | its slot is lent to a waiting client without a slot; others are refused (`busy`) |
+//! | as many slots as there are were lent already | `busy` |
+//! | a call is dropped while it waits | its place, its share and its job are dropped at once |
+//! | a call is dropped while its job runs | the job keeps its slot until it ends |
+//! | a job panics | its slot is freed, and the call gets the panic |
+//! | no thread begins the job within two seconds | the job is withdrawn, and the call is refused (`busy`) |
+//! | the guard is dropped while jobs run | they continue, and the process can end |
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::account::Account;
+use crate::error::{Code, Error, Result};
+use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
+use crate::roots::WeakTable;
+use crate::session::runtime::{Instant, Mutex, Threads, timeout_at};
+
+/// The slots of one guard, and the threads on which jobs run.
+pub(crate) struct Slots {
+    threads: Threads,
+    /// Slots for the work of handlers.
+    work: Lane,
+    /// Slots for resolving lists.
+    resolutions: Lane,
+}
+
+/// Slots of one kind.
+struct Lane {
+    slots: Arc<Semaphore>,
+    count: usize,
+    /// Whether each client has one slot instead of a quarter of them.
+    one_each: bool,
+    clients: WeakTable<Account, Client>,
+    jobs: Arc<Mutex<Jobs>>,
+}
+
+/// What one client may use of a lane.
+struct Client {
+    share: Arc<Semaphore>,
+    turn: Semaphore,
+    waiting: Semaphore,
+}
+
+/// The jobs that run in a lane, in the order in which they began.
+#[derive(Default)]
+struct Jobs {
+    running: BTreeMap<u64, Job>,
+    last: u64,
+    /// The number of running jobs that have lent their slot.
+    lent: usize,
+}
+
+struct Job {
+    client: Arc<Client>,
+    began: Instant,
+    /// `None` if the job has lent its slot.
+    slot: Option<OwnedSemaphorePermit>,
+}
+
+/// A job's place among the running ones, and its part of the client's share. Dropping it frees both.
+struct Running {
+    jobs: Arc<Mutex<Jobs>>,
+    number: u64,
+    _share: OwnedSemaphorePermit,
+}
+
+/// A job that a call waits for. Dropping this before the job begins drops the job.
+struct Waiting<J>(Arc<Mutex<Option<J>>>);
+
+impl Slots {
+    /// Slots for this many jobs of work at once. Without a runtime, the guard has its own threads.
+    pub(crate) fn new(work: usize, runtime: Option<tokio::runtime::Handle>) -> Self {
+        // A lent slot takes a second thread. One more resolves the configured paths.
+        let most = 2 * (work + RESOLUTIONS) + 1;
+        let threads = runtime.map_or_else(|| Threads::new(most), Threads::Given);
+        let (work, resolutions) = (Lane::new(work, false), Lane::new(RESOLUTIONS, true));
+        Self { threads, work, resolutions }
+    }
+
+    /// Runs the work of a handler when its turn comes. Returns its result or its panic. If the
+    /// future is dropped before the work begins, the work never runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`);
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        client: &Account,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<std::thread::Result<T>> {
+        self.run(self.work.take(client).await?, job).await
+    }
+
+    /// Like [`work`](Self::work), for the resolution of a list.
+    pub(crate) async fn resolve<T: Send + 'static>(
+        &self,
+        client: &Account,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<std::thread::Result<T>> {
+        self.run(self.resolutions.take(client).await?, job).await
+    }
+
+    /// Runs a job of the server itself, which needs no slot. Nobody waits for it.
+    pub(crate) fn start(&self, job: impl FnOnce() + Send + 'static) {
+        // If no thread can be started, the job is dropped.
+        drop(self.threads.spawn(job));
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        running: Running,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<std::thread::Result<T>> {
+        let waiting = Waiting(Arc::new(Mutex::new(Some((running, job)))));
+        let begins = Waiting(waiting.0.clone());
+        let mut done = pin!(self.threads.spawn(move || {
+            let (_running, job) = begins.take()?;
+            Some(job())
+        })?);
+        let withdrawn = || Error::new(Code::Busy).detail("no thread was free to begin the job");
+        let done = match timeout_at(Instant::now() + PATIENCE, &mut done).await? {
+            Some(done) => done,
+            // Defense: A job that its caller was told is not run is never run.
+            None if waiting.take().is_some() => return Err(withdrawn()),
+            None => done.await,
+        };
+        match done? {
+            Ok(None) => Err(withdrawn()),
+            Ok(Some(done)) => Ok(Ok(done)),
+            Err(panic) => Ok(Err(panic)),
+        }
+    }
+}
+
+impl Lane {
+    fn new(count: usize, one_each: bool) -> Self {
+        let (slots, clients) = (Arc::new(Semaphore::new(count)), WeakTable::default());
+        Self { slots, count, one_each, clients, jobs: Arc::default() }
+    }
+
+    /// Waits for a slot, and returns the right to run one job.
+    async fn take(&self, account: &Account) -> Result<Running> {
+        let client = self.client(account);
+        let waiting = client.waiting.try_acquire().map_err(|_| Code::QueueFull)?;
+        let share = acquired(client.share.clone().acquire_owned().await)?;
+        let turn = acquired(client.turn.acquire().await)?;
+        let mut queue = pin!(self.slots.clone().acquire_owned());
+        let slot = loop {
+            let free = match self.slots.clone().try_acquire_owned() {
+                Ok(free) => Some(free),
+                Err(_) => {
+                    let until = match self.lend(&client)? {
+                        Lent::Slot(slot) => break slot,
+                        Lent::NotBefore(until) => until,
+                    };
+                    timeout_at(until, &mut queue).await?.map(acquired).transpose()?
+                }
+            };
+            if let Some(free) = free {
+                break free;
+            }
+        };
+        let mut jobs = self.lock();
+        if jobs.lent > 0 && jobs.has_any_of(&client) {
+            drop(jobs);
+            return Err(busy());
+        }
+        let number = jobs.begin(client.clone(), slot);
+        drop(jobs);
+        drop((turn, waiting));
+        Ok(Running { jobs: self.jobs.clone(), number, _share: share })
+    }
+
+    /// Takes the slot of the oldest job, or returns the time at which to try again.
+    fn lend(&self, client: &Arc<Client>) -> Result<Lent> {
+        let (now, mut jobs) = (Instant::now(), self.lock());
+        let (has_slot, lent) = (jobs.has_any_of(client), jobs.lent);
+        let oldest = jobs.running.values_mut().find(|job| job.slot.is_some());
+        let Some(oldest) = oldest else { return Ok(Lent::NotBefore(now + PATIENCE)) };
+        let until = oldest.began + PATIENCE;
+        match oldest.slot.take_if(|_| now >= until && !has_slot && lent < self.count) {
+            Some(slot) => {
+                jobs.lent += 1;
+                Ok(Lent::Slot(slot))
+            }
+            None if now < until => Ok(Lent::NotBefore(until)),
+            // Defense: A client whose jobs hang gets none of the lent slots.
+            None if lent > 0 => Err(busy()),
+            None => Ok(Lent::NotBefore(now + PATIENCE)),
+        }
+    }
+
+    fn client(&self, account: &Account) -> Arc<Client> {
+        // Stateless requests without a key may come from several clients.
+        let is_one = self.one_each && *account != Account::Anonymous;
+        let share = if is_one { 1 } else { (self.count / 4).max(1) };
+        self.clients.get_or_insert(account.clone(), || Client {
+            share: Arc::new(Semaphore::new(share)),
+            turn: Semaphore::new(1),
+            waiting: Semaphore::new(QUEUED_EACH),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        lock(&self.jobs)
+    }
+}
+
+/// A slot that a job has lent, or the time before which no job lends one.
+enum Lent {
+    Slot(OwnedSemaphorePermit),
+    NotBefore(Instant),
+}
+
+impl Jobs {
+    /// Adds a job of this client, which has taken a slot, and returns its number.
+    fn begin(&mut self, client: Arc<Client>, slot: OwnedSemaphorePermit) -> u64 {
+        self.last += 1;
+        self.running.insert(self.last, Job { client, began: Instant::now(), slot: Some(slot) });
+        self.last
+    }
+
+    fn has_any_of(&self, client: &Arc<Client>) -> bool {
+        self.running.values().any(|job| Arc::ptr_eq(&job.client, client))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut jobs = lock(&self.jobs);
+        let ended = jobs.running.remove(&self.number);
+        jobs.lent -= usize::from(ended.as_ref().is_some_and(|job| job.slot.is_none()));
+        drop(jobs);
+        // The slot is freed after the lock, because this wakes the next call in the queue.
+        drop(ended);
+    }
+}
+
+impl<J> Waiting<J> {
+    fn take(&self) -> Option<J> {
+        lock(&self.0).take()
+    }
+}
+
+impl<J> Drop for Waiting<J> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+fn acquired<T>(permit: std::result::Result<T, tokio::sync::AcquireError>) -> Result<T> {
+    permit.map_err(|_| busy())
+}
+
+fn busy() -> Error {
+    Error::new(Code::Busy).detail("too many running operations hang")
+}
+
+/// Locks even if the lock is poisoned, because a panic leaves the value consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::future::Future;
+    use std::num::NonZeroU64;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::events::SessionId;
+
+    fn client(number: u64) -> Account {
+        Account::Session(SessionId(NonZeroU64::new(number).unwrap()))
+    }
+
+    /// Starts a job of work that hangs until the sender is dropped. Its caller does not wait.
+    async fn hang(slots: &Slots, number: u64) -> mpsc::Sender<()> {
+        let (go, waits) = mpsc::channel::<()>();
+        let running = slots.work.take(&client(number)).await.unwrap();
+        let job = move || {
+            let _running = running;
+            waits.recv().is_ok()
+        };
+        drop(slots.threads.spawn(job).unwrap());
+        go
+    }
+
+    async fn run(slots: &Slots, number: u64) -> Result<u64> {
+        slots.run(slots.work.take(&client(number)).await?, move || number).await.map(Result::unwrap)
+    }
+
+    /// Whether a call waits. It is polled once.
+    fn waits(call: std::pin::Pin<&mut impl Future>) -> bool {
+        call.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    #[tokio::test]
+    async fn a_client_takes_its_share_and_no_more() {
+        let slots = Slots::new(8, None);
+        let hung = [hang(&slots, 1).await, hang(&slots, 1).await];
+        let mut third = pin!(run(&slots, 1));
+        assert!(waits(third.as_mut()));
+        assert_eq!(run(&slots, 2).await.unwrap(), 2);
+        drop(hung);
+        assert_eq!(third.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn calls_beyond_the_limit_are_refused_and_leave_room_when_dropped() {
+        let slots = Slots::new(4, None);
+        let _hung = hang(&slots, 1).await;
+        let mut calls: Vec<_> = (0..QUEUED_EACH).map(|_| Box::pin(run(&slots, 1))).collect();
+        assert!(calls.iter_mut().all(|call| waits(call.as_mut())));
+        assert_eq!(run(&slots, 1).await.unwrap_err().reason(), Code::QueueFull);
+        assert_eq!(run(&slots, 2).await.unwrap(), 2);
+        calls.pop();
+        assert!(waits(pin!(run(&slots, 1)).as_mut()));
+    }
+
+    /// Each client has one place in the queue, however many calls it makes.
+    #[tokio::test]
+    async fn clients_take_turns() {
+        let slots = Slots::new(4, None);
+        let mut hung = Vec::new();
+        for number in 1..=4 {
+            hung.push(hang(&slots, number).await);
+        }
+        let (slots, order) = (Arc::new(slots), Arc::new(std::sync::Mutex::new(Vec::new())));
+        let call = |number| {
+            let (slots, order) = (slots.clone(), order.clone());
+            tokio::spawn(async move {
+                let running = slots.work.take(&client(number)).await.unwrap();
+                order.lock().unwrap().push(number);
+                drop(running);
+            })
+        };
+        // One client's calls come first.
+        let calls = [5, 5, 5, 6, 7].map(call);
+        tokio::task::yield_now().await;
+        drop(hung.pop());
+        for call in calls {
+            call.await.unwrap();
+        }
+        let order = order.lock().unwrap();
+        assert_eq!(order.first(), Some(&5));
+        assert!(order.iter().position(|it| *it == 7) < order.iter().rposition(|it| *it == 5));
+    }
+
+    /// Slots are lent to clients that have none. Clients whose jobs hang are refused meanwhile.
+    #[tokio::test]
+    async fn clients_without_a_slot_are_served_while_all_slots_hang() {
+        let slots = Slots::new(4, None);
+        let mut hung = Vec::new();
+        for number in 1..=4 {
+            hung.push(hang(&slots, number).await);
+        }
+        let began = std::time::Instant::now();
+        assert_eq!(run(&slots, 5).await.unwrap(), 5);
+        assert!(began.elapsed() >= PATIENCE - Duration::from_millis(50), "a slot was lent early");
+        // Afterwards there is no wait.
+        let began = std::time::Instant::now();
+        assert_eq!(run(&slots, 6).await.unwrap(), 6);
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        // The share of a client whose job hangs is taken, so its calls wait, and not for a slot.
+        assert!(waits(pin!(run(&slots, 1)).as_mut()));
+        for number in 7..=9 {
+            hung.push(hang(&slots, number).await);
+        }
+        // As many slots as there are have been lent.
+        tokio::time::sleep(PATIENCE).await;
+        hung.push(hang(&slots, 10).await);
+        tokio::time::sleep(PATIENCE).await;
+        assert_eq!(run(&slots, 11).await.unwrap_err().reason(), Code::Busy);
+        drop(hung);
+        while lock(&slots.work.jobs).lent > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(run(&slots, 11).await.unwrap(), 11);
+        assert_eq!(slots.work.slots.available_permits(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_client_with_a_slot_gets_none_while_one_is_lent() {
+        let slots = Slots::new(8, None);
+        let mut hung = Vec::new();
+        for number in [1, 1, 2, 2, 3, 3, 4, 5] {
+            hung.push(hang(&slots, number).await);
+        }
+        hung.push(hang(&slots, 6).await);
+        // A slot of the first client has been lent to the last one.
+        assert_eq!(run(&slots, 5).await.unwrap_err().reason(), Code::Busy);
+        assert_eq!(run(&slots, 7).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_before_its_turn_never_runs() {
+        let slots = Slots::new(4, None);
+        let began = Arc::new(AtomicUsize::new(0));
+        let go = hang(&slots, 1).await;
+        {
+            let count = began.clone();
+            let job = async {
+                let running = slots.work.take(&client(1)).await.unwrap();
+                slots.run(running, move || count.fetch_add(1, SeqCst)).await
+            };
+            assert!(waits(pin!(job).as_mut()));
+        }
+        drop(go);
+        assert_eq!(run(&slots, 1).await.unwrap(), 1);
+        assert_eq!((began.load(SeqCst), Arc::strong_count(&began)), (0, 1));
+    }
+
+    /// The given runtime has one blocking thread, which hangs.
+    #[test]
+    fn a_job_that_no_thread_begins_is_withdrawn() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let slots = Slots::new(4, Some(runtime.handle().clone()));
+        let (go, waits) = mpsc::channel::<()>();
+        drop(runtime.spawn_blocking(move || waits.recv()));
+        let began = Arc::new(AtomicUsize::new(0));
+        let count = began.clone();
+        let job = async {
+            let running = slots.work.take(&client(1)).await?;
+            slots.run(running, move || count.fetch_add(1, SeqCst)).await
+        };
+        assert_eq!(runtime.block_on(job).unwrap_err().reason(), Code::Busy);
+        drop(go);
+        assert_eq!(runtime.block_on(run(&slots, 1)).unwrap(), 1);
+        assert_eq!((began.load(SeqCst), Arc::strong_count(&began)), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_the_calls_own() {
+        let slots = Slots::new(4, None);
+        let job = || -> u64 { std::panic::resume_unwind(Box::new("no")) };
+        let panic = slots.resolve(&client(1), job).await.unwrap().unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"no"));
+        assert_eq!(slots.resolve(&client(1), || 1).await.unwrap().unwrap(), 1);
+        assert_eq!(run(&slots, 1).await.unwrap(), 1);
+    }
+
+    /// Many clients make calls, some of which are dropped at some await.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_slot_is_lost_among_many_clients() {
+        let slots = Arc::new(Slots::new(5, None));
+        let ran = Arc::new(AtomicUsize::new(0));
+        let clients = (1..=40_u64).map(|number| {
+            let (slots, ran) = (slots.clone(), ran.clone());
+            tokio::spawn(async move {
+                for round in 0..200 {
+                    let ran = ran.clone();
+                    let work = move || ran.fetch_add(1, SeqCst);
+                    let account = client(number % 13 + 1);
+                    let job = async {
+                        if (number + round) % 3 == 0 {
+                            return slots.resolve(&account, work).await;
+                        }
+                        slots.run(slots.work.take(&account).await?, work).await
+                    };
+                    if (number * round) % 7 == 3 {
+                        let limit = Duration::from_micros(50 * (round % 5));
+                        let _ = tokio::time::timeout(limit, job).await;
+                    } else {
+                        job.await.unwrap().unwrap();
+                    }
+                }
+            })
+        });
+        for client in clients.collect::<Vec<_>>() {
+            client.await.unwrap();
+        }
+        assert!(ran.load(SeqCst) >= 40 * 200 * 5 / 7);
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while slots.work.slots.available_permits() < 5
+            || slots.resolutions.slots.available_permits() < RESOLUTIONS
+        {
+            assert!(std::time::Instant::now() < until, "a slot was not returned");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
