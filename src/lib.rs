@@ -115,9 +115,9 @@
 //!   roots unless it is confined (Linux, feature `landlock`). Protected names are not enforced for
 //!   it.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
-//!   on threads that may block. With the feature `rmcp` they run on the guard's own threads, where
-//!   a hung operation delays other clients by about two and a half seconds at most. If twice as
-//!   many operations hang as there are slots, new ones are refused (`busy`).
+//!   on threads that may block. With the feature `rmcp`, and in [`Session::run`], they run on the
+//!   guard's own threads, where hung operations delay a client that has none by about two seconds at
+//!   most. If twice as many operations hang as there are slots, new ones are refused (`busy`).
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
 //!   This unblocks a writer that is waiting for a reader of the FIFO, or makes the device's driver
 //!   handle the open.
@@ -230,7 +230,6 @@ mod fs;
 mod session;
 #[cfg(feature = "landlock")]
 mod confine;
-#[cfg(not(shuttle))]
 mod child;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
@@ -239,7 +238,6 @@ pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, WithoutClientRoots};
 pub use check::CheckedPath;
-#[cfg(not(shuttle))]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
 pub use confine::{

@@ -86,17 +86,14 @@ pub const CHILD_TICK: Duration = Duration::from_millis(50);
 
 /// How long a caller waits for a killed child process to end. A process in an uninterruptible
 /// system call, for example on a hung filesystem, ends later.
-#[cfg(not(shuttle))]
 pub(crate) const CHILD_KILL: Duration = Duration::from_secs(2);
 
 /// How long after its time limit a child process must have ended. If it hangs in the kernel, the
 /// caller gets an error then.
-#[cfg(not(shuttle))]
 pub(crate) const CHILD_LATE: Duration = Duration::from_secs(10);
 
 /// How long output is read after a child process has ended, if a process that it left behind holds
 /// the pipe open.
-#[cfg(not(shuttle))]
 pub(crate) const CHILD_DRAIN: Duration = Duration::from_millis(500);
 
 // Protected names.
@@ -124,10 +121,10 @@ pub const ROOT_LIST_BYTES: usize = 8_000_000;
 /// send smaller ones.
 pub const ROOT_LIST_PAGES: usize = 100;
 
-/// The maximum length, in bytes, of an incoming message that [`Observer`](crate::Observer) and
-/// [`Session::observe`](crate::Session::observe) parse: twice [`ROOT_LIST_BYTES`], so that a
-/// response with the longest list is not mistaken for a change. A longer message counts as a change
-/// of roots. SDKs have similar limits for a line (rust-mcp-sdk: 16 MiB).
+/// The maximum length, in bytes, of an incoming message that [`Observer`](crate::Observer) parses:
+/// twice [`ROOT_LIST_BYTES`], so that a response with the longest list is not mistaken for a change.
+/// A longer message counts as a change of roots. SDKs have similar limits for a line (rust-mcp-sdk:
+/// 16 MiB).
 pub const MESSAGE_BYTES: usize = 16 << 20;
 
 /// The maximum time for resolving a list: a hundred times as long as 10,000 entries take on a local

@@ -36,7 +36,6 @@ mod volumes;
 mod builder;
 mod pending;
 mod aliases;
-#[cfg(not(shuttle))]
 mod ambient;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod confine;
@@ -51,7 +50,6 @@ use std::time::{Duration, SystemTime};
 
 use path_clean::PathClean as _;
 
-#[cfg(not(shuttle))]
 pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};

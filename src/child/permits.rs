@@ -32,7 +32,7 @@ impl Permits {
         let mut held = self.lock();
         let all: usize = held.values().sum();
         let own = held.get(account).copied().unwrap_or_default();
-        // Defense: No client takes the permits that others need.
+        // No client takes the permits that others need.
         (own < 2 * self.all.saturating_sub(all)).then(|| {
             held.insert(account.clone(), own + 1);
             Permit { account: account.clone(), permits: self }

@@ -383,9 +383,8 @@ errors! {
     /// The server cannot accept the request now. The request had no effect and can be retried
     /// later.
     Busy: Failure {
-        /// Operations that hang prevent new ones from starting, or fill this client's share of the
-        /// slots; or a device hangs, and with it an operation of this client; or the system cannot
-        /// create a thread.
+        /// All slots are taken by operations that have been running for seconds, and this client
+        /// holds one of them or no further slot can be lent; or the system cannot create a thread.
         Busy = "busy", "the server is too busy for this now; try again later";
         /// The client already runs its share of [`CHILDREN`](crate::limits::CHILDREN) programs.
         TooManyChildren = "too_many_children",

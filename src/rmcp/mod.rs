@@ -51,10 +51,10 @@
 //! ```
 //!
 //! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
-//! block a thread of the runtime. Each client, identified by its [`ClientKey`] or otherwise by its
-//! session, has its own queue. Requests of the stateless era without a key share one queue. The
-//! queues are served in turn, and one client's work takes at most a quarter of the slots
-//! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Work that is still running
+//! block a thread of the runtime. Clients, identified by their [`ClientKey`] or otherwise by their
+//! session, take turns, and one client's work takes at most a quarter of the slots
+//! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Requests of the stateless
+//! era without a key count as one client. Work that is still running
 //! when the process exits is interrupted, so wait for the service to end first.
 //!
 //! | | until 2025-11-25 | 2026-07-28 |
@@ -94,6 +94,7 @@
 //! [`WithoutClientRoots::Deny`]: crate::WithoutClientRoots::Deny
 //! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 
+mod key;
 mod transport;
 #[cfg(feature = "rmcp-http")]
 mod http;
@@ -105,7 +106,7 @@ mod work;
 #[cfg(feature = "rmcp-http")]
 pub use self::http::GuardedSessions;
 pub use self::input::{ClientInput, ROOTS_KEY};
+pub use self::key::ClientKey;
 pub use self::request::{RequestRoots, RootsForRequest};
 pub use self::transport::GuardedTransport;
 pub use self::work::HandlerError;
-pub use crate::session::ClientKey;

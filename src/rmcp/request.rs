@@ -19,17 +19,18 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::input::{ClientInput, add_roots_request};
+use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Received;
+use crate::account::Account;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::roots::{Lease, Roots};
 use crate::session::state::{Cached, Validity};
 use crate::session::{
-    ClientKey, ClientRoots, Guard, Instant, RootsResponse, RootsState, Session, SessionEpoch, fetch_failed,
+    ClientRoots, Guard, Instant, RootsResponse, RootsState, Session, fetch_failed,
 };
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
-use crate::account::Account;
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
@@ -74,7 +75,8 @@ pub(super) struct RequestLease {
     /// The request's own token. rmcp cancels it when the client cancels the request, and when the
     /// response was sent.
     cancelled: CancellationToken,
-    session: Option<SessionEpoch>,
+    /// Fails once the session is closed or its epoch is another.
+    in_epoch: Option<Box<dyn Fn() -> Result<()> + Send + Sync>>,
     /// Whether the work that received the roots has returned, or the roots were dropped.
     ended: AtomicBool,
 }
@@ -178,9 +180,12 @@ impl RequestRoots {
 }
 
 impl RequestLease {
-    fn new(ctx: &RequestContext<RoleServer>, session: Option<SessionEpoch>) -> Arc<Self> {
+    fn new(
+        ctx: &RequestContext<RoleServer>,
+        in_epoch: Option<Box<dyn Fn() -> Result<()> + Send + Sync>>,
+    ) -> Arc<Self> {
         let cancelled = ctx.ct.clone();
-        Arc::new(Self { cancelled, session, ended: AtomicBool::new(false) })
+        Arc::new(Self { cancelled, in_epoch, ended: AtomicBool::new(false) })
     }
 
     fn end(&self) {
@@ -203,7 +208,7 @@ impl Lease for RequestLease {
         if self.cancelled.is_cancelled() {
             return Err(Code::Cancelled.into());
         }
-        self.session.as_ref().map_or(Ok(()), SessionEpoch::ensure_current)
+        self.in_epoch.as_ref().map_or(Ok(()), |in_epoch| in_epoch())
     }
 }
 
@@ -292,20 +297,17 @@ impl Guard {
             session => Some(session.map_err(|error| refused(None, error))?),
         };
         let client = session.clone().unwrap_or_else(|| {
-            self.session_for_request(
-                ClientCapabilities::without_roots(),
-                ClientKey::of(&ctx.extensions),
-            )
+            self.session_for_request(ClientCapabilities::without_roots(), account(ctx))
         });
-        let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
+        let (roots, epoch) = if let Some((roots, epoch)) = client.client().cached_roots() {
             (roots, Some(epoch))
         } else {
             let source = PeerSource(ctx.peer.clone());
-            until_cancelled(ctx, Box::pin(client.roots_and_epoch(source))).await?
+            until_cancelled(ctx, Box::pin(client.client().roots(source))).await?
         };
-        let account = client.account().clone();
-        let at_epoch = session.as_ref().map(|session| session.at_epoch(epoch));
-        let lease = RequestLease::new(ctx, at_epoch);
+        let account = client.client().account.clone();
+        let in_epoch = session.as_ref().map(|session| Box::new(session.in_epoch(epoch)) as Box<_>);
+        let lease = RequestLease::new(ctx, in_epoch);
         let roots = roots.with_lease(lease.clone());
         let request = Arc::new(Request {
             guard: self.clone(),
@@ -326,10 +328,8 @@ impl Guard {
         mut input: ClientInput,
         can_ask: bool,
     ) -> Result<RootsForRequest> {
-        let session = self.session_for_request(
-            declared(ctx).map_err(|error| refused(None, error))?,
-            ClientKey::of(&ctx.extensions),
-        );
+        let declared = declared(ctx).map_err(|error| refused(None, error))?;
+        let session = self.session_for_request(declared, account(ctx));
         let declares_roots =
             !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let time_to_live = self.choices().time_to_live_keyed;
@@ -350,9 +350,9 @@ impl Guard {
                 let resolved = match parse_list(list) {
                     Ok(list) => {
                         let list = resolved_list.insert(Arc::new(list));
-                        session.roots_of(list.clone()).await
+                        session.client().roots_of_list(list.clone()).await
                     }
-                    Err(error) => session.roots_despite(error),
+                    Err(error) => session.client().always_roots(error),
                 };
                 if let Some((key, epoch)) = known {
                     let roots = resolved.as_ref().ok().filter(|roots| !roots.is_despite_failure());
@@ -378,13 +378,13 @@ impl Guard {
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some((roots, epoch)) => {
                         from_cache = key.cloned().map(|key| (key, epoch));
-                        roots.for_session(session.id(), session.account())
+                        roots.for_session(session.id(), &session.client().account)
                     }
-                    None => session.roots_despite(Code::RootsStale.into())?,
+                    None => session.client().always_roots(Code::RootsStale.into())?,
                 }
             }
         };
-        let account = session.account().clone();
+        let account = session.client().account.clone();
         let lease = RequestLease::new(ctx, None);
         let roots = roots.with_lease(lease.clone());
         let request = Arc::new(Request {
@@ -413,7 +413,7 @@ impl Guard {
             Validity::Valid => Ok(Some((last.roots.clone(), last.epoch))),
             Validity::Invalid => Ok(None),
             Validity::ResolveAgain => {
-                let roots = session.roots_of(last.list.clone()).await?;
+                let roots = session.client().roots_of_list(last.list.clone()).await?;
                 if roots.is_despite_failure() {
                     return Ok(None);
                 }
@@ -480,6 +480,11 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     let known = ctx.protocol_version().and_then(|version| Revision::parse(version.as_str()));
     let known = known.filter(|known| known.is_stateless() == stateless);
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
+}
+
+/// The account of the client that sent a request, if the server identified the client.
+fn account(ctx: &RequestContext<RoleServer>) -> Account {
+    ClientKey::of(&ctx.extensions).map_or(Account::Anonymous, |key| key.account().clone())
 }
 
 /// Returns the client capabilities in a request of the stateless era.

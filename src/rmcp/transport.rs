@@ -19,8 +19,8 @@ use ::rmcp::model::{
 use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
+use super::key::ClientKey;
 use crate::error::Code;
-use crate::session::ClientKey;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
 
@@ -155,8 +155,9 @@ impl<T> GuardedTransport<T> {
             return;
         }
         self.close_session();
+        let account = key.as_ref().map(|key| key.account().clone());
         let session =
-            self.guard.session_with_key(declared, key.as_ref()).map_err(|error| error.reason());
+            self.guard.session_with_account(declared, account).map_err(|error| error.reason());
         self.connection = Some(Arc::new(Connection { session, key }));
     }
 

@@ -66,11 +66,9 @@ impl Guard {
     /// `work` waits, it does not start, and the call is refused
     /// ([`RootsStale`](crate::ErrorKind::RootsStale)).
     ///
-    /// A device counts as hung if the operations on it occupy half of the slots and none of them
-    /// has finished for two seconds. A client with an operation that has been running on such a
-    /// device for two seconds is refused further operations on it
-    /// ([`Busy`](crate::ErrorKind::Busy): `busy`). A client whose share of the slots is filled with
-    /// operations that have been running for ten seconds is refused further work (`busy`).
+    /// If all slots are taken, work that has been running for two seconds lends its slot to a client
+    /// that has none. Until such work has ended, a client that has a slot gets no further one, and
+    /// its calls are refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
     /// `CallToolResult`, or its own request for input (`InputRequiredResult`). The guard adds its
@@ -372,8 +370,8 @@ impl RequestRoots {
     /// that clients share. Each piece waits for a slot, like the work of [`Guard::tool`]. If the
     /// client's roots have changed since the request obtained them, the piece does not start. In
     /// the stateless era, changes are not announced, but a list that was
-    /// [kept](crate::GuardBuilder::time_to_live_keyed) from an earlier request is refused once it
-    /// has expired, and once the client has sent another one.
+    /// [kept](crate::GuardBuilder::time_to_live_keyed) from an earlier request is refused once the
+    /// client has sent another one.
     ///
     /// Dropping the future cancels a piece that has not started. One that has started continues,
     /// until its next call to [`ensure_active`](Self::ensure_active).

@@ -135,7 +135,6 @@ impl Root {
         }
     }
 
-    #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) fn is_filesystem_root(&self) -> bool {
         self.names.as_os_str().is_empty() && self.directory.is_top()
     }

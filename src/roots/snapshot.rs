@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::dir::{Access, Policy};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
@@ -11,7 +12,6 @@ use crate::path::Location;
 use crate::path::index::PathIndex;
 use crate::path::names::{is_same, path_key};
 use crate::roots::{RejectedRoot, Root};
-use crate::account::Account;
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
@@ -27,7 +27,6 @@ pub struct Roots {
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
     /// The account to which child processes are charged.
-    #[cfg_attr(shuttle, allow(dead_code))]
     account: Account,
     /// Set if these roots are valid only for one request.
     #[cfg(feature = "rmcp")]
@@ -227,7 +226,6 @@ impl Roots {
         }
     }
 
-    #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
@@ -293,7 +291,6 @@ impl Roots {
 
     /// Like [`ensure_active`](Self::ensure_active). Also returns an error if the request was
     /// cancelled, or if its client has changed its roots since they were obtained.
-    #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) fn ensure_in_force(&self) -> Result<()> {
         #[cfg(feature = "rmcp")]
         if let Some(lease) = &self.lease {

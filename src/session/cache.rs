@@ -95,7 +95,8 @@ fn weight(cached: &Cached) -> u32 {
     });
     let resolved = roots.roots().map(|root| {
         let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
-        let texts = [&root.name, &root.listed].into_iter().flatten().map(String::len).sum::<usize>();
+        let texts =
+            [&root.name, &root.listed].into_iter().flatten().map(String::len).sum::<usize>();
         CACHE_ROOT_BYTES + paths + root.names.as_os_str().len() + texts
     });
     let rejected = roots.rejected().iter().map(|rejected| CACHE_ROOT_BYTES + rejected.entry.len());
@@ -110,30 +111,29 @@ mod tests {
     use super::*;
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::roots::Roots;
-    use crate::session::{ClientKey, Instant};
+    use crate::session::Instant;
     use crate::wire::ListRootsResult;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn cached(epoch: u64, list: ListRootsResult) -> Cached {
-        let (roots, now) = (Roots::from_list(&list).unwrap(), Instant::now());
-        let (list, guard_number) = (Arc::new(list), 0);
+    fn cached(epoch: u64, list: ListRootsResult, roots: Roots) -> Cached {
+        let (list, guard_number, now) = (Arc::new(list), 0, Instant::now());
         Cached { epoch, expires: now + MINUTE, guard_number, list, roots, resolved: now }
     }
 
     #[test]
     fn a_later_request_replaces_an_earlier_one() {
         let cache = SnapshotCache::new(MINUTE);
-        let key = ClientKey::principal("one");
-        let stranger = ClientKey::connection();
-        let epoch = || cache.get(key.account()).map(|cached| cached.epoch);
+        let (key, stranger) = (Account::Principal("one".into()), Account::Anonymous);
+        let epoch = || cache.get(&key).map(|cached| cached.epoch);
+        let roots = Roots::from_list(&ListRootsResult::default()).unwrap();
         let replace = |epoch, refused: bool| {
-            let cached = (!refused).then(|| cached(epoch, ListRootsResult::default()));
-            cache.replace(key.account(), epoch, cached);
+            let cached = (!refused).then(|| cached(epoch, Default::default(), roots.clone()));
+            cache.replace(&key, epoch, cached);
         };
         replace(5, false);
         assert_eq!(epoch(), Some(5));
-        assert!(cache.get(stranger.account()).is_none());
+        assert!(cache.get(&stranger).is_none());
         // A request received earlier but handled later changes nothing.
         replace(4, false);
         replace(4, true);
@@ -151,10 +151,12 @@ mod tests {
     fn total_weight_is_bounded() {
         let uris = (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}"));
         let cache = SnapshotCache::new(MINUTE);
-        let one = Arc::new(cached(1, ListRootsResult::from_uris(uris)));
+        let list = ListRootsResult::from_uris(uris);
+        let roots = Roots::from_list(&list).unwrap();
+        let one = Arc::new(cached(1, list, roots));
         let each = u64::from(weight(&one));
-        for _ in 0..2 * CACHE_BYTES / each {
-            cache.insert(ClientKey::connection().account().clone(), one.clone());
+        for number in 0..2 * CACHE_BYTES / each {
+            cache.insert(Account::Connection(number), one.clone());
         }
         cache.0.run_pending_tasks();
         let bytes = cache.bytes();

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::account::Account;
 use crate::boundary::WithoutClientRoots;
 use crate::dir::Effort;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
@@ -34,7 +34,8 @@ pub(crate) struct Client {
     pub(crate) account: Account,
     pub(crate) lifetime: Lifetime,
     state: Mutex<State>,
-    pub(crate) changed: Notify,
+    /// Wakes [`Changes`](crate::Changes).
+    pub(crate) changes: watch::Sender<()>,
 }
 
 /// How long the guard keeps the state of a client.
@@ -47,14 +48,14 @@ pub(crate) enum Lifetime {
 
 impl Client {
     pub(crate) fn new(
-        id: SessionId,
         guard: Guard,
         declared: ClientCapabilities,
-        account: Account,
+        account: Option<Account>,
         lifetime: Lifetime,
     ) -> Self {
-        let state = Mutex::new(State::new());
-        Self { id, guard, declared, account, lifetime, state, changed: Notify::new() }
+        let (id, state) = (Guard::next_session_id(), Mutex::new(State::new()));
+        let account = account.unwrap_or(Account::Session(id));
+        Self { id, guard, declared, account, lifetime, state, changes: watch::Sender::default() }
     }
 
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
@@ -67,9 +68,10 @@ impl Client {
                 .await
                 .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
         };
-        let (roots, epoch) =
-            obtained.or_else(|error| Ok::<_, Error>((self.always_roots(error)?, None)))?;
-        Ok((roots.for_session(self.id, &self.account), epoch))
+        match obtained {
+            Ok((roots, epoch)) => Ok((roots.for_session(self.id, &self.account), epoch)),
+            Err(error) => self.always_roots(error).map(|roots| (roots, None)),
+        }
     }
 
     /// Returns the client's roots and the epoch of their list, if they are cached and valid.
@@ -93,34 +95,49 @@ impl Client {
     }
 
     /// Returns the directories that are always in force, for a client whose roots could not be
-    /// obtained because of `error`. Fails with `error` if there are no such directories, or if the
-    /// client did not cause the error.
+    /// obtained because of `error`. Fails with `error`, which is reported to the operator, if there
+    /// are no such directories, or if the client did not cause the error.
     pub(crate) fn always_roots(&self, error: Error) -> Result<Roots> {
-        if !self.guard.boundary().has_always_directories() || !is_clients(error.reason()) {
-            return Err(error);
+        let is_clients = matches!(
+            error.kind(),
+            ErrorKind::RootsUnsupported
+                | ErrorKind::RootsFailed
+                | ErrorKind::RootsStale
+                | ErrorKind::LimitExceeded
+        );
+        if !self.guard.boundary().has_always_directories() || !is_clients {
+            return Err(self.refused(error));
         }
         // The session may have been closed in the meantime.
-        self.epoch()?;
+        self.epoch().map_err(|closed| self.refused(closed))?;
         match self.guard.allowed_roots().always_despite(&error) {
-            always if always.is_empty() => Err(error),
-            always => Ok(always),
+            always if always.is_empty() => Err(self.refused(error)),
+            always => Ok(always.for_session(self.id, &self.account)),
         }
+    }
+
+    pub(crate) fn refused(&self, error: Error) -> Error {
+        events::refused(Some(self.id), &error);
+        error
     }
 
     /// Returns the roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
-        if let Some(without) = self.fallback_policy() {
-            return self.roots_without(without).or_else(|error| self.always_roots(error));
-        }
-        self.epoch()?;
-        let deadline = self.deadline(Instant::now());
-        match self.resolve(list, deadline).await {
-            Ok(roots) => {
-                self.log_fetched(&roots, 1);
-                Ok(roots)
-            }
+        let resolved = match self.fallback_policy() {
+            Some(without) => self.roots_without(without),
+            None => self.resolve_carried(list).await,
+        };
+        match resolved {
+            Ok(roots) => Ok(roots.for_session(self.id, &self.account)),
             Err(error) => self.always_roots(error),
         }
+    }
+
+    async fn resolve_carried(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
+        self.epoch()?;
+        let roots = self.resolve(list, self.deadline(Instant::now())).await?;
+        self.log_fetched(&roots, 1);
+        Ok(roots)
     }
 
     /// Returns the policy that applies if client roots are ignored or the client declared none, or
@@ -158,7 +175,7 @@ impl Client {
                         replaced.end(End::Nothing);
                     }
                     let leader = Leader { client: self, fetch: fetch.clone() };
-                    // Defense: A list that keeps changing is not requested without end.
+                    // A list that keeps changing is not requested without end.
                     if asked > FETCH_RETRIES {
                         return Err(Code::RootsChanging.into());
                     }
@@ -207,7 +224,7 @@ impl Client {
     /// Withdraws every list requested so far. Returns false if the session is closed.
     pub(crate) fn change(&self) -> bool {
         let changed = self.lock().change();
-        self.changed.notify_waiters();
+        self.changes.send_replace(());
         changed
     }
 
@@ -222,15 +239,8 @@ impl Client {
         if let Some(fetch) = fetch {
             fetch.end(End::Nothing);
         }
-        self.changed.notify_waiters();
+        self.changes.send_replace(());
         true
-    }
-
-    /// Returns the number of changes for [`Changes`](crate::Changes), or an error once the session
-    /// is closed.
-    pub(crate) fn changes(&self) -> Result<u64> {
-        let state = self.lock();
-        state.epoch().map(|_| state.changes())
     }
 
     /// Returns the current epoch, or an error once the session is closed.
@@ -337,7 +347,7 @@ impl Leader<'_> {
             if client.epoch().is_err() {
                 client.guard.cache().remove(&client.key());
             }
-            client.changed.notify_waiters();
+            client.changes.send_replace(());
         }
         self.fetch.end(end.clone());
         end
@@ -369,22 +379,6 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
-}
-
-/// Whether an error means that the client failed to provide its roots.
-fn is_clients(code: Code) -> bool {
-    matches!(
-        code,
-        Code::RootsUnsupported
-            | Code::RootsFailed
-            | Code::RootsTimedOut
-            | Code::RootsChanging
-            | Code::RootsStale
-            | Code::TooManyRoots
-            | Code::TooManyPages
-            | Code::RepeatedCursor
-            | Code::TooLarge
-    )
 }
 
 fn timed_out() -> Error {

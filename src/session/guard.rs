@@ -78,8 +78,7 @@ pub struct Guard {
 }
 
 struct Inner {
-    boundary: Boundary,
-    choices: Choices,
+    choices: GuardBuilder,
     cache: SnapshotCache,
     sessions: AtomicUsize,
     slots: Slots,
@@ -90,7 +89,8 @@ struct Inner {
 /// Builds a [`Guard`] from the operator's choices.
 ///
 /// A choice that would have no effect is an error. With [`ClientRoots::Ignore`], no list is
-/// requested or cached, so setting a time to live or [`WithoutClientRoots::Deny`] is an error. Times longer than a year are treated as a year.
+/// requested or cached, so setting a time to live or [`WithoutClientRoots::Deny`] is an error.
+/// Times longer than a year are treated as a year.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
@@ -106,15 +106,6 @@ struct Inner {
 #[must_use]
 pub struct GuardBuilder {
     boundary: Boundary,
-    choices: Choices,
-    runtime: Option<Handle>,
-    /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
-    /// set.
-    list_option_error: Option<&'static str>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Choices {
     pub(crate) client_roots: ClientRoots,
     pub(crate) without_client_roots: WithoutClientRoots,
     pub(crate) fetch_limit: Duration,
@@ -123,19 +114,23 @@ pub(crate) struct Choices {
     #[cfg(feature = "rmcp")]
     pub(crate) time_to_live_keyed: Duration,
     work_at_once: usize,
+    runtime: Option<Handle>,
+    /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
+    /// set.
+    list_option_error: Option<&'static str>,
 }
 
 impl GuardBuilder {
     /// Sets how this server uses client roots. The default is [`ClientRoots::Narrow`].
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
-        self.choices.client_roots = client_roots;
+        self.client_roots = client_roots;
         self
     }
 
     /// Sets the roots in force for a client that declared none. The default is the allowed
     /// directories, or no roots if there are no allowed directories.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
-        self.choices.without_client_roots = without;
+        self.without_client_roots = without;
         self
     }
 
@@ -143,14 +138,14 @@ impl GuardBuilder {
     /// a fetch by another call, waiting for the response, and resolving the list. The default is
     /// [`FETCH_LIMIT`].
     pub fn fetch_limit(mut self, limit: Duration) -> Self {
-        self.choices.fetch_limit = limit.min(LONGEST_TIME);
+        self.fetch_limit = limit.min(LONGEST_TIME);
         self
     }
 
     /// Sets how long the list of a client that announces changes is used. This limits the effect of
     /// a lost notification. The default is [`TIME_TO_LIVE`].
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
-        self.choices.time_to_live = time_to_live.min(LONGEST_TIME);
+        self.time_to_live = time_to_live.min(LONGEST_TIME);
         self.list_option_error.get_or_insert("client roots are ignored: leave time_to_live out");
         self
     }
@@ -159,7 +154,7 @@ impl GuardBuilder {
     /// zero, so the list is requested for each request. With a longer time, a root that such a
     /// client has withdrawn is served for up to that time.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
-        self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
+        self.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
         self.list_option_error
             .get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
         self
@@ -173,10 +168,10 @@ impl GuardBuilder {
     /// This applies in the stateless era (2026-07-28), if the server identifies the client by a
     /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so with a
     /// longer time, those requests are served a withdrawn root for up to that time, or until the
-    /// client sends its next list.
+    /// client's next list has been resolved or refused.
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
-        self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
+        self.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
         self.list_option_error
             .get_or_insert("client roots are ignored: leave time_to_live_keyed out");
         self
@@ -189,7 +184,7 @@ impl GuardBuilder {
     /// one. The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
     /// [`runtime`](Self::runtime) says so.
     pub fn work_at_once(mut self, work: usize) -> Self {
-        self.choices.work_at_once = work;
+        self.work_at_once = work;
         self
     }
 
@@ -214,19 +209,19 @@ impl GuardBuilder {
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
         match self.list_option_error {
-            Some(text) if self.choices.client_roots == ClientRoots::Ignore => return invalid(text),
+            Some(text) if self.client_roots == ClientRoots::Ignore => return invalid(text),
             _ => {}
         }
-        if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
+        if !(1..=MOST_WORK).contains(&self.work_at_once) {
             return invalid("work_at_once must be between 1 and 4096");
         }
-        let needs_directories = self.choices.client_roots == ClientRoots::Ignore
-            || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
+        let needs_directories = self.client_roots == ClientRoots::Ignore
+            || self.without_client_roots == WithoutClientRoots::AllowedDirectories;
         if needs_directories && !self.boundary.has_allowed_directories() {
             return Err(Code::NoDirectories.into());
         }
-        if self.choices.client_roots == ClientRoots::Ignore
-            && self.choices.without_client_roots == WithoutClientRoots::Deny
+        if self.client_roots == ClientRoots::Ignore
+            && self.without_client_roots == WithoutClientRoots::Deny
         {
             return invalid(
                 "client roots are ignored, so every client gets the allowed directories: leave \
@@ -237,19 +232,13 @@ impl GuardBuilder {
     }
 
     fn into_guard(self) -> Guard {
-        let Self { boundary, choices, runtime, .. } = self;
-        let time_to_live = choices.time_to_live.max(choices.time_to_live_unannounced);
+        let time_to_live = self.time_to_live.max(self.time_to_live_unannounced);
         #[cfg(feature = "rmcp")]
-        let time_to_live = time_to_live.max(choices.time_to_live_keyed);
-        let inner = Inner {
-            boundary,
-            choices,
-            cache: SnapshotCache::new(time_to_live),
-            sessions: AtomicUsize::new(0),
-            slots: Slots::new(choices.work_at_once, runtime),
-            number: AtomicU64::new(0),
-        };
-        Guard { inner: Arc::new(inner) }
+        let time_to_live = time_to_live.max(self.time_to_live_keyed);
+        let (cache, sessions) = (SnapshotCache::new(time_to_live), AtomicUsize::new(0));
+        let slots = Slots::new(self.work_at_once, self.runtime.clone());
+        let number = AtomicU64::new(0);
+        Guard { inner: Arc::new(Inner { choices: self, cache, sessions, slots, number }) }
     }
 }
 
@@ -264,28 +253,30 @@ impl Guard {
 
     /// Returns a builder with the default choices for a boundary.
     pub fn builder(boundary: Boundary) -> GuardBuilder {
-        let any = boundary.has_allowed_directories();
-        let choices = Choices {
+        let without_client_roots = if boundary.has_allowed_directories() {
+            WithoutClientRoots::AllowedDirectories
+        } else {
+            WithoutClientRoots::Deny
+        };
+        GuardBuilder {
+            boundary,
             client_roots: ClientRoots::Narrow,
-            without_client_roots: if any {
-                WithoutClientRoots::AllowedDirectories
-            } else {
-                WithoutClientRoots::Deny
-            },
+            without_client_roots,
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
             #[cfg(feature = "rmcp")]
             time_to_live_keyed: Duration::ZERO,
             work_at_once: WORK,
-        };
-        GuardBuilder { boundary, choices, runtime: None, list_option_error: None }
+            runtime: None,
+            list_option_error: None,
+        }
     }
 
     /// The boundary that this guard enforces.
     #[must_use]
     pub fn boundary(&self) -> &Boundary {
-        &self.inner.boundary
+        &self.inner.choices.boundary
     }
 
     /// The number of open sessions.
@@ -301,7 +292,7 @@ impl Guard {
         self.inner.cache.clear();
     }
 
-    pub(crate) fn choices(&self) -> &Choices {
+    pub(crate) fn choices(&self) -> &GuardBuilder {
         &self.inner.choices
     }
 
@@ -339,12 +330,11 @@ impl Guard {
         self.boundary().last_allowed_roots()
     }
 
-    /// Counts a new session and returns its identifier.
-    pub(crate) fn register_session(&self) -> Result<SessionId> {
+    /// Counts a new session.
+    pub(crate) fn register_session(&self) -> Result<()> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
         let entered = self.inner.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        entered.map_err(|_| Code::TooManySessions)?;
-        Ok(Self::next_session_id())
+        entered.map(drop).map_err(|_| Code::TooManySessions.into())
     }
 
     /// An identifier that this process has not used before.
@@ -361,7 +351,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("choices", self.choices())
+            .field("client_roots", &self.choices().client_roots)
             .field("sessions", &self.sessions())
             .field("cached", &self.cache().len())
             .field("cached_bytes", &self.cache().bytes())

@@ -27,14 +27,14 @@ mod slots;
 mod source;
 pub(crate) mod state;
 mod cache;
-#[cfg(feature = "rmcp")]
-mod key;
 mod guard;
 mod fetch;
 mod observe;
 
 use std::fmt;
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
 pub use self::observe::Observer;
@@ -43,8 +43,6 @@ pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
 pub use self::source::{RootsResponse, RootsSource};
 
-#[cfg(feature = "rmcp")]
-pub use self::key::ClientKey;
 use crate::account::Account;
 use crate::boundary::WithoutClientRoots;
 use crate::check::CheckedPath;
@@ -142,25 +140,6 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// The session of a request, and the epoch of the request's roots if they are the client's. This does
-/// not keep the session open.
-#[cfg(feature = "rmcp")]
-pub(crate) struct SessionEpoch {
-    client: Arc<Client>,
-    epoch: Option<u64>,
-}
-
-#[cfg(feature = "rmcp")]
-impl SessionEpoch {
-    /// Returns an error if the session is closed or in another epoch.
-    pub(crate) fn ensure_current(&self) -> Result<()> {
-        match (self.epoch, self.client.epoch()?) {
-            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("id", &self.id()).field("state", &self.state()).finish()
@@ -217,21 +196,17 @@ impl Guard {
     /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions are open.
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
-        let id = self.register_session()?;
-        Ok(self.begin(id, declared, Account::Session(id), Lifetime::Session))
+        self.session_with_account(declared, None)
     }
 
-    /// Like [`session`](Self::session), but charges the session's work to the client's key if it
-    /// has one.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn session_with_key(
+    /// Like [`session`](Self::session), but charges the session's work to this account.
+    pub(crate) fn session_with_account(
         &self,
         declared: ClientCapabilities,
-        key: Option<&ClientKey>,
+        account: Option<Account>,
     ) -> Result<Session> {
-        let id = self.register_session()?;
-        let account = key.map_or(Account::Session(id), |key| key.account().clone());
-        Ok(self.begin(id, declared, account, Lifetime::Session))
+        self.register_session()?;
+        Ok(self.begin(declared, account, Lifetime::Session))
     }
 
     /// Like [`session`](Self::session), but for one request. The session is not counted, and no
@@ -240,20 +215,18 @@ impl Guard {
     pub(crate) fn session_for_request(
         &self,
         declared: ClientCapabilities,
-        key: Option<&ClientKey>,
+        account: Account,
     ) -> Session {
-        let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-        self.begin(Self::next_session_id(), declared, account, Lifetime::Request)
+        self.begin(declared, Some(account), Lifetime::Request)
     }
 
     fn begin(
         &self,
-        id: SessionId,
         declared: ClientCapabilities,
-        account: Account,
+        account: Option<Account>,
         lifetime: Lifetime,
     ) -> Session {
-        let client = Client::new(id, self.clone(), declared, account, lifetime);
+        let client = Client::new(self.clone(), declared, account, lifetime);
         Session { shared: Arc::new(CloseOnDrop(Arc::new(client))) }
     }
 }
@@ -289,38 +262,21 @@ impl Session {
     /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime). An error never grants access.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
-        match self.cached_roots() {
+        match self.client().cached_roots() {
             Some((roots, _)) => Ok(roots),
-            None => self.roots_and_epoch(source).await.map(|(roots, _)| roots),
+            None => self.client().roots(source).await.map(|(roots, _)| roots),
         }
     }
 
-    /// Like [`roots`](Self::roots), but also returns the epoch of the list if the roots are the
-    /// client's.
-    pub(crate) async fn roots_and_epoch(
-        &self,
-        source: impl RootsSource,
-    ) -> Result<(Roots, Option<u64>)> {
-        self.client().roots(source).await.map_err(|error| self.log_refusal(error))
-    }
-
-    /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
-    /// once.
-    pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
-        self.client().cached_roots()
-    }
-
-    /// The account that the session's work is charged to.
+    /// Returns a check that fails once the session is closed or, if there is an epoch, in another
+    /// epoch. It does not keep the session open.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn account(&self) -> &Account {
-        &self.client().account
-    }
-
-    /// Returns the session with the epoch of a request's roots, which is `None` if they are not the
-    /// client's.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn at_epoch(&self, epoch: Option<u64>) -> SessionEpoch {
-        SessionEpoch { client: self.shared.0.clone(), epoch }
+    pub(crate) fn in_epoch(&self, epoch: Option<u64>) -> impl Fn() -> Result<()> + use<> {
+        let client = self.shared.0.clone();
+        move || match (epoch, client.epoch()?) {
+            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
@@ -339,15 +295,7 @@ impl Session {
     /// [`SessionClosed`](crate::ErrorKind::SessionClosed),
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
-        self.roots_of(Arc::new(list)).await
-    }
-
-    pub(crate) async fn roots_of(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
-        let client = self.client();
-        match client.roots_of_list(list).await {
-            Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
-            Err(error) => Err(self.log_refusal(error)),
-        }
+        self.client().roots_of_list(Arc::new(list)).await
     }
 
     /// Runs work that may block on a thread of the guard, when it is the client's turn, and returns
@@ -382,27 +330,16 @@ impl Session {
         W: FnOnce() -> Result<T> + Send + 'static,
     {
         let client = self.shared.0.clone();
-        client.epoch().map_err(|error| self.log_refusal(error))?;
-        let (guard, account) = (client.guard.clone(), client.account.clone());
+        client.epoch().map_err(|error| client.refused(error))?;
         let work = move || {
             // While the work waited for a slot, the session may have been closed.
             client.epoch()?;
             work()
         };
-        let done = guard.slots().work(&account, work).await;
-        done.map_err(|error| self.log_refusal(error))?
-            .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
-    }
-
-    /// Returns the directories that are always in force, for a request whose list could not be
-    /// read.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn roots_despite(&self, error: Error) -> Result<Roots> {
         let client = self.client();
-        match client.always_roots(error) {
-            Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
-            Err(error) => Err(self.log_refusal(error)),
-        }
+        let done = client.guard.slots().work(&client.account, work).await;
+        done.map_err(|error| client.refused(error))?
+            .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
     }
 
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
@@ -469,7 +406,7 @@ impl Session {
     #[must_use]
     pub fn changes(&self) -> Changes {
         let client = self.shared.0.clone();
-        Changes { seen: client.changes().unwrap_or_default(), client }
+        Changes { changes: client.changes.subscribe(), client }
     }
 
     /// The current state of the client's roots. It is only for display, because it may change
@@ -518,13 +455,8 @@ impl Session {
         self.client().declared
     }
 
-    fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.shared.0
-    }
-
-    fn log_refusal(&self, error: Error) -> Error {
-        events::refused(Some(self.client().id), &error);
-        error
     }
 }
 
@@ -532,7 +464,7 @@ impl Session {
 #[derive(Clone)]
 pub struct Changes {
     client: Arc<Client>,
-    seen: u64,
+    changes: watch::Receiver<()>,
 }
 
 impl Changes {
@@ -550,16 +482,10 @@ impl Changes {
     ///
     /// [`SessionClosed`](crate::ErrorKind::SessionClosed) once the session is closed.
     pub async fn changed(&mut self) -> Result<()> {
-        loop {
-            // Registered before the count is read, so that no change in between is missed.
-            let changed = self.client.changed.notified();
-            let count = self.client.changes()?;
-            if count != self.seen {
-                self.seen = count;
-                return Ok(());
-            }
-            changed.await;
-        }
+        self.client.epoch()?;
+        // The sender is part of the client, so this cannot fail.
+        let _ = self.changes.changed().await;
+        self.client.epoch().map(drop)
     }
 }
 
@@ -572,8 +498,7 @@ mod tests {
     fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still =
-            |epoch| session.at_epoch(epoch).ensure_current().map_err(|error| error.reason());
+        let still = |epoch| session.in_epoch(epoch)().map_err(|error: Error| error.reason());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),

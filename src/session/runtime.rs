@@ -8,18 +8,18 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::error::{Code, Error, Result};
-
 #[cfg(not(shuttle))]
 mod tokio_runtime {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use tokio::runtime::{Builder, Handle, Runtime};
 
-    use super::{Code, Error, Future, Poll, Result, pin};
-    use crate::limits::IDLE;
+    use std::time::Duration;
 
-    pub(crate) use std::sync::Mutex;
+    use super::Future;
+    use crate::error::{Code, Error, Result};
+
+    pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::time::Instant;
 
     /// Returns the output of a future, or `None` if the deadline passes first. A panic in the
@@ -28,22 +28,10 @@ mod tokio_runtime {
         deadline: Instant,
         work: impl Future<Output = T>,
     ) -> Result<Option<T>> {
-        let no_runtime = |_| Error::from(Code::NoRuntime);
         Handle::try_current().map_err(|_| Code::NoRuntime)?;
-        // tokio reports a missing or stopped timer only by a panic. The sleep is unconstrained,
-        // because the work may have used up the task's cooperative budget.
-        let sleep = catch_unwind(|| tokio::task::unconstrained(tokio::time::sleep_until(deadline)));
-        let (mut sleep, mut work) = (pin!(sleep.map_err(no_runtime)?), pin!(work));
-        std::future::poll_fn(|context| {
-            if let Poll::Ready(output) = work.as_mut().poll(context) {
-                return Poll::Ready(Ok(Some(output)));
-            }
-            match catch_unwind(AssertUnwindSafe(|| sleep.as_mut().poll(context))) {
-                Ok(slept) => slept.map(|()| Ok(None)),
-                Err(panic) => Poll::Ready(Err(no_runtime(panic))),
-            }
-        })
-        .await
+        // tokio reports a missing timer only by a panic.
+        let work = AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work));
+        Ok(catch_unwind(work).map_err(|_| Code::NoRuntime)?.await.ok())
     }
 
     /// Converts the time for code that waits without a runtime.
@@ -61,11 +49,15 @@ mod tokio_runtime {
     }
 
     impl Threads {
-        /// Threads that start on demand, up to this number.
-        pub(crate) fn new(most: usize) -> Self {
+        /// Threads that start on demand, up to this number, and end when they were idle this long.
+        pub(crate) fn own(most: usize, idle: Duration) -> Self {
             let mut builder = Builder::new_current_thread();
-            builder.max_blocking_threads(most).thread_keep_alive(IDLE).thread_name(THREAD);
+            builder.max_blocking_threads(most).thread_keep_alive(idle).thread_name(THREAD);
             Self::Own(builder.build().ok())
+        }
+
+        pub(crate) const fn of(runtime: Handle) -> Self {
+            Self::Given(runtime)
         }
 
         /// Starts a job. Returns a future of its result or its panic. The job continues if the
@@ -90,7 +82,9 @@ mod tokio_runtime {
                 match spawned.await {
                     Ok(done) => Ok(Ok(done)),
                     // Any other error than a panic means that the runtime has been shut down.
-                    Err(error) => error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
+                    Err(error) => {
+                        error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into())
+                    }
                 }
             })
         }
@@ -111,73 +105,8 @@ mod tokio_runtime {
 }
 
 #[cfg(shuttle)]
-mod shuttle_runtime {
-    use std::ops::Add;
-    use std::time::Duration;
-
-    use super::{Future, Result};
-
-    pub(crate) use shuttle::sync::Mutex;
-
-    /// A clock that never advances.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub(crate) struct Instant(Duration);
-
-    impl Instant {
-        pub(crate) const fn now() -> Self {
-            Self(Duration::ZERO)
-        }
-    }
-
-    impl Add<Duration> for Instant {
-        type Output = Self;
-
-        fn add(self, more: Duration) -> Self {
-            Self(self.0 + more)
-        }
-    }
-
-    /// Returns a time an hour later, so that no deadline passes during a schedule.
-    pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
-        std::time::Instant::now() + instant.0 + Duration::from_secs(3600)
-    }
-
-    /// Time does not pass here, so work that never ends is a deadlock, which shuttle reports.
-    pub(crate) async fn timeout_at<T>(
-        _: Instant,
-        work: impl Future<Output = T>,
-    ) -> Result<Option<T>> {
-        Ok(Some(work.await))
-    }
-
-    pub(crate) enum Threads {
-        Own,
-        Given(tokio::runtime::Handle),
-    }
-
-    impl Threads {
-        pub(crate) fn new(_: usize) -> Self {
-            Self::Own
-        }
-
-        /// Another task may run before and after the job.
-        pub(crate) fn spawn<T, F>(
-            &self,
-            job: F,
-        ) -> Result<impl Future<Output = Result<std::thread::Result<T>>> + Send + use<T, F>>
-        where
-            T: Send + 'static,
-            F: FnOnce() -> T + Send + 'static,
-        {
-            Ok(async {
-                shuttle::future::yield_now().await;
-                let done = job();
-                shuttle::future::yield_now().await;
-                Ok(Ok(done))
-            })
-        }
-    }
-}
+#[path = "../../tests/support/shuttle_runtime.rs"]
+mod shuttle_runtime;
 
 #[cfg(shuttle)]
 pub(crate) use shuttle_runtime::*;

@@ -83,8 +83,6 @@ pub(super) struct State {
     fetch: Option<Arc<Fetch>>,
     /// The failure of the last fetch in this epoch, until a fetch succeeds.
     failure: Option<Failure>,
-    /// The number of events that [`Changes`](crate::Changes) reports.
-    changes: u64,
 }
 
 #[derive(Debug)]
@@ -131,16 +129,12 @@ pub(super) enum Step {
 impl State {
     pub(super) fn new() -> Self {
         let (cached, epoch) = (Weak::new(), next_epoch());
-        Self { epoch, cached, fetch: None, failure: None, changes: 0 }
+        Self { epoch, cached, fetch: None, failure: None }
     }
 
     /// The current epoch, or an error once the session is closed.
     pub(super) fn epoch(&self) -> Result<u64> {
         if self.epoch == CLOSED { Err(Code::SessionClosed.into()) } else { Ok(self.epoch) }
-    }
-
-    pub(super) fn changes(&self) -> u64 {
-        self.changes
     }
 
     /// The last snapshot. It may be from an earlier epoch.
@@ -196,7 +190,6 @@ impl State {
         self.failure = None;
         if keep {
             self.cached = Arc::downgrade(&cached);
-            self.changes += 1;
         }
         End::Cached(cached)
     }
@@ -234,7 +227,6 @@ impl State {
     /// A new epoch begins because the client's list changed. Returns false if the session is
     /// closed.
     pub(super) fn change(&mut self) -> bool {
-        self.changes += 1;
         if self.epoch == CLOSED {
             return false;
         }
@@ -247,7 +239,6 @@ impl State {
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
         self.epoch()?;
         (self.epoch, self.failure) = (CLOSED, None);
-        self.changes += 1;
         Ok(self.fetch.take())
     }
 }
@@ -278,7 +269,7 @@ static EPOCHS: AtomicU64 = AtomicU64::new(1);
 /// The epoch of a closed session, in which no list is requested.
 const CLOSED: u64 = 0;
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 

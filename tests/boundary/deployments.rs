@@ -172,8 +172,7 @@ fn check(row: &Row, cells: &[String]) {
         .start_paused(true)
         .build()
         .unwrap();
-    let guard =
-        Guard::builder(boundary.clone()).runtime(runtime.handle().clone()).build().unwrap();
+    let guard = Guard::builder(boundary.clone()).runtime(runtime.handle().clone()).build().unwrap();
     let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri(row.listed)]);

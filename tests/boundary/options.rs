@@ -630,8 +630,8 @@ fn guard(tree: &Tree, one: &Combination) -> Result<Guard, &'static str> {
     if one.empty_means_allowed {
         builder = builder.empty_list(WithoutClientRoots::AllowedDirectories);
     }
-    let guard = Guard::builder(builder.build().map_err(code)?)
-        .runtime(tokio::runtime::Handle::current());
+    let guard =
+        Guard::builder(builder.build().map_err(code)?).runtime(tokio::runtime::Handle::current());
     let guard = guard.without_client_roots(if one.denies {
         WithoutClientRoots::Deny
     } else {

@@ -1098,7 +1098,7 @@ fn a_list_that_is_resolved_again_expires_no_later() {
         let read = async || session.roots(client.source()).await.unwrap().read("f", 9).unwrap();
         tokio::time::advance(LINKED_LIST / 2).await;
         assert_eq!(read().await, b"old");
-        tokio::time::advance(LINKED_LIST * 3 / 2 - SECOND / 2).await;
+        tokio::time::advance(LINKED_LIST * 7 / 5).await;
         // The only blocking thread is busy while the list is resolved again.
         let (release, released) = std::sync::mpsc::channel::<()>();
         drop(tokio::task::spawn_blocking(move || released.recv()));

@@ -77,7 +77,7 @@ fn each_event_names_its_session_and_its_cause() {
         let boundary =
             Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
         let guard =
-            Guard::builder(boundary).time_to_idle(Duration::from_millis(1)).build().unwrap();
+            Guard::builder(boundary).time_to_live(Duration::from_millis(1)).build().unwrap();
         let session =
             guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let number = session.id();
