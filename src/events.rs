@@ -6,15 +6,12 @@
 //!
 //! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
 //!
-//! A subscriber must not call the guard: `roots evicted` is emitted while the cache is locked.
-//!
 //! | message | level | fields |
 //! | --- | --- | --- |
 //! | `roots fetched` | debug | `session`, `roots`, `rejected`, `pages` |
 //! | `roots not fetched` | warn | `session`, `kind`, `detail` |
 //! | `roots changed` | debug | `session` |
 //! | `roots resolved again` | debug | `session`, `roots` |
-//! | `roots evicted` | debug | `session`, `cause` |
 //! | `session closed` | debug | `session` |
 //! | `entry rejected` | warn | `session`, `index`, `entry`, `kind`, `detail` |
 //! | `refused` | info | `session`, `kind`, `error`, `detail` |
@@ -77,11 +74,6 @@ pub(crate) fn resolved_again(session: SessionId, roots: usize) {
     event!(debug, "roots resolved again", session = session.0, roots = roots);
 }
 
-#[cfg(feature = "tracing")]
-pub(crate) fn evicted(session: SessionId, cause: &'static str) {
-    event!(debug, "roots evicted", session = session.0, cause = cause);
-}
-
 pub(crate) fn closed(session: SessionId) {
     event!(debug, "session closed", session = session.0);
 }
@@ -98,15 +90,17 @@ pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Er
     );
 }
 
-pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
+/// Logs a refusal, and returns it.
+pub(crate) fn refused(session: Option<SessionId>, error: Error) -> Error {
     event!(
         info,
         "refused",
         session = session.map(|session| session.0.get()),
         kind = error.code(),
-        error = tracing_display(error),
+        error = tracing_display(&error),
         detail = error.operator_detail()
     );
+    error
 }
 
 /// Logs a handler's error and its causes, which are not sent to the client. The number of causes

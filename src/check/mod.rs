@@ -141,9 +141,7 @@ impl Roots {
     }
 
     pub(crate) fn log_refusal(&self, error: Error) -> Error {
-        let error = self.explain_empty(error);
-        events::refused(self.session(), &error);
-        error
+        events::refused(self.session(), self.explain_empty(error))
     }
 
     pub(crate) fn decide(

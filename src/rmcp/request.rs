@@ -24,12 +24,12 @@ use super::peer::PeerSource;
 use super::transport::Received;
 use crate::account::Account;
 use crate::error::{Code, Error, Result};
-use crate::events::{self, SessionId};
+use crate::events::{SessionId, refused};
 use crate::roots::{Lease, Roots};
+use crate::session::runtime::Instant;
+use crate::session::source::fetch_failed;
 use crate::session::state::{Cached, Validity};
-use crate::session::{
-    ClientRoots, Guard, Instant, RootsResponse, RootsState, Session, fetch_failed,
-};
+use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
@@ -64,8 +64,6 @@ struct Request {
     /// Whether each retry must contain the client's list. This is so in the stateless era if the
     /// client declared roots.
     must_list_again: bool,
-    /// The account that the request's work is charged to.
-    account: Account,
     /// In the stateless era, the key and the epoch of the cached list that was used.
     from_cache: Option<(ClientKey, u64)>,
 }
@@ -130,7 +128,7 @@ impl RequestRoots {
     }
 
     pub(super) fn account(&self) -> &Account {
-        &self.request.account
+        self.request.roots.account()
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
@@ -296,16 +294,16 @@ impl Guard {
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| refused(None, error))?),
         };
-        let client = session.clone().unwrap_or_else(|| {
-            self.session_for_request(ClientCapabilities::without_roots(), account(ctx))
-        });
-        let (roots, epoch) = if let Some((roots, epoch)) = client.client().cached_roots() {
+        let client = match &session {
+            Some(session) => session.client().clone(),
+            None => self.client_of(ctx, ClientCapabilities::without_roots()),
+        };
+        let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
             (roots, Some(epoch))
         } else {
             let source = PeerSource(ctx.peer.clone());
-            until_cancelled(ctx, Box::pin(client.client().roots(source))).await?
+            until_cancelled(ctx, Box::pin(client.roots(source))).await?
         };
-        let account = client.client().account.clone();
         let in_epoch = session.as_ref().map(|session| Box::new(session.in_epoch(epoch)) as Box<_>);
         let lease = RequestLease::new(ctx, in_epoch);
         let roots = roots.with_lease(lease.clone());
@@ -316,7 +314,6 @@ impl Guard {
             session,
             responses: input.into_responses(),
             must_list_again: false,
-            account,
             from_cache: None,
         });
         Ok(RequestRoots { request })
@@ -329,9 +326,8 @@ impl Guard {
         can_ask: bool,
     ) -> Result<RootsForRequest> {
         let declared = declared(ctx).map_err(|error| refused(None, error))?;
-        let session = self.session_for_request(declared, account(ctx));
-        let declares_roots =
-            !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
+        let client = self.client_of(ctx, declared);
+        let declares_roots = client.fallback_policy().is_none();
         let time_to_live = self.choices().time_to_live_keyed;
         // Without a time to live, the list serves only the request that carried it.
         let known = ClientKey::of(&ctx.extensions)
@@ -339,30 +335,28 @@ impl Guard {
             .map(|key| (key, Received::number(&ctx.extensions)));
         let mut from_cache = None;
         let roots = match (declares_roots, input.take_roots()) {
-            (false, _) => {
-                session
-                    .roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported))
-                    .await?
-            }
+            (false, _) => client.roots_of_list(Arc::default()).await?,
             (true, Some(list)) => {
                 let current = self.current();
                 let mut resolved_list = None;
                 let resolved = match parse_list(list) {
                     Ok(list) => {
                         let list = resolved_list.insert(Arc::new(list));
-                        session.client().roots_of_list(list.clone()).await
+                        client.roots_of_list(list.clone()).await
                     }
-                    Err(error) => session.client().always_roots(error),
+                    Err(error) => client.always_roots(error),
                 };
                 if let Some((key, epoch)) = known {
                     let roots = resolved.as_ref().ok().filter(|roots| !roots.is_despite_failure());
-                    let cached = resolved_list.zip(roots).map(|(list, roots)| Cached {
-                        epoch,
-                        expires: current.now + time_to_live,
-                        guard_number: current.guard_number,
-                        list,
-                        roots: roots.clone(),
-                        resolved: Instant::now(),
+                    let cached = resolved_list.zip(roots).map(|(list, roots)| {
+                        Arc::new(Cached {
+                            epoch,
+                            expires: current.now + time_to_live,
+                            guard_number: current.guard_number,
+                            list,
+                            roots: roots.clone(),
+                            resolved: Instant::now(),
+                        })
                     });
                     // A list that is refused withdraws the previous one, too.
                     self.cache().replace(key.account(), epoch, cached);
@@ -374,17 +368,15 @@ impl Guard {
             }
             (true, None) => {
                 let key = known.map(|(key, _)| key);
-                let roots = self.cached_roots(key, &session).await;
-                match roots.map_err(|error| refused(Some(session.id()), error))? {
+                match self.cached_roots(key, &client).await? {
                     Some((roots, epoch)) => {
                         from_cache = key.cloned().map(|key| (key, epoch));
-                        roots.for_session(session.id(), &session.client().account)
+                        roots.for_session(client.id, &client.account)
                     }
-                    None => session.client().always_roots(Code::RootsStale.into())?,
+                    None => client.always_roots(Code::RootsStale.into())?,
                 }
             }
         };
-        let account = session.client().account.clone();
         let lease = RequestLease::new(ctx, None);
         let roots = roots.with_lease(lease.clone());
         let request = Arc::new(Request {
@@ -394,7 +386,6 @@ impl Guard {
             session: None,
             responses: input.into_responses(),
             must_list_again: declares_roots,
-            account,
             from_cache,
         });
         Ok(RootsForRequest::Roots(RequestRoots { request }))
@@ -405,7 +396,7 @@ impl Guard {
     async fn cached_roots(
         &self,
         key: Option<&ClientKey>,
-        session: &Session,
+        client: &Client,
     ) -> Result<Option<(Roots, u64)>> {
         let last = key.and_then(|key| Some((key, self.cache().get(key.account())?)));
         let Some((key, last)) = last else { return Ok(None) };
@@ -413,15 +404,26 @@ impl Guard {
             Validity::Valid => Ok(Some((last.roots.clone(), last.epoch))),
             Validity::Invalid => Ok(None),
             Validity::ResolveAgain => {
-                let roots = session.client().roots_of_list(last.list.clone()).await?;
+                let roots = client.roots_of_list(last.list.clone()).await?;
                 if roots.is_despite_failure() {
                     return Ok(None);
                 }
                 let again = last.resolved_again(roots.clone());
-                self.cache().replace(key.account(), last.epoch, Some(again));
+                self.cache().replace(key.account(), last.epoch, Some(Arc::new(again)));
                 Ok(Some((roots, last.epoch)))
             }
         }
+    }
+
+    /// Returns the client of a request that belongs to no session.
+    fn client_of(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        declared: ClientCapabilities,
+    ) -> Arc<Client> {
+        let key = ClientKey::of(&ctx.extensions);
+        let account = key.map_or(Account::Anonymous, |key| key.account().clone());
+        Arc::new(Client::new(self.clone(), declared, Some(account)))
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]
@@ -482,11 +484,6 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }
 
-/// The account of the client that sent a request, if the server identified the client.
-fn account(ctx: &RequestContext<RoleServer>) -> Account {
-    ClientKey::of(&ctx.extensions).map_or(Account::Anonymous, |key| key.account().clone())
-}
-
 /// Returns the client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
@@ -502,10 +499,4 @@ fn parse_list(result: Value) -> Result<ListRootsResult> {
         RootsResponse::Failed(why) => Err(fetch_failed(&why)),
         RootsResponse::Unsupported => Err(Code::RootsUnsupported.into()),
     }
-}
-
-/// Logs a refusal that no session logs.
-pub(super) fn refused(session: Option<SessionId>, error: Error) -> Error {
-    events::refused(session, &error);
-    error
 }

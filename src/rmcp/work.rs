@@ -20,9 +20,9 @@ use ::rmcp::model::{
 use ::rmcp::service::{RequestContext, RoleServer};
 
 use super::input::{ClientInput, add_roots_request};
-use super::request::{EndOnDrop, RequestRoots, RootsForRequest, refused, revision, stateless};
+use super::request::{EndOnDrop, RequestRoots, RootsForRequest, revision, stateless};
 use crate::error::{Code, Error};
-use crate::events::{self, SessionId};
+use crate::events::{self, SessionId, refused};
 use crate::path::Location;
 use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};

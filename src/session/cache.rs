@@ -6,9 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "tracing")]
-use moka::notification::RemovalCause;
-#[cfg(feature = "rmcp")]
 use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -33,16 +30,6 @@ impl SnapshotCache {
             // cache, so their entries leave in the order in which they came.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live);
-        #[cfg(feature = "tracing")]
-        let cache = cache.eviction_listener(|key: Arc<Account>, _, cause| match *key {
-            Account::Session(session) if cause.was_evicted() => {
-                crate::events::evicted(
-                    session,
-                    if cause == RemovalCause::Size { "size" } else { "time" },
-                );
-            }
-            _ => {}
-        });
         Self(cache.build())
     }
 
@@ -51,17 +38,12 @@ impl SnapshotCache {
         self.0.get(key)
     }
 
-    pub(crate) fn insert(&self, key: Account, cached: Arc<Cached>) {
-        self.0.insert(key, cached);
-    }
-
     /// Replaces or removes an entry, unless it has a later epoch.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn replace(&self, key: &Account, epoch: u64, cached: Option<Cached>) {
+    pub(crate) fn replace(&self, key: &Account, epoch: u64, cached: Option<Arc<Cached>>) {
         self.0.entry_by_ref(key).and_compute_with(|old| match (old, cached) {
             // Defense: A request that was received earlier does not replace a later list.
             (Some(old), _) if old.value().epoch > epoch => Op::Nop,
-            (_, Some(cached)) => Op::Put(Arc::new(cached)),
+            (_, Some(cached)) => Op::Put(cached),
             (_, None) => Op::Remove,
         });
     }
@@ -111,7 +93,7 @@ mod tests {
     use super::*;
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::roots::Roots;
-    use crate::session::Instant;
+    use crate::session::runtime::Instant;
     use crate::wire::ListRootsResult;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -128,7 +110,8 @@ mod tests {
         let epoch = || cache.get(&key).map(|cached| cached.epoch);
         let roots = Roots::from_list(&ListRootsResult::default()).unwrap();
         let replace = |epoch, refused: bool| {
-            let cached = (!refused).then(|| cached(epoch, Default::default(), roots.clone()));
+            let list = ListRootsResult::default();
+            let cached = (!refused).then(|| Arc::new(cached(epoch, list, roots.clone())));
             cache.replace(&key, epoch, cached);
         };
         replace(5, false);
@@ -156,7 +139,7 @@ mod tests {
         let one = Arc::new(cached(1, list, roots));
         let each = u64::from(weight(&one));
         for number in 0..2 * CACHE_BYTES / each {
-            cache.insert(Account::Connection(number), one.clone());
+            cache.replace(&Account::Connection(number), 1, Some(one.clone()));
         }
         cache.0.run_pending_tasks();
         let bytes = cache.bytes();

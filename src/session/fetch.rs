@@ -6,9 +6,8 @@
 //! fetch ends and a waiting call leads the next one. Each call ends by its own deadline, whatever
 //! it waits for.
 
-use std::ops::DerefMut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,30 +19,22 @@ use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
-use crate::session::runtime::{Instant, Mutex, run_until_stopped, std_instant, timeout_at};
-use crate::session::state::{Cached, Current, End, Fetch, State, Step, Validity};
-use crate::session::{ClientRoots, FetchedList, Guard, RootsSource, fetch_list};
+use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
+use crate::session::state::{Cached, End, Fetch, State, Step, Validity};
+use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
-/// A client, shared by the clones of its session.
+/// A client, shared by the clones of its session. A client of the stateless era has no session, and
+/// this lives as long as its request.
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
     pub(crate) declared: ClientCapabilities,
     /// The account that its work is charged to.
     pub(crate) account: Account,
-    pub(crate) lifetime: Lifetime,
     state: Mutex<State>,
     /// Wakes [`Changes`](crate::Changes).
     pub(crate) changes: watch::Sender<()>,
-}
-
-/// How long the guard keeps the state of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lifetime {
-    Session,
-    #[cfg(feature = "rmcp")]
-    Request,
 }
 
 impl Client {
@@ -51,11 +42,10 @@ impl Client {
         guard: Guard,
         declared: ClientCapabilities,
         account: Option<Account>,
-        lifetime: Lifetime,
     ) -> Self {
         let (id, state) = (Guard::next_session_id(), Mutex::new(State::new()));
         let account = account.unwrap_or(Account::Session(id));
-        Self { id, guard, declared, account, lifetime, state, changes: watch::Sender::default() }
+        Self { id, guard, declared, account, state, changes: watch::Sender::default() }
     }
 
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
@@ -79,14 +69,15 @@ impl Client {
         if self.fallback_policy().is_some() {
             return None;
         }
-        let cached = self.valid(self.guard.current())?;
+        let cached = self.valid()?;
         Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 
     /// Returns the cached snapshot if it may serve a new call.
-    pub(crate) fn valid(&self, current: Current) -> Option<Arc<Cached>> {
-        let state = self.lock();
-        let cached = state.cached();
+    pub(crate) fn valid(&self) -> Option<Arc<Cached>> {
+        let current = self.guard.current();
+        let state = lock(&self.state);
+        let cached = state.cached.upgrade();
         let is_valid =
             cached.as_ref().is_some_and(|it| state.validity(it, current) == Validity::Valid);
         // The lock is released first, because dropping the snapshot may free it.
@@ -98,46 +89,30 @@ impl Client {
     /// obtained because of `error`. Fails with `error`, which is reported to the operator, if there
     /// are no such directories, or if the client did not cause the error.
     pub(crate) fn always_roots(&self, error: Error) -> Result<Roots> {
-        let is_clients = matches!(
-            error.kind(),
-            ErrorKind::RootsUnsupported
-                | ErrorKind::RootsFailed
-                | ErrorKind::RootsStale
-                | ErrorKind::LimitExceeded
-        );
-        if !self.guard.boundary().has_always_directories() || !is_clients {
-            return Err(self.refused(error));
+        if !self.guard.boundary().has_always_directories() || is_guards(&error) {
+            return Err(events::refused(Some(self.id), error));
         }
         // The session may have been closed in the meantime.
-        self.epoch().map_err(|closed| self.refused(closed))?;
+        self.epoch().map_err(|closed| events::refused(Some(self.id), closed))?;
         match self.guard.allowed_roots().always_despite(&error) {
-            always if always.is_empty() => Err(self.refused(error)),
+            always if always.is_empty() => Err(events::refused(Some(self.id), error)),
             always => Ok(always.for_session(self.id, &self.account)),
         }
-    }
-
-    pub(crate) fn refused(&self, error: Error) -> Error {
-        events::refused(Some(self.id), &error);
-        error
     }
 
     /// Returns the roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
         let resolved = match self.fallback_policy() {
             Some(without) => self.roots_without(without),
-            None => self.resolve_carried(list).await,
+            None => self.resolve(list, Instant::now() + self.guard.choices().fetch_limit).await,
         };
         match resolved {
-            Ok(roots) => Ok(roots.for_session(self.id, &self.account)),
+            Ok(roots) => {
+                self.log_fetched(&roots, 1);
+                Ok(roots.for_session(self.id, &self.account))
+            }
             Err(error) => self.always_roots(error),
         }
-    }
-
-    async fn resolve_carried(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
-        self.epoch()?;
-        let roots = self.resolve(list, self.deadline(Instant::now())).await?;
-        self.log_fetched(&roots, 1);
-        Ok(roots)
     }
 
     /// Returns the policy that applies if client roots are ignored or the client declared none, or
@@ -161,7 +136,7 @@ impl Client {
 
     async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<Cached>> {
         let began = Instant::now();
-        let deadline = self.deadline(began);
+        let deadline = began + self.guard.choices().fetch_limit;
         let mut asked = 0;
         loop {
             let (fetch, end) = match self.next_step(deadline)? {
@@ -200,8 +175,8 @@ impl Client {
 
     fn next_step(&self, deadline: Instant) -> Result<Step> {
         let current = self.guard.current();
-        let mut state = self.lock();
-        let cached = state.cached();
+        let mut state = lock(&self.state);
+        let cached = state.cached.upgrade();
         let step = state.next_step(cached.as_ref(), current, deadline);
         // The lock is released first, because dropping the snapshot may free it.
         drop(state);
@@ -209,57 +184,43 @@ impl Client {
     }
 
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
+        self.epoch()?;
         let boundary = self.guard.boundary().clone();
         let cancelled = CancelOnDrop::default();
         let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
         let resolve = move || boundary.resolve_within(&list, &effort);
         let done = timeout_at(deadline, self.guard.slots().resolve(&self.account, resolve)).await?;
-        done.ok_or_else(timed_out)??.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            Err(Error::new(Code::RootsFailed).detail(text.unwrap_or("panicked")))
-        })
+        let panicked = |_| Err(Error::new(Code::RootsFailed).detail("resolving the list panicked"));
+        done.ok_or_else(timed_out)??.unwrap_or_else(panicked)
     }
 
     /// Withdraws every list requested so far. Returns false if the session is closed.
     pub(crate) fn change(&self) -> bool {
-        let changed = self.lock().change();
+        let changed = lock(&self.state).change();
         self.changes.send_replace(());
         changed
     }
 
-    /// Closes the session. Returns false if it was already closed.
-    pub(crate) fn close(&self) -> bool {
-        let Ok(fetch) = self.lock().close() else { return false };
-        // A client with `Lifetime::Request` was not counted and has nothing in the cache.
-        if self.lifetime == Lifetime::Session {
-            self.guard.cache().remove(&self.key());
-            self.guard.unregister_session();
-        }
+    /// Closes the session, unless it was already closed.
+    pub(crate) fn close(&self) {
+        let Ok(fetch) = lock(&self.state).close() else { return };
+        self.guard.cache().remove(&Account::Session(self.id));
+        self.guard.unregister_session();
         if let Some(fetch) = fetch {
             fetch.end(End::Nothing);
         }
         self.changes.send_replace(());
-        true
+        events::closed(self.id);
     }
 
     /// Returns the current epoch, or an error once the session is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
-        self.lock().epoch()
+        lock(&self.state).epoch()
     }
 
-    /// Returns the error code of the last fetch, if it failed and the list has not changed since.
-    pub(crate) fn failure(&self) -> Option<Code> {
-        self.lock().failure().map(Error::reason)
-    }
-
-    /// The key in the cache. Unlike the account, it is different for each session.
-    fn key(&self) -> Account {
-        Account::Session(self.id)
-    }
-
-    fn deadline(&self, now: Instant) -> Instant {
-        now + self.guard.choices().fetch_limit
+    /// The kind of failure of the last fetch, if it failed and the list has not changed since.
+    pub(crate) fn failure(&self) -> Option<ErrorKind> {
+        lock(&self.state).failure()
     }
 
     fn time_to_live(&self) -> Duration {
@@ -276,12 +237,6 @@ impl Client {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
         }
     }
-
-    /// Locks the state even if the lock is poisoned, because each transition leaves the state
-    /// consistent.
-    fn lock(&self) -> impl DerefMut<Target = State> + '_ {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The call that performs a fetch. If it is dropped before the fetch has ended, the fetch ends
@@ -294,7 +249,7 @@ struct Leader<'a> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         // Defense: A leader that is dropped ends its fetch, so that another call can lead.
-        let end = self.client.lock().abandon(&self.fetch);
+        let end = lock(&self.client.state).abandon(&self.fetch);
         self.fetch.end(end);
     }
 }
@@ -322,7 +277,7 @@ impl Leader<'_> {
                 return Ok(cached.resolved_again(roots));
             }
             // Defense: A client that never answers is not waited for after the deadline.
-            let FetchedList { list, pages } =
+            let (list, pages) =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
             let list = Arc::new(list);
             let roots = client.resolve(list.clone(), deadline).await?;
@@ -340,12 +295,13 @@ impl Leader<'_> {
     fn succeed(&self, cached: Arc<Cached>) -> End {
         let client = self.client;
         let keep = !client.time_to_live().is_zero();
-        let end = client.lock().succeed(&self.fetch, cached.clone(), keep);
+        let end = lock(&client.state).succeed(&self.fetch, cached.clone(), keep);
         if keep && matches!(end, End::Cached(_)) {
-            client.guard.cache().insert(client.key(), cached);
+            let (cache, key) = (client.guard.cache(), Account::Session(client.id));
+            cache.replace(&key, cached.epoch, Some(cached));
             // Defense: A closed session leaves nothing in the cache.
             if client.epoch().is_err() {
-                client.guard.cache().remove(&client.key());
+                cache.remove(&key);
             }
             client.changes.send_replace(());
         }
@@ -358,10 +314,10 @@ impl Leader<'_> {
     fn fail(&self, error: Error) -> Result<End> {
         let client = self.client;
         events::not_fetched(client.id, &error);
-        if matches!(error.reason(), Code::NoRuntime | Code::Busy | Code::QueueFull) {
+        if is_guards(&error) {
             return Err(error);
         }
-        let end = client.lock().fail(&self.fetch, &error, Instant::now());
+        let end = lock(&client.state).fail(&self.fetch, &error, Instant::now());
         self.fetch.end(end.clone());
         Ok(end)
     }
@@ -379,6 +335,11 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// Whether an error is not the client's but the guard's own, or the session is closed.
+fn is_guards(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Busy | ErrorKind::NoRuntime | ErrorKind::SessionClosed)
 }
 
 fn timed_out() -> Error {

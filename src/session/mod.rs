@@ -22,9 +22,9 @@
 //!    handles messages concurrently calls `list_changed` before it reads the next message, or lets
 //!    an [`Observer`] do so.
 
-mod runtime;
+pub(crate) mod runtime;
 mod slots;
-mod source;
+pub(crate) mod source;
 pub(crate) mod state;
 mod cache;
 mod guard;
@@ -38,9 +38,7 @@ use tokio::sync::watch;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
 pub use self::observe::Observer;
-#[cfg(feature = "rmcp")]
-pub(crate) use self::source::fetch_failed;
-pub(crate) use self::source::{FetchedList, fetch_list};
+pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
 use crate::account::Account;
@@ -49,9 +47,7 @@ use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
-use crate::session::fetch::{Client, Lifetime};
-#[cfg(feature = "rmcp")]
-pub(crate) use crate::session::runtime::Instant;
+pub(crate) use crate::session::fetch::Client;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// One client of a server. A session is cheap to clone. Dropping the last clone closes it.
@@ -136,7 +132,7 @@ struct CloseOnDrop(Arc<Client>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        close(&self.0);
+        self.0.close();
     }
 }
 
@@ -149,12 +145,6 @@ impl fmt::Debug for Session {
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Changes").field("session", &self.client.id).finish_non_exhaustive()
-    }
-}
-
-fn close(client: &Client) {
-    if client.close() && client.lifetime == Lifetime::Session {
-        events::closed(client.id);
     }
 }
 
@@ -206,28 +196,8 @@ impl Guard {
         account: Option<Account>,
     ) -> Result<Session> {
         self.register_session()?;
-        Ok(self.begin(declared, account, Lifetime::Session))
-    }
-
-    /// Like [`session`](Self::session), but for one request. The session is not counted, and no
-    /// event reports its end.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn session_for_request(
-        &self,
-        declared: ClientCapabilities,
-        account: Account,
-    ) -> Session {
-        self.begin(declared, Some(account), Lifetime::Request)
-    }
-
-    fn begin(
-        &self,
-        declared: ClientCapabilities,
-        account: Option<Account>,
-        lifetime: Lifetime,
-    ) -> Session {
-        let client = Client::new(self.clone(), declared, account, lifetime);
-        Session { shared: Arc::new(CloseOnDrop(Arc::new(client))) }
+        let client = Arc::new(Client::new(self.clone(), declared, account));
+        Ok(Session { shared: Arc::new(CloseOnDrop(client)) })
     }
 }
 
@@ -272,7 +242,7 @@ impl Session {
     /// epoch. It does not keep the session open.
     #[cfg(feature = "rmcp")]
     pub(crate) fn in_epoch(&self, epoch: Option<u64>) -> impl Fn() -> Result<()> + use<> {
-        let client = self.shared.0.clone();
+        let client = self.client().clone();
         move || match (epoch, client.epoch()?) {
             (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
             _ => Ok(()),
@@ -329,8 +299,8 @@ impl Session {
         T: Send + 'static,
         W: FnOnce() -> Result<T> + Send + 'static,
     {
-        let client = self.shared.0.clone();
-        client.epoch().map_err(|error| client.refused(error))?;
+        let client = self.client().clone();
+        client.epoch().map_err(|error| events::refused(Some(client.id), error))?;
         let work = move || {
             // While the work waited for a slot, the session may have been closed.
             client.epoch()?;
@@ -338,7 +308,7 @@ impl Session {
         };
         let client = self.client();
         let done = client.guard.slots().work(&client.account, work).await;
-        done.map_err(|error| client.refused(error))?
+        done.map_err(|error| events::refused(Some(client.id), error))?
             .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
     }
 
@@ -377,35 +347,26 @@ impl Session {
     /// must be requested again or could not be obtained.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let client = self.client();
-        let error = match self.current_roots() {
-            Ok(roots) => return roots.still_allows(checked),
-            Err(error) => error,
-        };
         client.epoch()?;
-        let always = client.guard.boundary().last_allowed_roots().always_despite(&error);
-        match always.still_allows(checked) {
-            Err(outside) if outside.reason() == Code::OutsideRoots => Err(error),
+        let allowed = client.guard.boundary().last_allowed_roots();
+        let missing: Error = match client.fallback_policy() {
+            Some(WithoutClientRoots::Deny) => Code::RootsUnsupported.into(),
+            Some(WithoutClientRoots::AllowedDirectories) => return allowed.still_allows(checked),
+            None => match client.valid() {
+                Some(cached) => return cached.roots.still_allows(checked),
+                None => Code::RootsStale.into(),
+            },
+        };
+        match allowed.always_despite(&missing).still_allows(checked) {
+            Err(outside) if outside.reason() == Code::OutsideRoots => Err(missing),
             decided => decided,
-        }
-    }
-
-    /// Returns the roots in force, or an error if they must be requested from the client.
-    fn current_roots(&self) -> Result<Roots> {
-        let client = self.client();
-        let _ = client.epoch()?;
-        match client.fallback_policy() {
-            None => Ok(client.valid(client.guard.current()).ok_or(Code::RootsStale)?.roots.clone()),
-            Some(WithoutClientRoots::Deny) => Err(Code::RootsUnsupported.into()),
-            Some(WithoutClientRoots::AllowedDirectories) => {
-                Ok(client.guard.boundary().last_allowed_roots())
-            }
         }
     }
 
     /// Returns a listener for changes to the client's roots from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        let client = self.shared.0.clone();
+        let client = self.client().clone();
         Changes { changes: client.changes.subscribe(), client }
     }
 
@@ -423,18 +384,16 @@ impl Session {
         if client.declared.roots().is_none() {
             return RootsState::Unsupported;
         }
-        match client.valid(client.guard.current()) {
+        match client.valid() {
             Some(cached) if cached.roots.listed() == Some(0) => RootsState::Empty,
             Some(_) => RootsState::Available,
-            None => {
-                client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind()))
-            }
+            None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
         }
     }
 
     /// Closes the session and all its clones. Its roots are dropped, and further calls are refused.
     pub fn close(&self) {
-        close(self.client());
+        self.client().close();
     }
 
     /// The identifier of this session in log events.
@@ -455,7 +414,7 @@ impl Session {
         self.client().declared
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Arc<Client> {
         &self.shared.0
     }
 }

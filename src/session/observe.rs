@@ -4,14 +4,12 @@
 //! earlier `list_changed`. The change must therefore be recorded by code that sees each message
 //! before the SDK does. Such code passes each message to an [`Observer`].
 
-use std::fmt;
-use std::ops::DerefMut;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::error::{Code, Error, Result};
-use crate::session::runtime::Mutex;
+use crate::session::runtime::{Mutex, lock};
 use crate::session::{Guard, Session};
-use crate::wire::{ClientCapabilities, Effect};
+use crate::wire::Effect;
 
 /// Observes the messages of one client, begins its [`Session`], and records changes to its roots.
 /// An observer is cheap to clone, and all clones share the session.
@@ -42,15 +40,11 @@ use crate::wire::{ClientCapabilities, Effect};
 /// assert_eq!(session.state(), RootsState::Stale);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Observer {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     guard: Guard,
     /// The session or, until it begins, the error with which calls are refused.
-    session: Mutex<Result<Session>>,
+    session: Arc<Mutex<Result<Session>>>,
 }
 
 impl Guard {
@@ -58,8 +52,7 @@ impl Guard {
     #[must_use]
     pub fn observer(&self) -> Observer {
         let none = Error::new(Code::NoSession).detail("the client has not sent initialize");
-        let shared = Shared { guard: self.clone(), session: Mutex::new(Err(none)) };
-        Observer { shared: Arc::new(shared) }
+        Observer { guard: self.clone(), session: Arc::new(Mutex::new(Err(none))) }
     }
 }
 
@@ -80,10 +73,13 @@ impl Observer {
         let effect = Effect::of(message);
         // The lock is released before the change is logged, because a log subscriber may call this
         // observer.
-        let session = match (&mut *self.lock(), effect) {
+        let session = match (&mut *lock(&self.session), effect) {
             (_, Effect::None) | (Err(_), Effect::Changed) => return,
             (none @ Err(_), Effect::Initialize(declared)) => {
-                *none = self.begin(declared);
+                let malformed = "the capabilities in initialize are missing or malformed";
+                let declared =
+                    declared.ok_or_else(|| Error::new(Code::NoSession).detail(malformed));
+                *none = declared.and_then(|declared| self.guard.session(declared));
                 return;
             }
             (Ok(session), Effect::Changed | Effect::Initialize(_)) => session.clone(),
@@ -99,23 +95,7 @@ impl Observer {
     /// valid capabilities, and [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions were open when it sent `initialize`.
     pub fn session(&self) -> Result<Session> {
-        self.lock().as_ref().map(Session::clone).map_err(Error::repeated)
-    }
-
-    fn begin(&self, declared: Option<ClientCapabilities>) -> Result<Session> {
-        let malformed = "the capabilities in initialize are missing or malformed";
-        let declared = declared.ok_or_else(|| Error::new(Code::NoSession).detail(malformed))?;
-        self.shared.guard.session(declared)
-    }
-
-    fn lock(&self) -> impl DerefMut<Target = Result<Session>> + '_ {
-        self.shared.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").field("session", &self.session()).finish()
+        lock(&self.session).as_ref().map(Session::clone).map_err(Error::repeated)
     }
 }
 
@@ -123,7 +103,7 @@ impl fmt::Debug for Observer {
 mod tests {
     use super::*;
     use crate::boundary::Boundary;
-    use crate::wire::RootsCapability;
+    use crate::wire::{ClientCapabilities, RootsCapability};
 
     const INITIALIZE: &str = concat!(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","#,

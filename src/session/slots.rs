@@ -32,7 +32,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -40,7 +40,7 @@ use crate::account::Account;
 use crate::error::{Code, Error, Result};
 use crate::limits::{IDLE, PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::roots::WeakTable;
-use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, timeout_at};
+use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
 /// The slots of one guard, and the threads on which jobs run.
 pub(crate) struct Slots {
@@ -279,11 +279,6 @@ fn acquired<T>(permit: std::result::Result<T, tokio::sync::AcquireError>) -> Res
 
 fn busy() -> Error {
     Error::new(Code::Busy).detail("too many running operations hang")
-}
-
-/// Locks even if the lock is poisoned, because a panic leaves the value consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -89,14 +89,8 @@ impl RootsResponse {
     }
 }
 
-/// A complete list.
-pub(crate) struct FetchedList {
-    pub(crate) list: ListRootsResult,
-    pub(crate) pages: usize,
-}
-
-/// Requests all pages, one after the other.
-pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedList> {
+/// Requests all pages, one after the other. Also returns their number.
+pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<(ListRootsResult, usize)> {
     let mut list = ListRootsResult::default();
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
@@ -110,7 +104,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();
-            return Ok(FetchedList { list, pages });
+            return Ok((list, pages));
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
             let limit = ROOT_LIST_BYTES / ROOT_LIST_PAGES;

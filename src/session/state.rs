@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::SetOnce;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, LINKED_LIST, STALLED};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, timeout_at};
@@ -78,8 +78,8 @@ impl Cached {
 pub(super) struct State {
     /// The current epoch. Only a list requested in this epoch is used.
     epoch: u64,
-    /// The last snapshot. The cache owns it.
-    cached: Weak<Cached>,
+    /// The last snapshot, which may be from an earlier epoch. The cache owns it.
+    pub(super) cached: Weak<Cached>,
     fetch: Option<Arc<Fetch>>,
     /// The failure of the last fetch in this epoch, until a fetch succeeds.
     failure: Option<Failure>,
@@ -137,13 +137,8 @@ impl State {
         if self.epoch == CLOSED { Err(Code::SessionClosed.into()) } else { Ok(self.epoch) }
     }
 
-    /// The last snapshot. It may be from an earlier epoch.
-    pub(super) fn cached(&self) -> Option<Arc<Cached>> {
-        self.cached.upgrade()
-    }
-
-    pub(super) fn failure(&self) -> Option<&Error> {
-        self.failure.as_ref().map(|failure| &*failure.error)
+    pub(super) fn failure(&self) -> Option<ErrorKind> {
+        self.failure.as_ref().map(|failure| failure.error.kind())
     }
 
     /// Whether a snapshot may serve a new call.
@@ -348,7 +343,7 @@ mod tests {
         assert!(matches!(state.succeed(&stalled, list(&stalled, later), true), End::Nothing));
         assert!(matches!(state.fail(&stalled, &Code::RootsTimedOut.into(), later), End::Nothing));
         state.abandon(&stalled);
-        assert!(state.failure().is_none() && state.cached().is_none());
+        assert!(state.failure().is_none() && state.cached.upgrade().is_none());
         assert!(matches!(step(&mut state, None, current(later)), Step::Wait(_)));
         assert!(matches!(state.succeed(&fetch, list(&fetch, later), true), End::Cached(_)));
     }
