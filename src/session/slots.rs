@@ -423,8 +423,14 @@ mod tests {
         for number in [1, 1, 2, 2, 3, 3, 4, 5] {
             hung.push(hang(&slots, number).await);
         }
+        // While only clients with a slot wait, no slot is lent, and nobody is refused.
+        let mut second = pin!(run(&slots, 4));
+        assert!(tokio::time::timeout(PATIENCE * 5 / 4, second.as_mut()).await.is_err());
+        hung.remove(0);
+        assert_eq!(second.await.unwrap(), 4);
+        hung.push(hang(&slots, 1).await);
         hung.push(hang(&slots, 6).await);
-        // A slot of the first client has been lent to the last one.
+        // A slot has been lent to the last client.
         assert_eq!(run(&slots, 5).await.unwrap_err().reason(), Code::Busy);
         assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
