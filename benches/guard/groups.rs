@@ -136,7 +136,6 @@ fn session(criterion: &mut Criterion) {
         .weigher(|_, _| 1)
         .eviction_policy(EvictionPolicy::lru())
         .time_to_live(Duration::from_hours(1))
-        .time_to_idle(Duration::from_hours(1))
         .build();
     map.insert(1, Arc::default());
     group.bench_function(BenchmarkId::new("map", DEPTH), |b| {

@@ -2,13 +2,60 @@
 //! lock is taken and when each job runs, and the clock stands still. `src/session/runtime.rs`
 //! includes this file in the build with `--cfg shuttle`.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unnecessary_wraps,
+    reason = "it has the signatures of the real one"
+)]
+
 use std::future::Future;
-use std::ops::Add;
+use std::ops::{Add, Deref, DerefMut};
+use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
 use crate::error::Result;
 
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+/// Another task may run before a lock is taken, and after it is released.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+pub(crate) struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        match self.0.lock() {
+            Ok(guard) => Ok(MutexGuard(Some(guard))),
+            Err(poisoned) => Err(PoisonError::new(MutexGuard(Some(poisoned.into_inner())))),
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("the lock is held")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("the lock is held")
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        if !std::thread::panicking() {
+            shuttle::thread::sleep(Duration::ZERO);
+        }
+    }
+}
 
 /// A clock that never advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
