@@ -5,6 +5,7 @@
 #![allow(
     clippy::expect_used,
     clippy::unnecessary_wraps,
+    clippy::unused_self,
     reason = "it has the signatures of the real one"
 )]
 
