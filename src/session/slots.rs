@@ -486,6 +486,30 @@ mod tests {
         assert_eq!(run(&slots, 1).await.unwrap(), 1);
     }
 
+    /// A server whose work hangs must be able to end, and work may own the last clone of the guard.
+    #[tokio::test]
+    async fn dropping_the_slots_waits_for_no_job() {
+        let began = std::time::Instant::now();
+        let slots = Slots::new(4, None);
+        let _hung = hang(&slots, 1).await;
+        drop(slots);
+        let slots = Arc::new(Slots::new(4, None));
+        let running = slots.work.take(&client(1)).await.unwrap();
+        let (go, waits) = mpsc::channel::<()>();
+        let (ends, ended) = mpsc::channel();
+        let last = slots.clone();
+        let job = move || {
+            let _ = waits.recv();
+            drop((running, last));
+            ends.send(()).unwrap();
+        };
+        drop(slots.threads.spawn(job).unwrap());
+        drop(slots);
+        drop(go);
+        ended.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+
     /// Many clients make calls, some of which are dropped at some await.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_slot_is_lost_among_many_clients() {
