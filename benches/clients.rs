@@ -3,17 +3,17 @@
 //! docs/speed.md.
 //!
 //! Two threads call `Session::roots` and `Roots::open` for one client after another. Each client
-//! has a list of its own. In the first table, each list names one of 100 directories, which the
-//! guard keeps open, or a directory of its own. In the second table, a client's list is withdrawn
-//! before some of its calls, so that these calls request and resolve it again. A source that
-//! answers at once stands for the client.
+//! has a list of its own. In the first table, each list names one of 100 directories, or a directory
+//! of its own; on Linux, the same files are also opened by the bare system calls. In the second table,
+//! a client's list is withdrawn before some of its calls, so that these calls request and resolve it
+//! again. A source that answers at once stands for the client.
 //!
 //! The figures of a row are divided by those of one client in the same run.
 #![allow(clippy::unwrap_used)] // A benchmark cannot continue without its files.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
@@ -69,16 +69,20 @@ fn sessions(directories: &[PathBuf], counts: &[usize], rounds: usize, calls: usi
         "| clients | directories | calls per second | p50 | p99 | memory of a client |\n\
                      | --- | --- | --- | --- | --- | --- |"
             .to_owned();
-    for (name, kept) in [("100", SHARED), ("own", usize::MAX)] {
+    let bare = File::open("/").ok().filter(|_| cfg!(target_os = "linux"));
+    let cases = [("100", SHARED, None), ("own", usize::MAX, None)];
+    let bare = bare.map(|top| ("own, bare `openat2`", usize::MAX, Some(Arc::new(top))));
+    for (name, kept, bare) in cases.into_iter().chain(bare) {
         let mut first = None;
         for &count in counts {
             let before = resident();
-            let clients = Clients::new(directories, kept, count);
+            let clients = Clients { bare: bare.clone(), ..Clients::new(directories, kept, count) };
             let memory = resident().saturating_sub(before) / count;
             let figures = clients.measure(rounds, calls, usize::MAX);
             let first = first.get_or_insert_with(|| figures.clone());
             // Below this, the figure is the allocator's granularity.
-            let memory = if count >= 1_000 { format!("{memory} bytes") } else { String::new() };
+            let memory = Some(memory).filter(|_| count >= 1_000 && bare.is_none());
+            let memory = memory.map_or(String::new(), |memory| format!("{memory} bytes"));
             let row = format!("| {count} | {name} | {} | {memory} |", figures.relative_to(first));
             println!("{row}   {figures:?}");
             table.push('\n');
@@ -107,6 +111,8 @@ fn storms(directories: &[PathBuf], count: usize, rounds: usize, calls: usize) ->
 struct Clients {
     /// Each client's session, the directory in its list, and a file in that directory.
     sessions: Vec<(Session, PathBuf, String)>,
+    /// If there is one, the files are opened beneath this directory, without the guard.
+    bare: Option<Arc<File>>,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +133,7 @@ impl Clients {
                 (guard.session(declared()).unwrap(), directory.clone(), file)
             })
             .collect();
-        let clients = Self { sessions };
+        let clients = Self { sessions, bare: None };
         runtime().block_on(async {
             for (session, directory, file) in &clients.sessions {
                 call(session, directory, file).await;
@@ -168,7 +174,10 @@ impl Clients {
                     if number % every == 0 {
                         session.list_changed();
                     }
-                    call(session, directory, file).await;
+                    match &self.bare {
+                        Some(top) => open_bare(top, file),
+                        None => call(session, directory, file).await,
+                    }
                     took.push(call_began.elapsed());
                 }
             });
@@ -211,6 +220,17 @@ async fn call(session: &Session, directory: &Path, file: &str) {
     };
     drop(session.roots(source).await.unwrap().open(file).unwrap());
 }
+
+#[cfg(target_os = "linux")]
+fn open_bare(top: &File, file: &str) {
+    use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+    let (flags, beneath) = (OFlags::RDONLY | OFlags::NONBLOCK, ResolveFlags::BENEATH);
+    let file = openat2(top, file.trim_start_matches('/'), flags, Mode::empty(), beneath).unwrap();
+    assert!(FileType::from_raw_mode(fstat(&file).unwrap().st_mode).is_file());
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_bare(_: &File, _: &str) {}
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
