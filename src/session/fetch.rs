@@ -20,7 +20,7 @@ use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
-use crate::session::state::{Cached, End, Fetch, State, Step, Validity};
+use crate::session::state::{Cached, Fetch, State, Step, Validity};
 use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -139,36 +139,30 @@ impl Client {
         let deadline = began + self.guard.choices().fetch_limit;
         let mut asked = 0;
         loop {
-            let (fetch, end) = match self.next_step(deadline)? {
+            match self.next_step(deadline)? {
                 Step::Serve(cached) => return Ok(cached),
-                Step::Wait(fetch) => {
-                    let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
-                    (fetch, end)
-                }
+                Step::Wait(fetch) => match fetch.wait(deadline).await? {
+                    // The list was requested in this epoch and, if it has expired by now, after the
+                    // call began.
+                    Some(cached) if cached.epoch == self.epoch()? && cached.expires > began => {
+                        return Ok(cached);
+                    }
+                    _ => {}
+                },
                 Step::Lead { fetch, again, replaced } => {
                     if let Some(replaced) = replaced {
-                        replaced.end(End::Nothing);
+                        replaced.end(None);
                     }
-                    let leader = Leader { client: self, fetch: fetch.clone() };
+                    let leader = Leader { client: self, fetch };
                     // A list that keeps changing is not requested without end.
                     if asked > FETCH_RETRIES {
                         return Err(Code::RootsChanging.into());
                     }
                     asked += u32::from(again.is_none());
-                    match leader.fetch(&mut source, again, deadline).await? {
-                        // A list that has expired by now is still valid for the call that
-                        // requested it.
-                        End::Cached(cached) => return Ok(cached),
-                        end => (fetch, end),
+                    if let Some(cached) = leader.fetch(&mut source, again, deadline).await? {
+                        return Ok(cached);
                     }
                 }
-            };
-            let is_current = fetch.epoch == self.epoch()?;
-            match end {
-                // A list that has expired by now is valid if it was requested after the call began.
-                End::Cached(cached) if is_current && cached.expires > began => return Ok(cached),
-                End::Failed(error) if is_current => return Err(error.repeated()),
-                _ => {}
             }
         }
     }
@@ -207,7 +201,7 @@ impl Client {
         self.guard.cache().remove(&Account::Session(self.id));
         self.guard.unregister_session();
         if let Some(fetch) = fetch {
-            fetch.end(End::Nothing);
+            fetch.end(None);
         }
         self.changes.send_replace(());
         events::closed(self.id);
@@ -249,8 +243,8 @@ struct Leader<'a> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         // Defense: A leader that is dropped ends its fetch, so that another call can lead.
-        let end = lock(&self.client.state).abandon(&self.fetch);
-        self.fetch.end(end);
+        lock(&self.client.state).ends(&self.fetch);
+        self.fetch.end(None);
     }
 }
 
@@ -262,7 +256,7 @@ impl Leader<'_> {
         source: &mut impl RootsSource,
         again: Option<Arc<Cached>>,
         deadline: Instant,
-    ) -> Result<End> {
+    ) -> Result<Option<Arc<Cached>>> {
         let client = self.client;
         // The time to live starts at the request, because the client may change its list
         // immediately afterwards.
@@ -288,38 +282,33 @@ impl Leader<'_> {
         match run_until_stopped(self.fetch.end.wait(), work).await {
             None => Ok(self.fetch.end.wait().await.clone()),
             Some(Ok(cached)) => Ok(self.succeed(Arc::new(cached))),
-            Some(Err(error)) => self.fail(error),
+            Some(Err(error)) => {
+                events::not_fetched(client.id, &error);
+                // After an error of the guard itself, another call may try at once.
+                let counts = is_guards(&error)
+                    || lock(&client.state).fail(&self.fetch, &error, Instant::now());
+                if counts { Err(error) } else { Ok(None) }
+            }
         }
     }
 
-    fn succeed(&self, cached: Arc<Cached>) -> End {
+    fn succeed(&self, cached: Arc<Cached>) -> Option<Arc<Cached>> {
         let client = self.client;
         let keep = !client.time_to_live().is_zero();
-        let end = lock(&client.state).succeed(&self.fetch, cached.clone(), keep);
-        if keep && matches!(end, End::Cached(_)) {
+        if !lock(&client.state).succeed(&self.fetch, &cached, keep) {
+            return None;
+        }
+        if keep {
             let (cache, key) = (client.guard.cache(), Account::Session(client.id));
-            cache.replace(&key, cached.epoch, Some(cached));
+            cache.replace(&key, cached.epoch, Some(cached.clone()));
             // Defense: A closed session leaves nothing in the cache.
             if client.epoch().is_err() {
                 cache.remove(&key);
             }
             client.changes.send_replace(());
         }
-        self.fetch.end(end.clone());
-        end
-    }
-
-    /// Ends the fetch with a failure of the client. Returns an error of the guard itself, after
-    /// which another call may try.
-    fn fail(&self, error: Error) -> Result<End> {
-        let client = self.client;
-        events::not_fetched(client.id, &error);
-        if is_guards(&error) {
-            return Err(error);
-        }
-        let end = lock(&client.state).fail(&self.fetch, &error, Instant::now());
-        self.fetch.end(end.clone());
-        Ok(end)
+        self.fetch.end(Some(cached.clone()));
+        Some(cached)
     }
 }
 

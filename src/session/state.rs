@@ -87,7 +87,7 @@ pub(super) struct State {
 
 #[derive(Debug)]
 struct Failure {
-    error: Arc<Error>,
+    error: Error,
     /// The number of consecutive failures, including this one.
     times: u32,
     /// The end of the back-off.
@@ -100,17 +100,8 @@ pub(super) struct Fetch {
     pub(super) epoch: u64,
     /// The time at which the leader gives up, if it is still polled.
     until: Instant,
-    pub(super) end: SetOnce<End>,
-}
-
-/// How a fetch ended.
-#[derive(Clone, Debug)]
-pub(super) enum End {
-    Cached(Arc<Cached>),
-    Failed(Arc<Error>),
-    /// No result: the leader was dropped, the list changed before the response arrived, another
-    /// call replaced the fetch, or the session was closed.
-    Nothing,
+    /// The snapshot, once the fetch has ended. `None` if it ended without one.
+    pub(super) end: SetOnce<Option<Arc<Cached>>>,
 }
 
 /// The next step of a call.
@@ -177,40 +168,35 @@ impl State {
         Ok(Step::Lead { fetch, again, replaced })
     }
 
-    /// A fetch obtained a snapshot.
-    pub(super) fn succeed(&mut self, fetch: &Arc<Fetch>, cached: Arc<Cached>, keep: bool) -> End {
-        if !self.ends(fetch) {
-            return End::Nothing;
+    /// A fetch obtained a snapshot. Returns whether it counts.
+    pub(super) fn succeed(&mut self, fetch: &Arc<Fetch>, cached: &Arc<Cached>, keep: bool) -> bool {
+        let counts = self.ends(fetch);
+        if counts {
+            self.failure = None;
         }
-        self.failure = None;
-        if keep {
-            self.cached = Arc::downgrade(&cached);
+        if counts && keep {
+            self.cached = Arc::downgrade(cached);
         }
-        End::Cached(cached)
+        counts
     }
 
-    /// A fetch failed because of the client. The back-off doubles with each consecutive failure.
-    pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> End {
+    /// A fetch failed because of the client. Returns whether this counts. The back-off doubles with
+    /// each consecutive failure.
+    pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> bool {
         if !self.ends(fetch) {
-            return End::Nothing;
+            return false;
         }
-        let error = Arc::new(error.repeated());
         let earlier = self.failure.as_ref().map_or(0, |last| last.times);
         // Defense: The back-off has an upper limit.
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let (times, until) = (earlier.saturating_add(1), now + back_off);
-        self.failure = Some(Failure { error: error.clone(), times, until });
-        End::Failed(error)
+        self.failure = Some(Failure { error: error.repeated(), times, until });
+        true
     }
 
-    /// A fetch ended without a result.
-    pub(super) fn abandon(&mut self, fetch: &Arc<Fetch>) -> End {
-        self.ends(fetch);
-        End::Nothing
-    }
-
-    /// Removes a fetch. Returns whether it was in progress and its result counts.
-    fn ends(&mut self, fetch: &Arc<Fetch>) -> bool {
+    /// A fetch ends, with or without a result. Returns whether it was in progress and its result
+    /// counts.
+    pub(super) fn ends(&mut self, fetch: &Arc<Fetch>) -> bool {
         let is_current = self.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch));
         if is_current {
             self.fetch = None;
@@ -239,17 +225,19 @@ impl State {
 }
 
 impl Fetch {
-    /// Waits until the fetch ends. A leader that stalled counts as no result. Returns `None` if the
-    /// deadline passes first.
-    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
+    /// Waits until the fetch ends. A leader that stalled counts as no result.
+    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<Arc<Cached>>> {
         let stalled = self.until + STALLED;
         // Defense: A waiting call misses no end of its fetch.
-        let end = timeout_at(deadline.min(stalled), self.end.wait()).await?;
-        Ok(end.cloned().or_else(|| (stalled < deadline).then_some(End::Nothing)))
+        match timeout_at(deadline.min(stalled), self.end.wait()).await? {
+            Some(end) => Ok(end.clone()),
+            None if stalled < deadline => Ok(None),
+            None => Err(Code::RootsTimedOut.into()),
+        }
     }
 
     /// Ends the fetch and wakes the calls that wait for it. Only the first call sets the end.
-    pub(super) fn end(&self, end: End) {
+    pub(super) fn end(&self, end: Option<Arc<Cached>>) {
         let _ = self.end.set(end);
     }
 }
@@ -307,7 +295,7 @@ mod tests {
         let (mut state, now) = (State::new(), Instant::now());
         let fetch = lead(&mut state, None, current(now));
         let cached = list(&fetch, now);
-        assert!(matches!(state.succeed(&fetch, cached.clone(), true), End::Cached(_)));
+        assert!(state.succeed(&fetch, &cached, true));
         for (case, current, expected) in [
             ("valid", current(now), "serve"),
             ("expired", current(now + MINUTE), "ask"),
@@ -340,11 +328,11 @@ mod tests {
             panic!("the leader has stalled")
         };
         assert!(Arc::ptr_eq(&replaced.unwrap(), &stalled));
-        assert!(matches!(state.succeed(&stalled, list(&stalled, later), true), End::Nothing));
-        assert!(matches!(state.fail(&stalled, &Code::RootsTimedOut.into(), later), End::Nothing));
-        state.abandon(&stalled);
+        assert!(!state.succeed(&stalled, &list(&stalled, later), true));
+        assert!(!state.fail(&stalled, &Code::RootsTimedOut.into(), later));
+        assert!(!state.ends(&stalled));
         assert!(state.failure().is_none() && state.cached.upgrade().is_none());
         assert!(matches!(step(&mut state, None, current(later)), Step::Wait(_)));
-        assert!(matches!(state.succeed(&fetch, list(&fetch, later), true), End::Cached(_)));
+        assert!(state.succeed(&fetch, &list(&fetch, later), true));
     }
 }

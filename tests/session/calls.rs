@@ -969,6 +969,50 @@ async fn an_answer_that_expires_before_it_arrives_serves_no_later_call() {
     assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok("a".into()));
 }
 
+/// Calls that wait while the list of a silent client is requested share the next request.
+#[tokio::test]
+async fn concurrent_calls_of_a_silent_client_share_a_request() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent())).unwrap();
+    let client = Client::listing(list(&tree, &["a"]));
+    let calls: Vec<_> = (0..10)
+        .map(|_| {
+            let (session, client) = (session.clone(), client.clone());
+            let slow = move |_: Option<String>| {
+                client.requests.fetch_add(1, Ordering::SeqCst);
+                let list = client.list.clone();
+                async {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    RootsResponse::List(list)
+                }
+            };
+            tokio::spawn(async move { code(session.roots(slow).await) })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), None);
+    }
+    assert_eq!(client.requests(), 2);
+}
+
+/// A success ends the series of failures that lengthens the back-off.
+#[tokio::test(start_paused = true)]
+async fn a_success_resets_the_back_off() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent())).unwrap();
+    let fails = || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
+    let second = Duration::from_millis(1001);
+    for _ in 0..3 {
+        assert_eq!(code(session.roots(fails()).await), Some("roots_failed"));
+        assert_eq!(served(&tree, &session, no_request_expected()).await, Err("roots_failed"));
+        tokio::time::advance(second).await;
+        assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
+        assert_eq!(session.state(), RootsState::Stale);
+    }
+}
+
 /// A client's error text goes to the operator's log and can be arbitrarily long.
 #[tokio::test]
 async fn a_clients_error_text_is_truncated() {

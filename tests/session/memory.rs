@@ -101,7 +101,8 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
         drop(guard.session(ClientCapabilities::without_roots()).unwrap());
         let counted = counted(&guard);
         println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
-        if counted > 2 * taken || taken > 2 * counted {
+        let is_close = counted <= 2 * taken && taken <= 2 * counted;
+        if !is_close && taken.abs_diff(counted) > THREAD {
             wrong.push(shape);
         }
         drop(session);
@@ -199,6 +200,9 @@ const MAP_TIDIES: usize = 120;
 
 /// The number of sessions with different directories.
 const OWN: usize = 2_000;
+
+/// More bytes than a thread takes that starts meanwhile.
+const THREAD: usize = 4096;
 
 /// Bytes allocated and not freed since the region began.
 fn heap(region: &Region<'_, System>) -> usize {
