@@ -245,9 +245,8 @@ pub use dir::{Access, FileType, Metadata, Policy, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
 pub use fs::{
-    AtomicFile, Attributes, ChangeSet, CopyOptions, CopyProgress, CopyReport, DirEntry, Durability,
-    Existing, Link, OpenFile, OpenOptions, PartialCommit, ReadDir, Refused, Replace, SkippedEntry,
-    Version, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attributes, ChangeSet, DirEntry, Durability, Existing, Link, OpenFile, OpenOptions,
+    PartialCommit, ReadDir, Replace, Version, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};

@@ -292,10 +292,6 @@ pub(crate) const IGNORE_WORK: u64 = 2_000_000_000;
 #[cfg(feature = "ignore")]
 pub(crate) const IGNORE_SIZE: u64 = 4_000_000;
 
-/// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
-/// (glibc's malloc), which is about 16 on average.
-pub(crate) const ALLOCATION: usize = 16;
-
 /// The maximum number of entries that one call removes. Removing this many takes a minute or two of
 /// system calls, and no workspace has a tenth as many. The limit ensures that the call ends even if
 /// another process keeps adding entries. Another call can continue the removal.
@@ -310,27 +306,10 @@ pub(crate) const REMOVED_NAMES: usize = 20_000;
 /// [`REMOVED_NAMES`]. One call to getdents64(2) returns more.
 pub(crate) const LEAST_BATCH: usize = 16;
 
-/// The default for [`CopyOptions::max_bytes`](crate::CopyOptions::max_bytes). A workspace with its
-/// build results is rarely larger, and a disk that writes 200 MB per second takes 43 seconds for
-/// it.
-pub const COPY_BYTES: u64 = 8 << 30;
-
-/// The number of bytes that a copy transfers at once. Between two pieces, the copy reports its
-/// progress and checks whether its request is still active. Even a slow disk transfers this much in
+/// The number of bytes that a copy transfers at once. Between two pieces, the copy checks whether its
+/// request is still active. Even a slow disk transfers this much in
 /// about 10 ms.
 pub(crate) const COPY_PIECE: u64 = 1 << 20;
-
-/// The maximum number of skipped entries that the report of a copy lists. The rest are only
-/// counted. A model does not read more.
-pub const COPY_SKIPPED: usize = 100;
-
-/// The maximum number of bytes that the copy of a tree holds for directories and symlinks that are
-/// not finished yet: the same as [`WALK_BYTES`].
-pub(crate) const COPY_HELD_BYTES: usize = WALK_BYTES;
-
-/// The maximum number of look-ups for the symlinks of one copied tree: ten for each of
-/// [`WALK_ENTRIES`] symlinks, each of which is resolved twice. They take about five seconds.
-pub(crate) const COPY_LOOKUPS: usize = 2_000_000;
 
 /// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;

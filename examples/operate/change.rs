@@ -1,18 +1,17 @@
 //! Operations that change something.
 
 use std::io::Write as _;
-use std::ops::ControlFlow;
 
 use mcp_roots_guard::{
-    Attributes, CheckedPath, CopyOptions, CopyProgress, Durability, Existing, Intent, OpenOptions,
-    Refused, Replace, Version, WriteOptions,
+    Attributes, CheckedPath, Durability, Existing, Intent, OpenOptions, Replace, Version,
+    WriteOptions,
 };
 use serde_json::{Map, Value, json};
 
 use super::look::call;
 use super::operations::CHANGES;
 use super::reply::of_proof;
-use super::request::{Failure, Request, error_json, path_of};
+use super::request::{Failure, Request, path_of};
 
 type Answer = Result<Value, Failure>;
 
@@ -151,41 +150,6 @@ pub(crate) fn copy(request: &Request) -> Answer {
         roots.copy(from, to, limit, options)?
     };
     Ok(json!({"bytes": bytes}))
-}
-
-pub(crate) fn copy_tree(request: &Request) -> Answer {
-    let refused = if request.text("refused")? == "skip" { Refused::Skip } else { Refused::Fail };
-    let options = CopyOptions::new()
-        .max_entries(request.count("max_entries")?)
-        .max_bytes(request.integer("max_bytes")?)
-        .refused(refused)
-        .create_parents(request.boolean("create_parents")?)
-        .durability(durability(request)?);
-    let last =
-        if request.has("cancel_after") { request.count("cancel_after")? } else { usize::MAX };
-    let progress = |progress: &CopyProgress| match progress.entries() {
-        entries if entries >= last => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    let (roots, from, to) = (&request.roots, request.text("from")?, request.text("to")?);
-    let report = if request.boolean("checked")? {
-        let from = roots.check(from, Intent::Existing)?;
-        from.copy_tree(&roots.check(to, new_intent(request)?)?, options, progress)?
-    } else {
-        roots.copy_tree(from, to, options, progress)?
-    };
-    let skipped = report.skipped().iter().map(|entry| {
-        let path = entry.path().to_string_lossy();
-        json!({"path": path, "error": error_json(entry.error())})
-    });
-    Ok(json!({
-        "files": report.files(),
-        "directories": report.directories(),
-        "symlinks": report.symlinks(),
-        "bytes": report.bytes(),
-        "skipped": skipped.collect::<Vec<_>>(),
-        "skipped_count": report.skipped_count(),
-    }))
 }
 
 pub(crate) fn symlink(request: &Request) -> Answer {

@@ -109,9 +109,6 @@ const REPLACE_IF_UNCHANGED: Field = optional(
 );
 const COMMIT: Field = or("commit", Boolean, "true", "If this is false, nothing is changed.");
 
-/// [`mcp_roots_guard::limits::COPY_BYTES`], as JSON.
-const COPY_BYTES: &str = "8589934592";
-
 /// The changes of the operation `change_set`.
 pub(crate) const CHANGES: &[Form] = &[
     Form {
@@ -298,34 +295,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             FROM,
             TO,
             CHECKED,
-            or("limit", Integer, COPY_BYTES, "A file with more bytes is refused."),
+            or("limit", Integer, "8589934592", "A file with more bytes is refused."),
             EXISTING,
             CREATE_PARENTS,
             DURABILITY,
             IF_UNCHANGED,
         ],
         change::copy,
-    ),
-    operation(
-        "copy_tree",
-        "Copies a directory and everything in it.",
-        &[
-            FROM,
-            TO,
-            CHECKED,
-            or("max_entries", Integer, "100000", "A directory with more entries is refused."),
-            or("max_bytes", Integer, COPY_BYTES, "A directory with more bytes is refused."),
-            or(
-                "refused",
-                Choice(&["fail", "skip"]),
-                "\"fail\"",
-                "How refused entries are treated.",
-            ),
-            CREATE_PARENTS,
-            or("durability", DURABILITIES, "\"none\"", "The data to sync to the device."),
-            optional("cancel_after", Integer, "Cancels the copy when it reaches this entry."),
-        ],
-        change::copy_tree,
     ),
     operation(
         "symlink",

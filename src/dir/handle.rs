@@ -273,12 +273,6 @@ impl Handle {
         Ok((directory, entries))
     }
 
-    /// Runs `work` with the directory as a file. From [`list`](Self::list), it is open for reading.
-    #[cfg(unix)]
-    pub(crate) fn with_file<T>(&self, work: impl FnOnce(&File) -> T) -> T {
-        work(&self.dir.as_filelike_view::<File>())
-    }
-
     /// The type of a listed name. If it did not come with the name, the name is looked up.
     pub(crate) fn type_of(&self, name: &OsStr, listed: Option<FileType>) -> io::Result<FileType> {
         match listed {
@@ -293,14 +287,6 @@ impl Handle {
         return kernel::create_dir(self, name);
         #[cfg(not(windows))]
         self.dir.create_dir(name)
-    }
-
-    /// Creates a directory in this one that only its owner can use (mode 0700).
-    #[cfg(unix)]
-    pub(crate) fn create_private_dir(&self, name: &OsStr) -> io::Result<()> {
-        use cap_std::fs::{DirBuilder, DirBuilderExt as _};
-        let mut builder = DirBuilder::new();
-        self.dir.create_dir_with(name, builder.mode(0o700))
     }
 
     /// Creates a symlink in this directory, and fails with `AlreadyExists` if the name exists.

@@ -253,12 +253,10 @@ errors! {
         NotUtf8 = "not_utf8", "not UTF-8 text";
     }
 
-    /// The source and the destination of a copy overlap.
+    /// The source and the destination of a copy are the same file.
     Overlap: Failure {
         /// The source and the destination are the same file, possibly under two names.
         SameFile = "same_file", "source and destination are the same file";
-        /// The destination is inside the source, possibly through a bind mount.
-        IntoItself = "into_itself", "a directory cannot be copied into itself";
     }
 
     /// The source and the destination of a rename or a hard link are on different filesystems or,

@@ -15,7 +15,7 @@
 //! | symlink_metadata, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
 //! | rename_if_unchanged, remove_file_if_unchanged | [`NoFollow`] | `change`, `version` | no, a symlink is refused |
 //! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
-//! | copy, copy_tree | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside, but no symlinks in a tree |
+//! | copy | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside |
 //! | read_link, symlink, hard_link | [`NoFollow`] | `links` | no |
 //! | set_attributes, open_unguarded_dir | [`Existing`] | `attributes` | yes, inside |
 //!
@@ -49,7 +49,6 @@ pub use atomic::AtomicFile;
 pub use attributes::Attributes;
 pub use change::Replace;
 pub use changes::{ChangeSet, PartialCommit};
-pub use copy::{CopyOptions, CopyProgress, CopyReport, Refused, SkippedEntry};
 pub use links::Link;
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
 pub use open::{OpenFile, OpenOptions};
@@ -138,13 +137,6 @@ operations! {
     ///
     /// ```sh
     /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type f -mmin +60 -delete
-    /// ```
-    ///
-    /// A [copy of a tree](Self::copy_tree) that is killed leaves a directory with such a name. A
-    /// copy can take longer than an hour, so remove these directories only while none is running:
-    ///
-    /// ```sh
-    /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type d -prune -exec rm -r {} +
     /// ```
     ///
     /// # Errors

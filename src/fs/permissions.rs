@@ -131,30 +131,17 @@ impl Permissions {
         Ok(owner << 6 | group << 3 | (other & at_most))
     }
 
-    /// Returns the mode for a copy that was created with mode 0600 or 0700, and removes the list
-    /// that it inherited. That list has no effect before, because the bits of the group, which are
+    /// Returns the mode for a copy that was created with mode 0600, and removes the list that it
+    /// inherited. That list has no effect before, because the bits of the group, which are
     /// its mask, are zero.
     pub(super) fn mode_of_copied_file(&self, copy: &File, new: NewFileMode) -> io::Result<u32> {
         acl::remove(copy)?;
         // Defense: A copy grants no more than its source.
         Ok(self.limit_of_copy(copy)? & new.0)
     }
-
-    /// Like [`mode_of_copied_file`](Self::mode_of_copied_file), for a directory. The sticky bit
-    /// restricts who may remove its entries, so it is copied. Set-group-ID is inherited from the
-    /// parent of the copy, as for any new directory (mkdir(2)).
-    #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
-    pub(super) fn mode_of_copied_directory(
-        &self,
-        copy: &File,
-        new: NewFileMode,
-    ) -> io::Result<u32> {
-        let inherited = u32::from(rustix::fs::fstat(copy)?.st_mode) & 0o2000;
-        Ok(self.mode_of_copied_file(copy, new)? | inherited | self.mode & 0o1000)
-    }
 }
 
-/// The most bits that a new file or directory in some directory receives, because of the umask of
+/// The most bits that a new file in some directory receives, because of the umask of
 /// this process or the default access control list of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NewFileMode(u32);

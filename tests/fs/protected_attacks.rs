@@ -359,8 +359,6 @@ impl Judge {
                     let changed = (0..2).any(|side| is_changed(side) && both[side] == Some(true));
                     let is_protected = match both {
                         [None, _] | [_, None] => None,
-                        // A tree can contain a name that is protected at the destination.
-                        _ if operation.name.starts_with("copy_tree") => changed.then_some(true),
                         _ if operation.name.contains("rename") => {
                             Some(changed || Self::escapes(attack, sides))
                         }

@@ -5,14 +5,12 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Attributes, CopyOptions, Existing, FileType, Intent, Replace, Roots, Version, WalkOptions,
-    WriteOptions,
+    Attributes, Existing, FileType, Intent, Replace, Roots, Version, WalkOptions, WriteOptions,
 };
 
 use crate::support::tree::Tree;
@@ -105,13 +103,6 @@ fn copy(roots: &Roots) -> Result {
     Ok(roots.copy("docs/a.txt", "new/a.txt", LIMIT, options)?.to_string())
 }
 
-/// Copy a directory. If that fails, leave nothing.
-fn copy_tree(roots: &Roots) -> Result {
-    let options = CopyOptions::new().max_entries(1_000).max_bytes(LIMIT);
-    let report = roots.copy_tree("src", "copy", options, |_| ControlFlow::Continue(()))?;
-    Ok(format!("{} {} {}", report.files(), report.directories(), report.symlinks()))
-}
-
 /// Create a symlink if its target is inside, and say where symlinks lead.
 fn symlink(roots: &Roots) -> Result {
     roots.symlink("../docs/a.txt", "src/new")?;
@@ -169,13 +160,6 @@ const TASKS: &[Task] = &[
     ),
     (delete, "a needle true", &["docs/a.txt"], ""),
     (copy, "8", &[], "file root/new/a.txt = a needle"),
-    (
-        copy_tree,
-        "3 3 1",
-        &[],
-        "file root/copy/main.rs = needle(); file root/copy/old.rs = old
-        link root/copy/link.rs -> main.rs; file root/copy/deep/er/c.rs = c",
-    ),
     (symlink, "true main.rs true", &[], "link root/src/new -> ../docs/a.txt"),
     (attributes, "true true", &[], ""),
     (run, "deep\nlink.rs\nmain.rs\nold.rs\n", &[], ""),

@@ -5,14 +5,11 @@
 //! not permitted, the test is skipped with a message, or fails if `CI` is set.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::{
-    Access, Boundary, CopyOptions, Intent, ListRootsResult, Policy, Refused, Replace, Roots, Rule,
-};
+use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Replace};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -124,43 +121,6 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
         roots.remove_dir_all(tree.path("op/in/freed")).unwrap();
         roots.write(at("f"), "new").unwrap();
         roots.remove_file(at("f")).unwrap();
-    });
-}
-
-/// `root/alias` is a bind mount of `root/t/d`, and `root/t/mounted` of `other`.
-#[test]
-fn copy_of_a_tree_finds_its_destination_and_other_mounts_in_the_source() {
-    let tree = Tree::in_memory(
-        "file root/t/d/e/f; dir root/alias; dir root/t/mounted; file other/g; file root/t/a",
-    );
-    let mounts = |tree: &Tree| {
-        bind(&tree.path("root/t/d"), &tree.path("root/alias"))?;
-        bind(&tree.path("other"), &tree.path("root/t/mounted"))
-    };
-    mounted(&tree, mounts, |tree| {
-        let roots = tree.roots(["root"]);
-        let copy = |roots: &Roots, to: &str, options| {
-            roots.copy_tree("t", to, options, |_| ControlFlow::Continue(()))
-        };
-        let before = tree.snapshot("root");
-        let skip = CopyOptions::new().refused(Refused::Skip);
-        for to in ["alias/new", "alias/e/new"] {
-            assert_eq!(copy(&roots, to, skip).unwrap_err().code(), "into_itself", "{to}");
-            assert_eq!(tree.snapshot("root"), before, "{to}");
-        }
-        assert_eq!(copy(&roots, "new", CopyOptions::new()).unwrap().files(), 3);
-        let strict = Boundary::builder()
-            .directory(tree.path("root"), Access::ReadWrite)
-            .policy(Policy::default().mounts(Rule::Refuse))
-            .build()
-            .unwrap()
-            .allowed_roots();
-        let refused = copy(&strict, "new2", CopyOptions::new()).unwrap_err();
-        assert_eq!(refused.code(), "mount_crossing");
-        let report = copy(&strict, "new2", skip).unwrap();
-        assert_eq!((report.files(), report.skipped_count()), (2, 1));
-        assert_eq!(report.skipped()[0].error().code(), "mount_crossing");
-        assert!(!tree.path("root/new2/mounted").exists());
     });
 }
 

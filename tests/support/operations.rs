@@ -14,14 +14,13 @@
 )]
 
 use std::io::{Read as _, Write as _};
-use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use mcp_roots_guard::Intent::{Existing, New, NewTree, NoFollow};
 use mcp_roots_guard::{
-    AtomicFile, Attributes, CheckedPath, CopyOptions, CopyReport, DirEntry, Error, Existing as By,
-    Intent, Link, Metadata, OpenFile, OpenOptions, ReadDir, Refused, Replace, Result, Roots,
-    Version, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attributes, CheckedPath, DirEntry, Error, Existing as By, Intent, Link, Metadata,
+    OpenFile, OpenOptions, ReadDir, Replace, Result, Roots, Version, Walk, WalkOptions,
+    WriteOptions,
 };
 
 use Target::{
@@ -102,7 +101,7 @@ impl Operation {
 
     /// Whether several changes are made one after another, so that a failure can come after some.
     pub(crate) fn can_be_partial(&self) -> bool {
-        ["_all", "copy_tree", "change_set"].iter().any(|part| self.name.contains(part))
+        ["_all", "change_set"].iter().any(|part| self.name.contains(part))
     }
 
     /// The ways in which the operation can succeed: those that suit one of its paths.
@@ -341,10 +340,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b't' copy(LIMIT, parents())
         on reads(Existing, File), changes(NewTree, MissingTree)
         => |bytes: u64, _| Ok(bytes.to_string())),
-    row!(b'u' copy_tree(CopyOptions::new(), go_on)
-        on reads(Existing, Tree), changes(New, Missing) => copied),
-    row!(b'v' copy_tree(skip(), go_on)
-        on reads(Existing, Tree), changes(NewTree, MissingTree) => copied),
     Operation {
         letter: b'-',
         name: "within",
@@ -483,10 +478,6 @@ fn parents() -> WriteOptions {
     WriteOptions::new().create_parents(true)
 }
 
-fn skip() -> CopyOptions {
-    CopyOptions::new().refused(Refused::Skip).create_parents(true)
-}
-
 fn version() -> Version {
     Version::of(CONTENT.as_bytes())
 }
@@ -501,10 +492,6 @@ fn executable() -> Attributes {
     } else {
         Attributes::new().executable(true)
     }
-}
-
-fn go_on(_: &mcp_roots_guard::CopyProgress) -> ControlFlow<()> {
-    ControlFlow::Continue(())
 }
 
 fn done((): (), _: Pause<'_>) -> Result<String> {
@@ -594,14 +581,6 @@ fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> String {
     let opened = or_code(entry.open().and_then(|file| opened(file, pause)));
     let read = or_code(entry.read(LIMIT).and_then(|read| content(read, pause)));
     format!("{} {described} {opened} {read}", entry.path().display())
-}
-
-/// The entries that the copy left out. The copy itself is in the tree.
-fn copied(report: CopyReport, _: Pause<'_>) -> Result<String> {
-    let skipped: Vec<_> =
-        report.skipped().iter().map(|it| it.path().display().to_string()).collect();
-    let (files, directories) = (report.files(), report.directories());
-    Ok(format!("{files} {directories} {} {}", report.skipped_count(), skipped.join(" ")))
 }
 
 #[cfg(target_os = "linux")]

@@ -10,6 +10,7 @@ mod ends;
 mod read;
 mod media;
 mod write;
+mod copy;
 mod edit;
 mod list;
 mod tree;
@@ -31,6 +32,7 @@ impl Server {
         let mut tools = Self::read_tools()
             + Self::media_tools()
             + Self::write_tools()
+            + Self::copy_tools()
             + Self::edit_tools()
             + Self::list_tools()
             + Self::tree_tools()

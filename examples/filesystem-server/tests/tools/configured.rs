@@ -98,8 +98,15 @@ async fn names_that_could_run_code_are_read_only_by_default() {
     served.put("prepared/hooks/pre-commit", "#!/bin/sh");
     let paths = json!({ "source": "prepared", "destination": "sub/.git" });
     served.ok("create_directory", json!({ "path": "sub" })).await;
-    assert!(served.err("move_file", paths).await.contains("protected"));
+    assert!(served.err("move_file", paths.clone()).await.contains("protected"));
     assert!(served.path("prepared/hooks/pre-commit").exists());
+    assert!(served.err("copy_directory", paths).await.contains("protected"));
+    // A protected name in a directory is left out of a copy.
+    served.put("with/.mcp.json", "old");
+    let copy = json!({ "source": "with", "destination": "copied" });
+    let copied = served.ok("copy_directory", copy).await;
+    assert!(copied.contains("Not copied") && copied.contains("protected"), "{copied}");
+    assert!(served.path("copied").is_dir() && !served.path("copied/.mcp.json").exists());
 }
 
 #[tokio::test]

@@ -14,8 +14,9 @@ async fn tool_definitions_match_the_reference_server() {
     let served = Served::new().await;
     let tools = served.client.list_all_tools().await.unwrap();
     // Name, parameters (`!` marks required ones), and the hints read-only, destructive, idempotent.
-    // The reference server has no `respectGitignore`.
+    // The reference server has no `respectGitignore` and no `copy_directory`.
     let expected = [
+        ("copy_directory", "destination! source!", (false, Some(false), Some(false))),
         ("create_directory", "path!", (false, Some(false), Some(true))),
         ("directory_tree", "excludePatterns path!", (true, None, None)),
         ("edit_file", "dryRun edits! path!", (false, Some(true), Some(false))),
@@ -362,11 +363,51 @@ async fn files_and_directories_are_created_and_moved_without_overwriting() {
         ("edit_file", json!({"path": "file", "edits": [{"oldText": "x", "newText": "y"}]})),
         ("create_directory", json!({"path": "new"})),
         ("move_file", json!({"source": "file", "destination": "new"})),
+        ("copy_directory", json!({"source": ".", "destination": "new"})),
     ] {
         let error = served.err(tool, args).await;
-        assert!(error.contains("read-only"), "{tool}: {error}");
+        assert!(error.contains("read-only") || error.contains("inside"), "{tool}: {error}");
     }
     assert_eq!(served.content("file"), "x");
+}
+
+#[tokio::test]
+async fn directory_is_copied_and_what_is_left_out_is_named() {
+    let served = Served::new().await;
+    served.put("from/a", "a");
+    served.put("from/sub/deep/b", "bb");
+    fs::create_dir(served.path("from/empty")).unwrap();
+    let mut summary = "Copied 2 files, 3 directories and 0 symlinks to to".to_owned();
+    if symlinks_are_visible() {
+        link("sub/deep/b".as_ref(), &served.path("from/inside")).unwrap();
+        link("../../outside".as_ref(), &served.path("from/out")).unwrap();
+        summary = summary.replace("0 symlinks", "1 symlinks") + "\nNot copied:\n";
+    }
+    let copy = |from: &str, to: &str| json!({"source": from, "destination": to});
+    let copied = served.ok("copy_directory", copy("from", "to")).await;
+    assert!(copied.starts_with(&summary), "{copied}");
+    assert_eq!(
+        (served.content("to/a"), served.content("to/sub/deep/b")),
+        ("a".into(), "bb".into())
+    );
+    assert!(served.path("to/empty").is_dir() && !served.path("to/out").exists());
+    if symlinks_are_visible() {
+        assert!(copied.ends_with("not inside the allowed directories"), "{copied}");
+        assert_eq!(fs::read_link(served.path("to/inside")).unwrap().to_str(), Some("sub/deep/b"));
+    }
+    for (from, to, expected) in [
+        ("from", "to", "exists"),
+        ("from", "from/sub/new", "inside the source"),
+        ("from", "none/new", "does not exist"),
+        ("from/a", "new", "not a directory"),
+        ("none", "new", "no such file"),
+        ("from", "../new", "not inside the allowed directories"),
+        ("../out", "new", "not inside the allowed directories"),
+    ] {
+        let error = served.err("copy_directory", copy(from, to)).await;
+        assert!(error.contains(expected), "{from} {to}: {error}");
+    }
+    assert!(!served.path("new").exists() && !served.path("from/sub/new").exists());
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Copying files and directory trees. [`tree`] copies trees.
+//! Copying files.
 //!
 //! A file is copied through two open files. The source is verified after it was opened, and the
 //! destination is written like any other file ([`AtomicFile`]).
@@ -16,14 +16,9 @@
 //! | set-user-ID and set-group-ID | never copied |
 //! | the source cannot be read | refused before the destination is looked up |
 
-mod options;
-mod temporary;
-mod tree;
-
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
-pub use self::options::{CopyOptions, CopyProgress, CopyReport, Refused, SkippedEntry};
 #[cfg(unix)]
 use super::atomic::set_mode;
 use super::atomic::{AtomicFile, WRITE};
@@ -183,11 +178,26 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Copies the content, from the current positions of both files to the end of the source, in
+    /// pieces, so a file that grows without end does not keep the copy running.
+    ///
+    /// [`io::copy`] uses copy_file_range(2) on Linux.
     fn copy_to(&self, to: &File) -> Result<u64> {
-        copy_content(&self.file, to, self.limit, |_| {
+        let mut copied = 0_u64;
+        loop {
+            // One byte more than the limit shows that the file is too large.
+            let piece = COPY_PIECE.min((self.limit - copied).saturating_add(1));
+            let bytes = io::copy(&mut (&self.file).take(piece), &mut &*to)?;
+            copied += bytes;
+            if copied > self.limit {
+                return Err(too_large(self.limit));
+            }
             self.from.roots().ensure_active()?;
-            self.to.roots().ensure_active()
-        })
+            self.to.roots().ensure_active()?;
+            if bytes < piece {
+                return Ok(copied);
+            }
+        }
     }
 
     fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
@@ -226,32 +236,5 @@ impl<'a> Source<'a> {
             to.sync_all()?;
         }
         Ok(copied)
-    }
-}
-
-/// Copies the content of a file, from the current positions of both files to the end of `from`.
-/// Fails with `too_large` if that is more than `limit` bytes, so a file that grows without end does
-/// not keep the copy running. `each_piece` is called with the number of bytes copied so far.
-///
-/// [`io::copy`] uses copy_file_range(2) on Linux.
-fn copy_content(
-    from: &File,
-    to: &File,
-    limit: u64,
-    mut each_piece: impl FnMut(u64) -> Result<()>,
-) -> Result<u64> {
-    let mut copied = 0_u64;
-    loop {
-        // One byte more than the limit shows that the file is too large.
-        let piece = COPY_PIECE.min((limit - copied).saturating_add(1));
-        let bytes = io::copy(&mut from.take(piece), &mut &*to)?;
-        copied += bytes;
-        if copied > limit {
-            return Err(too_large(limit));
-        }
-        each_piece(copied)?;
-        if bytes < piece {
-            return Ok(copied);
-        }
     }
 }
