@@ -996,6 +996,24 @@ async fn concurrent_calls_of_a_silent_client_share_a_request() {
     assert_eq!(client.requests(), 2);
 }
 
+/// Closing a session ends the calls that wait for its list.
+#[tokio::test(start_paused = true)]
+async fn closing_ends_the_calls_that_wait() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let calls = [(); 3].map(|()| {
+        let session = session.clone();
+        tokio::spawn(async move { code(session.roots(no_answer()).await) })
+    });
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    session.close();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Some("session_closed"));
+    }
+    assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
+}
+
 /// A success ends the series of failures that lengthens the back-off.
 #[tokio::test(start_paused = true)]
 async fn a_success_resets_the_back_off() {
