@@ -116,7 +116,9 @@ impl Slots {
         client: &Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        self.run(self.work.take(client).await?, job).await
+        // Boxed, to keep the futures of handlers small.
+        let running = Box::pin(self.work.take(client)).await?;
+        self.run(running, job).await
     }
 
     /// Like [`work`](Self::work), for the resolution of a list.
