@@ -480,7 +480,8 @@ where
         work(roots)
     };
     let done = async {
-        let done = guard.slots().work(&account, work).await;
+        // Boxed, to keep every handler's future small.
+        let done = Box::pin(guard.slots().work(&account, work)).await;
         let done = done.map_err(|error| refused(None, error))?;
         done.map_err(|_| panicked())?
     };

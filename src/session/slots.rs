@@ -116,9 +116,7 @@ impl Slots {
         client: &Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        // Boxed, to keep the futures of handlers small.
-        let running = Box::pin(self.work.take(client)).await?;
-        self.run(running, job).await
+        self.run(self.work.take(client).await?, job).await
     }
 
     /// Like [`work`](Self::work), for the resolution of a list.
