@@ -59,9 +59,8 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if let Self::Own(runtime) = self
-            && let Some(runtime) = runtime.take()
-        {
+        let Self::Own(runtime) = self else { return };
+        if let Some(runtime) = runtime.take() {
             // Does not wait, so a job that hangs keeps neither this thread nor the process.
             runtime.shutdown_background();
         }
