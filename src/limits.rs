@@ -227,7 +227,7 @@ pub(crate) const STALLED: Duration = Duration::from_millis(250);
 /// The default for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once). Many
 /// operations can wait for slow disks and networks at once, and a waiting thread costs little.
 ///
-/// Work waits for a slot until its request is cancelled. At most 1,024 calls of one client wait,
+/// Work waits for a slot, unless too many operations hang. At most 1,024 calls of one client wait,
 /// and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Waiting clients
 /// take turns. Work that has started keeps its slot after its request is cancelled, until it checks
 /// whether to continue, so long-running work should be bounded. Work that waits for other work of
@@ -251,9 +251,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// The number of slots for resolving lists. This takes milliseconds, so all slots are taken only if
 /// that many clients use a filesystem that hangs.
 pub(crate) const RESOLUTIONS: usize = 64;
-
-/// How long an idle thread waits for a job before it ends. tokio's default is the same.
-pub(crate) const IDLE: Duration = Duration::from_secs(10);
 
 // Walks, removals and writes.
 
@@ -291,6 +288,11 @@ pub(crate) const IGNORE_WORK: u64 = 2_000_000_000;
 /// bytes each, matching takes at most about 128 MiB. A file can have 450 such rules of 12 bytes.
 #[cfg(feature = "ignore")]
 pub(crate) const IGNORE_SIZE: u64 = 4_000_000;
+
+/// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
+/// (glibc's malloc), which is about 16 on average.
+#[cfg(windows)]
+pub(crate) const ALLOCATION: usize = 16;
 
 /// The maximum number of entries that one call removes. Removing this many takes a minute or two of
 /// system calls, and no workspace has a tenth as many. The limit ensures that the call ends even if

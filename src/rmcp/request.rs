@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -26,7 +27,6 @@ use crate::account::Account;
 use crate::error::{Code, Error, Result};
 use crate::events::{SessionId, refused};
 use crate::roots::{Lease, Roots};
-use crate::session::runtime::Instant;
 use crate::session::source::fetch_failed;
 use crate::session::state::{Cached, Validity};
 use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
@@ -338,28 +338,27 @@ impl Guard {
             (false, _) => client.roots_of_list(Arc::default()).await?,
             (true, Some(list)) => {
                 let current = self.current();
-                let mut resolved_list = None;
-                let resolved = match parse_list(list) {
+                let (list, resolved) = match parse_list(list) {
                     Ok(list) => {
-                        let list = resolved_list.insert(Arc::new(list));
-                        client.roots_of_list(list.clone()).await
+                        let list = Arc::new(list);
+                        (list.clone(), client.roots_of_list(list).await)
                     }
-                    Err(error) => client.always_roots(error),
+                    Err(error) => (Arc::default(), client.always_roots(error)),
                 };
                 if let Some((key, epoch)) = known {
                     let roots = resolved.as_ref().ok().filter(|roots| !roots.is_despite_failure());
-                    let cached = resolved_list.zip(roots).map(|(list, roots)| {
-                        Arc::new(Cached {
-                            epoch,
-                            expires: current.now + time_to_live,
-                            guard_number: current.guard_number,
-                            list,
-                            roots: roots.clone(),
-                            resolved: Instant::now(),
-                        })
-                    });
-                    // A list that is refused withdraws the previous one, too.
-                    self.cache().replace(key.account(), epoch, cached);
+                    // A list that is refused withdraws the previous one, and earlier ones do not come
+                    // back: it is kept as one that has expired.
+                    let time_to_live = roots.map_or(Duration::ZERO, |_| time_to_live);
+                    let cached = Cached {
+                        epoch,
+                        expires: current.now + time_to_live,
+                        guard_number: current.guard_number,
+                        list: roots.map_or_else(Arc::default, |_| list),
+                        roots: roots.cloned().unwrap_or_else(Roots::empty),
+                        resolved: current.now,
+                    };
+                    self.cache().replace(key.account(), Arc::new(cached));
                 }
                 resolved?
             }
@@ -400,7 +399,8 @@ impl Guard {
     ) -> Result<Option<(Roots, u64)>> {
         let last = key.and_then(|key| Some((key, self.cache().get(key.account())?)));
         let Some((key, last)) = last else { return Ok(None) };
-        match last.validity(self.current()) {
+        let current = self.current();
+        match last.validity(current) {
             Validity::Valid => Ok(Some((last.roots.clone(), last.epoch))),
             Validity::Invalid => Ok(None),
             Validity::ResolveAgain => {
@@ -408,8 +408,8 @@ impl Guard {
                 if roots.is_despite_failure() {
                     return Ok(None);
                 }
-                let again = last.resolved_again(roots.clone());
-                self.cache().replace(key.account(), last.epoch, Some(Arc::new(again)));
+                let again = last.resolved_again(roots.clone(), current.now);
+                self.cache().update(key.account(), Arc::new(again));
                 Ok(Some((roots, last.epoch)))
             }
         }

@@ -67,8 +67,8 @@ impl Guard {
     /// ([`RootsStale`](crate::ErrorKind::RootsStale)).
     ///
     /// If all slots are taken, work that has been running for two seconds lends its slot to a client
-    /// that has none. Until such work has ended, a client that has a slot gets no further one, and
-    /// its calls are refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
+    /// that has none. While as much work runs as there are slots, a client with running work gets
+    /// none of the lent slots, and its calls are refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
     /// `CallToolResult`, or its own request for input (`InputRequiredResult`). The guard adds its
@@ -370,8 +370,8 @@ impl RequestRoots {
     /// that clients share. Each piece waits for a slot, like the work of [`Guard::tool`]. If the
     /// client's roots have changed since the request obtained them, the piece does not start. In
     /// the stateless era, changes are not announced, but a list that was
-    /// [kept](crate::GuardBuilder::time_to_live_keyed) from an earlier request is refused once the
-    /// client has sent another one.
+    /// [kept](crate::GuardBuilder::time_to_live_keyed) from an earlier request is refused once another
+    /// one of the client has been resolved or refused.
     ///
     /// Dropping the future cancels a piece that has not started. One that has started continues,
     /// until its next call to [`ensure_active`](Self::ensure_active).

@@ -299,6 +299,12 @@ impl Roots {
         self.ensure_active()
     }
 
+    /// No roots.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn empty() -> Self {
+        Self::from(Snapshot::default())
+    }
+
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
         self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| Code::OutsideRoots.into())
     }

@@ -1,7 +1,8 @@
 //! The cache that owns the snapshots of all clients.
 //!
-//! The cache makes no decisions: an entry lost for any reason costs one request to the client. It
-//! holds at most [`CACHE_BYTES`] and evicts the oldest entry first.
+//! A session's entry that is lost for any reason costs one request to the client. A stateless
+//! client's costs the requests in which it cannot be asked. The cache holds at most [`CACHE_BYTES`]
+//! and evicts the oldest entry first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,13 +39,21 @@ impl SnapshotCache {
         self.0.get(key)
     }
 
-    /// Replaces or removes an entry, unless it has a later epoch.
-    pub(crate) fn replace(&self, key: &Account, epoch: u64, cached: Option<Arc<Cached>>) {
-        self.0.entry_by_ref(key).and_compute_with(|old| match (old, cached) {
+    /// Adds or replaces an entry, unless there is one with a later epoch.
+    pub(crate) fn replace(&self, key: &Account, cached: Arc<Cached>) {
+        self.0.entry_by_ref(key).and_compute_with(|old| match old {
             // Defense: A request that was received earlier does not replace a later list.
-            (Some(old), _) if old.value().epoch > epoch => Op::Nop,
-            (_, Some(cached)) => Op::Put(cached),
-            (_, None) => Op::Remove,
+            Some(old) if old.value().epoch > cached.epoch => Op::Nop,
+            _ => Op::Put(cached),
+        });
+    }
+
+    /// Replaces an entry by the same list, resolved again, unless the entry has gone or is another.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn update(&self, key: &Account, again: Arc<Cached>) {
+        self.0.entry_by_ref(key).and_compute_with(|old| match old {
+            Some(old) if old.value().epoch == again.epoch => Op::Put(again),
+            _ => Op::Nop,
         });
     }
 
@@ -109,24 +118,23 @@ mod tests {
         let (key, stranger) = (Account::Principal("one".into()), Account::Anonymous);
         let epoch = || cache.get(&key).map(|cached| cached.epoch);
         let roots = Roots::from_list(&ListRootsResult::default()).unwrap();
-        let replace = |epoch, refused: bool| {
-            let list = ListRootsResult::default();
-            let cached = (!refused).then(|| Arc::new(cached(epoch, list, roots.clone())));
-            cache.replace(&key, epoch, cached);
-        };
-        replace(5, false);
+        let list = |epoch| Arc::new(cached(epoch, ListRootsResult::default(), roots.clone()));
+        cache.replace(&key, list(5));
         assert_eq!(epoch(), Some(5));
         assert!(cache.get(&stranger).is_none());
         // A request received earlier but handled later changes nothing.
-        replace(4, false);
-        replace(4, true);
+        cache.replace(&key, list(4));
         assert_eq!(epoch(), Some(5));
-        // The same list, resolved again.
-        replace(5, false);
-        replace(6, false);
+        cache.replace(&key, list(6));
         assert_eq!(epoch(), Some(6));
-        // A later list that is refused withdraws the earlier one.
-        replace(7, true);
+        // A list that was resolved again replaces only itself. A later list that was refused is kept
+        // as an expired one, so it counts.
+        cache.update(&key, list(5));
+        assert_eq!(epoch(), Some(6));
+        cache.update(&key, list(6));
+        assert_eq!(epoch(), Some(6));
+        cache.remove(&key);
+        cache.update(&key, list(6));
         assert_eq!(epoch(), None);
     }
 
@@ -139,7 +147,7 @@ mod tests {
         let one = Arc::new(cached(1, list, roots));
         let each = u64::from(weight(&one));
         for number in 0..2 * CACHE_BYTES / each {
-            cache.replace(&Account::Connection(number), 1, Some(one.clone()));
+            cache.replace(&Account::Connection(number), one.clone());
         }
         cache.0.run_pending_tasks();
         let bytes = cache.bytes();

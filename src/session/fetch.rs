@@ -268,16 +268,16 @@ impl Leader<'_> {
             if let Some(cached) = again {
                 let roots = client.resolve(cached.list.clone(), deadline).await?;
                 events::resolved_again(client.id, roots.roots().len());
-                return Ok(cached.resolved_again(roots));
+                return Ok(cached.resolved_again(roots, began));
             }
             // Defense: A client that never answers is not waited for after the deadline.
             let (list, pages) =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
-            let list = Arc::new(list);
+            let (list, resolved) = (Arc::new(list), Instant::now());
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
             let (epoch, expires) = (self.fetch.epoch, began + client.time_to_live());
-            Ok(Cached { epoch, expires, guard_number, list, roots, resolved: Instant::now() })
+            Ok(Cached { epoch, expires, guard_number, list, roots, resolved })
         };
         match run_until_stopped(self.fetch.end.wait(), work).await {
             None => Ok(self.fetch.end.wait().await.clone()),
@@ -300,7 +300,7 @@ impl Leader<'_> {
         }
         if keep {
             let (cache, key) = (client.guard.cache(), Account::Session(client.id));
-            cache.replace(&key, cached.epoch, Some(cached.clone()));
+            cache.replace(&key, cached.clone());
             // Defense: A closed session leaves nothing in the cache.
             if client.epoch().is_err() {
                 cache.remove(&key);

@@ -293,6 +293,7 @@ impl Session {
     ///
     /// The error of the work; [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is
     /// closed before the work starts; [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`);
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime with time enabled;
     /// [`Io`](crate::ErrorKind::Io) if the work panics.
     pub async fn run<T, W>(&self, work: W) -> Result<T>
     where
@@ -429,7 +430,8 @@ pub struct Changes {
 impl Changes {
     /// Waits until the roots may have changed since the last call, or since this listener was
     /// created. They may have changed if [`Session::list_changed`] was called, or if a list was
-    /// cached because it was fetched or resolved again. Several changes in between count as one. The future can be dropped at any await point without losing a change.
+    /// cached because it was fetched or resolved again. Several changes in between count as one. The
+    /// future can be dropped at any await point without losing a change.
     ///
     /// This does not wake when a snapshot expires or is evicted; [`Session::still_allows`] then
     /// returns [`RootsStale`](crate::ErrorKind::RootsStale). The roots of a client that does not

@@ -10,10 +10,9 @@
 //! 3. a slot.
 //!
 //! The share and the slot are held by the job itself and end with it, no matter who still waits for
-//! its result. If all slots are taken, the oldest job that has run for [`PATIENCE`] lends its slot
-//! to a client that has no slot. As long as a job that lent its slot is running, a client that has
-//! a slot gets no further one. So a client that uses only hung filesystems cannot take the lent
-//! slots, and any other client is served, one job at a time.
+//! its result. A job that has run for [`PATIENCE`] can lend its slot. A client that uses only hung
+//! filesystems takes at most one of the lent slots, and any other client is served, one job at a
+//! time.
 //!
 //! Resolutions of lists have slots of their own. Work may wait for a resolution, but a resolution
 //! never waits for work, and no job waits for a slot, so there is no deadlock.
@@ -22,8 +21,9 @@
 //! | --- | --- |
 //! | one client's jobs take its share | its further calls wait, up to [`QUEUED_EACH`], and then `queue_full` |
 //! | several clients' jobs take all slots | clients take turns |
-//! | all slots are taken, and the oldest job has run for two seconds | its slot is lent to a waiting client without a slot; others are refused (`busy`) |
-//! | as many slots as there are were lent already | `busy` |
+//! | all slots are taken, and the oldest job has run for two seconds | its slot is lent to a waiting client without a running job |
+//! | as many jobs run as there are slots, and some have lent theirs | a client with a running job is refused another (`busy`) |
+//! | twice as many jobs run as there are slots | `busy` |
 //! | a call is dropped while it waits | its place, its share and its job are dropped at once |
 //! | a call is dropped while its job runs | the job keeps its slot until it ends |
 //! | a job panics | its slot is freed, and the call gets the panic |
@@ -31,14 +31,15 @@
 //! | the guard is dropped while jobs run | they continue, and the process can end |
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::account::Account;
 use crate::error::{Code, Error, Result};
-use crate::limits::{IDLE, PATIENCE, QUEUED_EACH, RESOLUTIONS};
+use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::roots::WeakTable;
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
@@ -73,8 +74,6 @@ struct Client {
 struct Jobs {
     running: BTreeMap<u64, Job>,
     last: u64,
-    /// The number of running jobs that have lent their slot.
-    lent: usize,
 }
 
 struct Job {
@@ -99,7 +98,7 @@ impl Slots {
     pub(crate) fn new(work: usize, runtime: Option<tokio::runtime::Handle>) -> Self {
         // A lent slot takes a second thread. One more resolves the configured paths.
         let most = 2 * (work + RESOLUTIONS) + 1;
-        let threads = runtime.map_or_else(|| Threads::own(most, IDLE), Threads::of);
+        let threads = runtime.map_or_else(|| Threads::own(most), Threads::of);
         let (work, resolutions) = (Lane::new(work, false), Lane::new(RESOLUTIONS, true));
         Self { threads, work, resolutions }
     }
@@ -130,7 +129,7 @@ impl Slots {
 
     /// Runs a job of the server itself, which needs no slot. Nobody waits for it.
     pub(crate) fn start(&self, job: impl FnOnce() + Send + 'static) {
-        // If no thread can be started, the job is dropped.
+        // If no thread can be started, the job waits for the next one that is.
         drop(self.threads.spawn(job));
     }
 
@@ -139,23 +138,27 @@ impl Slots {
         running: Running,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        let waiting = Waiting(Arc::new(Mutex::new(Some((running, job)))));
+        // Without a timer, the job must not begin.
+        timeout_at(Instant::now(), std::future::ready(())).await?;
+        let (sender, result) = oneshot::channel();
+        let waiting = Waiting(Arc::new(Mutex::new(Some((running, sender, job)))));
         let begins = Waiting(waiting.0.clone());
-        let mut done = pin!(self.threads.spawn(move || {
-            let (_running, job) = begins.take()?;
-            Some(job())
+        let mut ended = pin!(self.threads.spawn(move || {
+            let Some((_running, sender, job)) = begins.take() else { return };
+            let done = catch_unwind(AssertUnwindSafe(job));
+            // A result that nobody waits for is dropped here, in its slot. Its destructor may block
+            // or panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(sender.send(done))));
         })?);
-        let withdrawn = || Error::new(Code::Busy).detail("no thread was free to begin the job");
-        let done = match timeout_at(Instant::now() + PATIENCE, &mut done).await? {
-            Some(done) => done,
-            None if waiting.take().is_some() => return Err(withdrawn()),
-            None => done.await,
-        };
-        match done? {
-            Ok(None) => Err(withdrawn()),
-            Ok(Some(done)) => Ok(Ok(done)),
-            Err(panic) => Ok(Err(panic)),
+        match timeout_at(Instant::now() + PATIENCE, &mut ended).await? {
+            // The closure cannot panic.
+            Some(ended) => _ = ended?,
+            // Taking the job withdraws it, and drops the sender.
+            None if waiting.take().is_some() => {}
+            None => _ = ended.await?,
         }
+        let withdrawn = |_| Error::new(Code::Busy).detail("no thread was free to begin the job");
+        result.await.map_err(withdrawn)
     }
 }
 
@@ -185,7 +188,10 @@ impl Lane {
             }
         };
         let mut jobs = self.lock();
-        if jobs.lent > 0 && jobs.has_any_of(&client) {
+        // Defense: A client whose jobs hang gets no slot that was lent.
+        let is_refused = jobs.running.len() >= self.count && jobs.has_any_of(&client);
+        // Two calls may have found at once that one more slot can be lent.
+        if is_refused || jobs.running.len() >= 2 * self.count {
             drop(jobs);
             return Err(busy());
         }
@@ -198,18 +204,15 @@ impl Lane {
     /// Takes the slot of the oldest job, or returns the time at which to try again.
     fn lend(&self, client: &Arc<Client>) -> Result<Lent> {
         let (now, mut jobs) = (Instant::now(), self.lock());
-        let (has_slot, lent) = (jobs.has_any_of(client), jobs.lent);
+        let (has_any, running) = (jobs.has_any_of(client), jobs.running.len());
         let oldest = jobs.running.values_mut().find(|job| job.slot.is_some());
         let Some(oldest) = oldest else { return Ok(Lent::NotBefore(now + PATIENCE)) };
         let until = oldest.began + PATIENCE;
-        // Defense: A client whose jobs hang gets none of the lent slots.
-        match oldest.slot.take_if(|_| now >= until && !has_slot && lent < self.count) {
-            Some(slot) => {
-                jobs.lent += 1;
-                Ok(Lent::Slot(slot))
-            }
+        // A slot is lent only to a client that has none.
+        match oldest.slot.take_if(|_| now >= until && !has_any && running < 2 * self.count) {
+            Some(slot) => Ok(Lent::Slot(slot)),
             None if now < until => Ok(Lent::NotBefore(until)),
-            None if lent > 0 => Err(busy()),
+            None if running > self.count => Err(busy()),
             None => Ok(Lent::NotBefore(now + PATIENCE)),
         }
     }
@@ -252,10 +255,7 @@ impl Jobs {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut jobs = lock(&self.jobs);
-        let ended = jobs.running.remove(&self.number);
-        jobs.lent -= usize::from(ended.as_ref().is_some_and(|job| job.slot.is_none()));
-        drop(jobs);
+        let ended = lock(&self.jobs).running.remove(&self.number);
         // The slot is freed after the lock, because this wakes the next call in the queue.
         drop(ended);
     }
@@ -325,7 +325,7 @@ mod tests {
                 assert!(std::time::Instant::now() < until, "a slot was not returned");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            assert_eq!((lane.slots.available_permits(), lane.lock().lent), (lane.count, 0));
+            assert_eq!(lane.slots.available_permits(), lane.count);
         }
     }
 
@@ -451,6 +451,55 @@ mod tests {
         drop(go);
         assert_eq!(run(&slots, 1).await.unwrap(), 1);
         assert_eq!((began.load(SeqCst), Arc::strong_count(&began)), (0, 1));
+    }
+
+    /// Once fewer jobs run than there are slots, a job that hangs restricts nobody else.
+    #[tokio::test]
+    async fn one_hung_job_restricts_only_its_own_client() {
+        let slots = Slots::new(8, None);
+        let mut hung = Vec::new();
+        for number in [1, 1, 2, 2, 3, 3, 4, 4] {
+            hung.push(hang(&slots, number).await);
+        }
+        assert_eq!(run(&slots, 5).await.unwrap(), 5);
+        // The first job, which lent its slot, goes on.
+        hung.truncate(1);
+        while slots.work.lock().running.len() > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let _one = hang(&slots, 6).await;
+        assert_eq!(run(&slots, 6).await.unwrap(), 6);
+    }
+
+    /// The destructor of a result may block, so it runs before the slot is freed.
+    #[tokio::test]
+    async fn a_result_that_nobody_waits_for_is_dropped_in_its_slot() {
+        struct Blocks(mpsc::Receiver<()>);
+        impl Drop for Blocks {
+            fn drop(&mut self) {
+                let _ = self.0.recv();
+            }
+        }
+        let slots = Slots::new(4, None);
+        let (go, blocks) = mpsc::channel::<()>();
+        let (begins, began) = mpsc::channel();
+        let (ends, end) = mpsc::channel::<()>();
+        {
+            let account = client(1);
+            let job = slots.work(&account, move || {
+                begins.send(()).unwrap();
+                let _ = end.recv();
+                Blocks(blocks)
+            });
+            let mut job = pin!(job);
+            assert!(waits(job.as_mut()));
+            began.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
+        drop(ends);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(slots.work.lock().running.len(), 1);
+        drop(go);
+        all_are_free(&slots).await;
     }
 
     /// The given runtime has one blocking thread, which hangs.

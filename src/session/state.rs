@@ -1,7 +1,7 @@
 //! The state of a session: one small [`State`] under one lock.
 //!
-//! ARCHITECTURE.md contains the table of its eight transitions, and each is a method here. The lock
-//! is held only for a few steps, and never during I/O, across an await or while a snapshot is
+//! ARCHITECTURE.md contains the table of its eight transitions, and each is in a method here. The
+//! lock is held only for a few steps, and never during I/O, across an await or while a snapshot is
 //! dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,7 +27,7 @@ pub(crate) struct Cached {
     /// The list, which is resolved again if it may give other roots.
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) roots: Roots,
-    /// When the list was resolved.
+    /// When the list began to be resolved.
     pub(crate) resolved: Instant,
 }
 
@@ -67,10 +67,10 @@ impl Cached {
         }
     }
 
-    /// The same list, resolved to these roots just now.
-    pub(crate) fn resolved_again(&self, roots: Roots) -> Self {
+    /// The same list, resolved again.
+    pub(crate) fn resolved_again(&self, roots: Roots, resolved: Instant) -> Self {
         let Self { epoch, expires, guard_number, ref list, .. } = *self;
-        Self { epoch, expires, guard_number, list: list.clone(), roots, resolved: Instant::now() }
+        Self { epoch, expires, guard_number, list: list.clone(), roots, resolved }
     }
 }
 

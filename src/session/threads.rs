@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -18,10 +17,10 @@ pub(crate) enum Threads {
 }
 
 impl Threads {
-    /// Threads that start on demand, up to this number, and end when they were idle this long.
-    pub(crate) fn own(most: usize, idle: Duration) -> Self {
+    /// Threads that start on demand, up to this number, and end when they are idle.
+    pub(crate) fn own(most: usize) -> Self {
         let mut builder = Builder::new_current_thread();
-        builder.max_blocking_threads(most).thread_keep_alive(idle).thread_name(THREAD);
+        builder.max_blocking_threads(most).thread_name(THREAD);
         Self::Own(builder.build().ok())
     }
 

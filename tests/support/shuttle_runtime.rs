@@ -89,7 +89,7 @@ pub(crate) async fn timeout_at<T>(_: Instant, work: impl Future<Output = T>) -> 
 pub(crate) struct Threads;
 
 impl Threads {
-    pub(crate) fn own(_: usize, _: Duration) -> Self {
+    pub(crate) fn own(_: usize) -> Self {
         Self
     }
 

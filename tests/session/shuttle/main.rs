@@ -6,12 +6,11 @@
 //! a schedule breaks a property of [`world`], shuttle prints the schedule, and
 //! [`failed_schedule_is_replayed`] replays it. A lost wake-up is reported as a deadlock.
 //!
-//! Each use of the session's locks and atomics, of the cache or of a notification is a step, and so
-//! is each answer and each job that a worker runs. The operations of the cache and of notifications
-//! count as atomic, because their own crates test them and neither runs session code while it holds
-//! a lock. Memory is sequentially consistent, as in the code. Time does not pass, so no deadline
-//! expires. Calls that are dropped, at any step, stand for expired deadlines. The step number
-//! decides whether names are verified again.
+//! Another task can run before a lock is taken and after it is released, at each answer, and before
+//! and after each job. The operations of the cache, of notifications and of semaphores count as
+//! atomic, because their own crates test them and none runs session code while it holds a lock. Time
+//! does not pass, so no deadline expires. Calls that are dropped, at any step, stand for expired
+//! deadlines.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs the model
 //! check, and so does .ci/run. `GUARD_MODEL_DEEPER=1` allows one more preemption.
