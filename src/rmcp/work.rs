@@ -470,7 +470,7 @@ where
     W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
 {
     let (lease, account) = (roots.lease(), roots.account().clone());
-    let guard = roots.guard().clone();
+    let (guard, session) = (roots.guard().clone(), roots.session_id());
     let work = move || {
         // The work may move the roots elsewhere, but they end when this guard is dropped.
         let _end = end;
@@ -482,7 +482,7 @@ where
     let done = async {
         // Boxed, to keep every handler's future small.
         let done = Box::pin(guard.slots().work(&account, work)).await;
-        let done = done.map_err(|error| refused(None, error))?;
+        let done = done.map_err(|error| refused(session, error))?;
         done.map_err(|_| panicked())?
     };
     lease.run_until_cancelled(done).await?

@@ -67,8 +67,7 @@ fn millis(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000).saturating_add(time.subsec_millis().into())
 }
 
-/// Returns the time in milliseconds of a clock that never goes back, plus [`VERIFY_EVERY`], so that a
-/// task can be allowed from the start.
+/// Returns the time in milliseconds of a clock that never goes back.
 ///
 /// This is the coarse clock, which is a kernel tick behind: at most 10 ms (clock_gettime(2)). It is
 /// read several times as fast as the exact one, which matters because each call of a session reads
@@ -81,16 +80,14 @@ fn clock() -> u64 {
     // An environment that emulates Linux could lack the coarse clock. Without the exact one,
     // `std::time::Instant` would not work either.
     let now = coarse.or_else(|_| clock_gettime(ClockId::CLOCK_MONOTONIC));
-    millis(now.map_or(Duration::ZERO, Duration::from)).saturating_add(millis(VERIFY_EVERY))
+    millis(now.map_or(Duration::ZERO, Duration::from))
 }
 
-/// Returns the milliseconds since the first call in this process, plus [`VERIFY_EVERY`], so that a
-/// task can be allowed from the start.
+/// Returns the milliseconds since the first call in this process.
 #[cfg(not(target_os = "linux"))]
 fn clock() -> u64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    let elapsed = START.get_or_init(std::time::Instant::now).elapsed();
-    millis(elapsed).saturating_add(millis(VERIFY_EVERY))
+    millis(START.get_or_init(std::time::Instant::now).elapsed())
 }
 
 #[cfg(test)]

@@ -1014,6 +1014,33 @@ async fn closing_ends_the_calls_that_wait() {
     assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
 }
 
+/// A process can end although work hangs: neither the guard nor its runtime waits for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn hung_work_does_not_keep_the_process() {
+    let name = "session::calls::hung_work_does_not_keep_the_process";
+    let start = std::time::Instant::now();
+    if crate::support::is_own_process(name, &[]) {
+        let tree = Tree::new("dir a");
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let guard = Guard::builder(
+            Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap(),
+        );
+        let session = announcing(&guard.build().unwrap());
+        let (begins, began) = std::sync::mpsc::channel();
+        let hung = move || {
+            begins.send(()).unwrap();
+            loop {
+                std::thread::sleep(LIMIT);
+            }
+        };
+        runtime.spawn(async move { session.run::<(), _>(hung).await });
+        began.recv().unwrap();
+        return;
+    }
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
 /// A success ends the series of failures that lengthens the back-off.
 #[tokio::test(start_paused = true)]
 async fn a_success_resets_the_back_off() {
