@@ -340,6 +340,7 @@ mod tests {
         let hung = [hang(&slots, 1).await, hang(&slots, 1).await];
         let mut third = pin!(run(&slots, 1));
         assert!(waits(third.as_mut()));
+        assert_eq!(slots.work.lock().running.len(), 2);
         assert_eq!(run(&slots, 2).await.unwrap(), 2);
         drop(hung);
         assert_eq!(third.await.unwrap(), 1);
@@ -451,6 +452,21 @@ mod tests {
         drop(go);
         assert_eq!(run(&slots, 1).await.unwrap(), 1);
         assert_eq!((began.load(SeqCst), Arc::strong_count(&began)), (0, 1));
+    }
+
+    /// A borrower returns its slot while a client with a hung job is first in the queue.
+    #[tokio::test]
+    async fn a_returned_slot_does_not_go_to_a_client_whose_jobs_hang() {
+        let slots = Slots::new(8, None);
+        let mut hung = Vec::new();
+        for number in [1, 1, 2, 2, 3, 3, 4, 5] {
+            hung.push(hang(&slots, number).await);
+        }
+        let mut queued = pin!(run(&slots, 4));
+        assert!(waits(queued.as_mut()));
+        assert_eq!(run(&slots, 6).await.unwrap(), 6);
+        assert_eq!(queued.await.unwrap_err().reason(), Code::Busy);
+        assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
 
     /// Once fewer jobs run than there are slots, a job that hangs restricts nobody else.
