@@ -309,8 +309,7 @@ pub(crate) const REMOVED_NAMES: usize = 20_000;
 pub(crate) const LEAST_BATCH: usize = 16;
 
 /// The number of bytes that a copy transfers at once. Between two pieces, the copy checks whether its
-/// request is still active. Even a slow disk transfers this much in
-/// about 10 ms.
+/// request is still active. Even a slow disk transfers this much in about 10 ms.
 pub(crate) const COPY_PIECE: u64 = 1 << 20;
 
 /// The maximum number of bytes allocated for a file's content before any of it is read.

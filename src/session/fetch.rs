@@ -104,13 +104,13 @@ impl Client {
     pub(crate) async fn roots_of_list(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
         let resolved = match self.fallback_policy() {
             Some(without) => self.roots_without(without),
-            None => self.resolve(list, Instant::now() + self.guard.choices().fetch_limit).await,
+            None => {
+                let deadline = Instant::now() + self.guard.choices().fetch_limit;
+                self.resolve(list, deadline).await.inspect(|roots| self.log_fetched(roots, 1))
+            }
         };
         match resolved {
-            Ok(roots) => {
-                self.log_fetched(&roots, 1);
-                Ok(roots.for_session(self.id, &self.account))
-            }
+            Ok(roots) => Ok(roots.for_session(self.id, &self.account)),
             Err(error) => self.always_roots(error),
         }
     }
