@@ -12,7 +12,6 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -338,29 +337,26 @@ impl Guard {
             (false, _) => client.roots_of_list(Arc::default()).await?,
             (true, Some(list)) => {
                 let current = self.current();
-                let (list, resolved) = match parse_list(list) {
+                let keep = |expires, list, roots| {
+                    let Some((key, epoch)) = known else { return };
+                    let (guard_number, resolved) = (current.guard_number, current.now);
+                    let cached = Cached { epoch, expires, guard_number, list, roots, resolved };
+                    self.cache().replace(key.account(), Arc::new(cached));
+                };
+                // An expired snapshot withdraws the previous list, even if this one is refused or
+                // the request is cancelled. No list that was received earlier replaces it.
+                keep(current.now, Arc::default(), Roots::empty());
+                let (list, roots) = match parse_list(list) {
                     Ok(list) => {
                         let list = Arc::new(list);
-                        (list.clone(), client.roots_of_list(list).await)
+                        (list.clone(), client.roots_of_list(list).await?)
                     }
-                    Err(error) => (Arc::default(), client.always_roots(error)),
+                    Err(error) => (Arc::default(), client.always_roots(error)?),
                 };
-                if let Some((key, epoch)) = known {
-                    let roots = resolved.as_ref().ok().filter(|roots| !roots.is_despite_failure());
-                    // A list that is refused withdraws the previous one, and earlier ones do not come
-                    // back: it is kept as one that has expired.
-                    let time_to_live = roots.map_or(Duration::ZERO, |_| time_to_live);
-                    let cached = Cached {
-                        epoch,
-                        expires: current.now + time_to_live,
-                        guard_number: current.guard_number,
-                        list: roots.map_or_else(Arc::default, |_| list),
-                        roots: roots.cloned().unwrap_or_else(Roots::empty),
-                        resolved: current.now,
-                    };
-                    self.cache().replace(key.account(), Arc::new(cached));
+                if !roots.is_despite_failure() {
+                    keep(current.now + time_to_live, list, roots.clone());
                 }
-                resolved?
+                roots
             }
             (true, None) if can_ask => {
                 return Ok(RootsForRequest::InputRequired(input.into_roots_request()));

@@ -102,12 +102,11 @@ impl Client {
 
     /// Returns the roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
-        let resolved = match self.fallback_policy() {
-            Some(without) => self.roots_without(without),
-            None => {
-                let deadline = Instant::now() + self.guard.choices().fetch_limit;
-                self.resolve(list, deadline).await.inspect(|roots| self.log_fetched(roots, 1))
-            }
+        let resolved = if let Some(without) = self.fallback_policy() {
+            self.roots_without(without)
+        } else {
+            let deadline = Instant::now() + self.guard.choices().fetch_limit;
+            self.resolve(list, deadline).await.inspect(|roots| self.log_fetched(roots, 1))
         };
         match resolved {
             Ok(roots) => Ok(roots.for_session(self.id, &self.account)),

@@ -219,6 +219,28 @@ async fn the_answer_received_last_is_remembered() {
     assert_eq!(listed(&mut raw).await, stale());
 }
 
+/// On one thread, the handlers start in the order of the requests. The second one runs while the
+/// first one waits for its list to be resolved.
+#[tokio::test]
+async fn an_answer_withdraws_the_kept_one_before_it_is_resolved() {
+    let tree = Tree::new();
+    let mut raw = Raw::one_client(&tree.keeping_guard());
+    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    let more = (0..5_000).map(|n| tree.uri(&format!("op/none{n}")));
+    let many = std::iter::once(tree.uri("op/b")).chain(more);
+    let read = answered(call(100, "read", "in.txt"), &list(many));
+    let listing = stateless(list_resources(), declaring());
+    raw.write(&format!("{read}\n{listing}\n")).await;
+    for _ in 0..2 {
+        let answer = raw.receive().await;
+        if answer["id"] == listing["id"] {
+            assert!(!answer.to_string().contains(&tree.uri("op/a")), "{answer}");
+        } else {
+            assert_eq!(tool_text(&answer).as_deref(), Ok("b"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_kept_list_is_resolved_again_when_an_optional_directory_appears() {
     let tree = Tree::new();
