@@ -31,7 +31,7 @@ const PROTECTIONS: &[(&str, Protect)] = &[
         builder.protect(format!(".protected{number}"), Protection::ReadOnly)
     }),
     ("hidden", |builder, number| {
-        builder.protect(format!(".protected{number}"), Protection::Hidden)
+        builder.protect(format!(".protected{number}"), Protection::Denied)
     }),
     ("anchored", |builder, number| {
         builder.protect(format!("/protected{number}/name"), Protection::ReadOnly)

@@ -15,7 +15,7 @@ pub(crate) const OPTIONS: &str = "  --root DIR_OR_URI   a directory or `file:` U
   --always DIR        a directory to allow regardless of a client's list
   --alias PATH=DIR    accept PATH as another path of the allowed directory DIR
   --protect NAME      make files and directories with this name read-only
-  --hide NAME         hide files and directories with this name
+  --deny NAME         refuse any access to files and directories with this name
   --protect-defaults  protect the names through which a tool could run code later, such as `.git`
   --refuse hard-links refuse files with more than one hard link
   --refuse mounts     refuse other filesystems that are mounted inside the directories
@@ -104,7 +104,7 @@ impl Options {
             ("--protect", Some(name)) => {
                 self.protected.push((name.to_owned(), Protection::ReadOnly));
             }
-            ("--hide", Some(name)) => self.protected.push((name.to_owned(), Protection::Hidden)),
+            ("--deny", Some(name)) => self.protected.push((name.to_owned(), Protection::Denied)),
             ("--refuse", Some("hard-links")) => self.policy = policy.hard_links(Rule::Refuse),
             ("--refuse", Some("mounts")) => self.policy = policy.mounts(Rule::Refuse),
             ("--allow", Some("special")) => self.policy = policy.special_files(Rule::Allow),

@@ -11,9 +11,7 @@ use super::{Boundary, Inner, WithoutClientRoots, aliases, lock, process_start};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
-use crate::path::protect::Patterns;
-#[cfg(not(windows))]
-use crate::path::protect::Protected;
+use crate::path::protect::Pattern;
 use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
 use crate::roots::{Roots, Snapshot, Throttle};
 
@@ -332,7 +330,7 @@ impl BoundaryBuilder {
                 *alias = aliases::parse(alias)?;
             }
         }
-        let protected = Patterns::parse(&self.protected)?;
+        let protected = Pattern::parse_all(&self.protected)?;
         // The start is read before the first list is resolved.
         let links_until = self.links_until.unwrap_or_else(process_start);
         let boundary = Boundary {
@@ -343,9 +341,9 @@ impl BoundaryBuilder {
                 policy: self.policy,
                 #[cfg(not(windows))]
                 filesystem_root: volumes::filesystem_root(if self.client_roots_only {
-                    protected.at_filesystem_root()
+                    &protected
                 } else {
-                    Protected::default()
+                    &[]
                 })?,
                 protected,
                 allowed: Mutex::new(Roots::from(Snapshot::default())),

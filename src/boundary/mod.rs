@@ -42,9 +42,7 @@ mod confine;
 
 use std::collections::HashSet;
 use std::fmt;
-#[cfg(windows)]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -54,15 +52,13 @@ pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
 pub(crate) use self::entries::{alias_of, shown};
-use self::pending::{PendingRoots, conflicts, hidden_directory};
+use self::pending::{PendingRoots, conflicts, denied_directory};
 use crate::boundary::entries::{Entry, EntryResolver, Named, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
-use crate::path::Location;
 use crate::path::names::is_same;
-use crate::path::protect::Patterns;
-#[cfg(windows)]
-use crate::path::protect::Protected;
+use crate::path::protect::{Pattern, ProtectedNames};
+use crate::path::{Location, Protection};
 use crate::roots::{
     Intent, Links, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join, resolve,
     retry_changed,
@@ -108,7 +104,7 @@ struct Inner {
     bare_paths: bool,
     policy: Policy,
     /// The patterns for protected names.
-    protected: Patterns,
+    protected: Vec<Pattern>,
     /// The filesystem root, beneath which the allowed directories are resolved, or every list if
     /// there are none. On Windows, each list is resolved beneath the volumes that its entries name.
     #[cfg(not(windows))]
@@ -285,7 +281,11 @@ impl Boundary {
                 retry_changed(open)
             };
             let last = last.and_then(|last| root_of_directory(last, index));
-            let kept = |root| Named { roots: vec![root], links: Links::default() };
+            // A protected name may have made the root read-only, which is decided again.
+            let kept = |root| Named {
+                roots: vec![Root { access: options.access, ..root }],
+                links: Links::default(),
+            };
             let named = match last {
                 // The path leads through no symlink, and its handle is opened again at each use.
                 Some(root) if is_same(&directory.path.clean(), root.path()) => Ok(kept(root)),
@@ -409,13 +409,9 @@ impl Boundary {
 
     #[cfg(windows)]
     fn filesystem_roots(&self, entries: &[Entry], by_operator: bool) -> Roots {
-        let protected = if self.has_allowed_directories() {
-            Protected::default()
-        } else {
-            self.inner.protected.at_filesystem_root()
-        };
-        let open = |path: &Path| volumes::open_root(path, protected.clone());
-        volumes::named_volumes(entries, by_operator, open)
+        let protected: &[_] =
+            if self.has_allowed_directories() { &[] } else { &self.inner.protected };
+        volumes::named_volumes(entries, by_operator, protected, volumes::open_root)
     }
 
     /// Returns the canonical path that a missing directory would have.
@@ -441,7 +437,11 @@ impl Boundary {
     /// Refuses a configuration in which a missing optional directory would conflict once it is
     /// created, because it would be inside a directory with different access or contain one.
     fn check_missing_directories(&self, allowed: &PendingRoots) -> Result<()> {
-        let there = allowed.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
+        let there = allowed.roots.iter().filter_map(|(index, _, root)| {
+            // A protected name may have made the root read-only, which is no conflict.
+            let access = self.inner.directories.get(*index)?.options.access;
+            Some((root.canonical.clone(), access))
+        });
         let mut planned: Vec<_> = there.collect();
         for rejected in
             allowed.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
@@ -452,10 +452,13 @@ impl Boundary {
             let place = place.map_err(|error| error.at("open root", directory.path.as_os_str()))?;
             planned.extend(place.map(|place| (place, directory.options.access)));
         }
-        let paths: Vec<_> = planned.iter().map(|(path, _)| path.as_path()).collect();
-        let states = self.inner.protected.at_directories(&paths);
-        if let Some((path, _)) = paths.iter().zip(states).find(|(_, state)| state.is_hidden()) {
-            return Err(hidden_directory().at("open root", path.as_os_str()));
+        let mut paths = planned.iter().map(|(path, _)| path.as_path());
+        let protected = ProtectedNames::new(&self.inner.protected, paths.clone());
+        let is_denied = |path: &&Path| {
+            protected.as_ref().and_then(|it| it.of(&[path])) == Some(Protection::Denied)
+        };
+        if let Some(path) = paths.find(is_denied) {
+            return Err(denied_directory().at("open root", path.as_os_str()));
         }
         match conflicts(&planned).into_iter().next() {
             Some(path) => Err(Error::new(Code::AccessConflict).at("open root", path.as_os_str())),

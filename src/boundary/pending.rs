@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crate::dir::{Access, Policy};
 use crate::error::{Code, Error};
 use crate::limits::{ALIASES, ENTRY_CHARS};
+use crate::path::Protection;
 use crate::path::index::Tree;
 use crate::path::names::path_key;
-use crate::path::protect::Patterns;
+use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots, Snapshot};
 
 /// The roots and rejected entries of a list, before they become a snapshot.
@@ -19,6 +20,8 @@ pub(super) struct PendingRoots {
     /// Indices into `roots`, by a key that is equal for paths that name the same place.
     pub(super) by_path: HashMap<PathBuf, usize>,
     pub(super) rejected: Vec<RejectedRoot>,
+    /// The patterns for protected names, if there are any.
+    protected: Option<Arc<ProtectedNames>>,
     /// Canonical paths of roots whose access conflicts with that of another entry.
     pub(super) conflicts: HashSet<PathBuf>,
     /// The aliases of the allowed directories.
@@ -91,21 +94,23 @@ impl PendingRoots {
         }
     }
 
-    /// Sets the protection of each allowed directory. Rejects a directory that is hidden below
-    /// another one.
-    pub(super) fn protect(&mut self, patterns: &Patterns) {
-        let paths: Vec<_> = self.roots.iter().map(|(.., root)| root.path()).collect();
-        let states = patterns.at_directories(&paths);
-        for ((index, entry, mut root), protected) in
-            std::mem::take(&mut self.roots).into_iter().zip(states)
-        {
-            if protected.is_hidden() {
-                self.reject(index, &entry, hidden_directory());
-                continue;
+    /// Applies the patterns below the allowed directories. An allowed directory that another one
+    /// protects is read-only, or rejected if it is denied.
+    pub(super) fn protect(&mut self, patterns: &[Pattern]) {
+        let paths = self.roots.iter().map(|(.., root)| root.path());
+        let Some(protected) = ProtectedNames::new(patterns, paths) else { return };
+        for (index, entry, mut root) in std::mem::take(&mut self.roots) {
+            match protected.of(&[root.path()]) {
+                Some(Protection::Denied) => {
+                    self.reject(index, &entry, denied_directory());
+                    continue;
+                }
+                Some(Protection::ReadOnly) => root.access = Access::ReadOnly,
+                None => {}
             }
-            root.protected = protected;
             self.roots.push((index, entry, root));
         }
+        self.protected = Some(protected);
         self.rejected.sort_by_key(RejectedRoot::index);
     }
 
@@ -115,6 +120,7 @@ impl PendingRoots {
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
         Roots::from(Snapshot {
             policy,
+            protected: self.protected,
             rejected: self.rejected.into(),
             base: (!roots.is_empty()).then_some(0),
             planned: self.planned.into(),
@@ -141,6 +147,10 @@ impl PendingRoots {
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
         for root in &mut roots {
             root.is_always = is_always.contains(&path_key(&root.canonical));
+            // Defense: A root at or below a read-only name is read-only.
+            if allowed.protected().is_some_and(|it| it.of(&[root.path()]).is_some()) {
+                root.access = Access::ReadOnly;
+            }
         }
         let listed = roots.len();
         let always = allowed.shared_roots().filter(|root| {
@@ -150,6 +160,7 @@ impl PendingRoots {
         let roots = roots.into_iter().map(Arc::new).chain(always).collect();
         Roots::from(Snapshot {
             policy,
+            protected: allowed.shared_protected(),
             rejected: self.rejected.into(),
             allowed: Some(allowed.clone()),
             listed: Some(listed),
@@ -161,10 +172,10 @@ impl PendingRoots {
     }
 }
 
-/// The error for an allowed directory that is hidden below another one.
-pub(super) fn hidden_directory() -> Error {
+/// The error for an allowed directory that is denied below another one.
+pub(super) fn denied_directory() -> Error {
     Error::new(Code::AccessConflict)
-        .says("the directory is hidden by a protected name in another allowed directory")
+        .says("the directory is denied by a protected name in another allowed directory")
 }
 
 /// Returns the paths that are inside a directory with different access, or contain one.

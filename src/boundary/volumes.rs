@@ -16,7 +16,7 @@ use crate::path::index::RootKind;
 use crate::path::index::Tree;
 #[cfg(windows)]
 use crate::path::names::{components, is_absolute, is_same};
-use crate::path::protect::Protected;
+use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 
 /// Opens the volumes that the entries name, and omits volumes that cannot be opened. A share that
@@ -27,6 +27,7 @@ use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 pub(crate) fn named_volumes(
     entries: &[Entry],
     by_operator: bool,
+    protected: &[Pattern],
     open: impl Fn(&Path) -> Result<Root>,
 ) -> Roots {
     let mut seen = Tree::default();
@@ -46,23 +47,25 @@ pub(crate) fn named_volumes(
         seen.insert(top, volumes.len());
         volumes.extend(open(top).ok());
     }
-    tops(volumes)
+    tops(volumes, protected)
 }
 
 /// Opens the filesystem root. Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
-pub(crate) fn filesystem_root(protected: Protected) -> Result<Roots> {
-    Ok(tops(vec![open_root(Path::new("/"), protected)?]))
+///
+/// `protected` applies to the names below it if there are no allowed directories.
+pub(crate) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
+    Ok(tops(vec![open_root(Path::new("/"))?], protected))
 }
 
-fn tops(roots: Vec<Root>) -> Roots {
+fn tops(roots: Vec<Root>, protected: &[Pattern]) -> Roots {
+    let protected = ProtectedNames::new(protected, roots.iter().map(Root::path));
     let roots = roots.into_iter().map(Arc::new).collect();
     let policy = Policy::default().mounts(Rule::Allow);
-    Roots::from(Snapshot { policy, ..Snapshot::new(roots, None) })
+    Roots::from(Snapshot { policy, protected, ..Snapshot::new(roots, None) })
 }
 
-/// `protected` applies to the names below the root if there are no allowed directories.
-pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
+pub(crate) fn open_root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path)
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
@@ -83,7 +86,6 @@ pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
         listed: None,
         access: Access::ReadWrite,
         is_always: false,
-        protected,
     })
 }
 
@@ -113,7 +115,7 @@ mod tests {
                 paths.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
                 Err(Code::NotFound.into())
             };
-            assert!(named_volumes(&entries, by_operator, open).is_empty());
+            assert!(named_volumes(&entries, by_operator, &[], open).is_empty());
             paths.into_inner()
         };
         assert_eq!(opened(false), [r"C:\", r"Q:\"]);

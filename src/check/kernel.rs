@@ -16,8 +16,8 @@
 //! whose `..` leaves the root is left to the resolver. If the path of a file to read contains a
 //! symlink, a second walk begins at the root, so that the symlink cannot lead out of it.
 //!
-//! If names can be hidden, the kernel gets only paths in which no name is hidden, and follows no
-//! symlink, so that a walk can neither pass through a hidden name nor reveal one.
+//! If names can be denied, the kernel gets only paths without `..` in which no name is denied, and
+//! follows no symlink, so that a walk passes through no denied name.
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
 //! there.
@@ -33,8 +33,8 @@ use rustix::io::Errno;
 use crate::dir::{Follow, Handle, Look, Rule};
 use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
-use crate::path::Location;
 use crate::path::names::components;
+use crate::path::{Location, Protection};
 use crate::roots::{Found, Intent, Located, Root, Roots};
 
 impl Roots {
@@ -46,7 +46,7 @@ impl Roots {
         intent: Intent,
     ) -> Option<Result<Located>> {
         let (number, rest) = self.start(request)?;
-        let root = self.root(number).ok().filter(|root| !root.protected.hides_any(rest))?;
+        let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
         let (path, last) = match intent {
             Intent::Existing => (rest, None),
             Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
@@ -78,13 +78,13 @@ impl Roots {
     /// leave the decision to the resolver.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
         let (number, rest) = self.start(request)?;
-        let root = self.root(number).ok().filter(|root| !root.protected.hides_any(rest))?;
+        let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
         // there.
         if root.overlaps_proc() {
             return None;
         }
-        let follows = !root.protected.can_hide();
+        let follows = !self.can_deny();
         let is_allowed_directory = root.names.as_os_str().is_empty();
         let opened = if follows && is_allowed_directory {
             self.walk_beneath(root, rest)?
@@ -101,6 +101,16 @@ impl Roots {
         }
     }
 
+    /// Whether a path in a root may pass through a denied name.
+    fn may_deny(&self, root: &Root, path: &OsStr) -> bool {
+        let is_denied = || {
+            let Some(path) = lexical_path(path) else { return true };
+            let protection = self.protected().and_then(|it| it.of(&[root.path(), &path]));
+            protection == Some(Protection::Denied)
+        };
+        self.can_deny() && (climbs(path) || is_denied())
+    }
+
     /// Walks a path and follows no symlink.
     fn walk_plain(&self, root: &Root, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
         if root.is_file() || has_long_name(path) {
@@ -110,8 +120,7 @@ impl Roots {
         let is_allowed_directory = root.names.as_os_str().is_empty();
         // If a directory is moved out of the root during the walk, a `..` in it leads outside, so
         // the walk begins at the root, which the kernel does not let it leave.
-        let climbs = components(path).any(|(name, _)| name == "..");
-        if is_allowed_directory || climbs || mounts == Rule::Refuse {
+        if is_allowed_directory || climbs(path) || mounts == Rule::Refuse {
             return root.handle().ok()?.follow(beneath(path), want, mounts);
         }
         // The slash at the end of an empty path requires that the root is a directory.
@@ -129,6 +138,10 @@ impl Roots {
         }
         root.handle().ok()?.follow(beneath(path), Follow::Read, self.policy().mounts)
     }
+}
+
+fn climbs(path: &OsStr) -> bool {
+    components(path).any(|(name, _)| name == "..")
 }
 
 /// Whether a path has a name that is longer than the resolver accepts. A filesystem may allow it.

@@ -25,7 +25,7 @@ use crate::dir::{Access, Budget, Handle, Look, Rule};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::{below, components};
-use crate::path::protect::Protected;
+use crate::path::protect::is_temporary;
 use crate::path::{Location, Protection};
 use crate::roots::{
     Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in, retry_changed,
@@ -137,7 +137,12 @@ impl Roots {
     {
         self.ensure_active().map_err(|error| self.log_refusal(error))?;
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
-        Ok(location.with_separators(self.index()))
+        let location = location.with_separators(self.index());
+        // Defense: A file that is being written is not read or changed under its temporary name.
+        if components(location.as_os_str()).any(|(name, _)| is_temporary(name)) {
+            return Err(self.log_refusal(temporary().at("check", location.sent())));
+        }
+        Ok(location)
     }
 
     pub(crate) fn log_refusal(&self, error: Error) -> Error {
@@ -451,10 +456,10 @@ impl CheckedPath {
     /// Returns the handle beneath which to operate, and the path relative to it.
     ///
     /// If names are protected, this verifies that a listed directory is still at the path that was
-    /// checked, because its content is protected or hidden if it was moved to such a name.
+    /// checked, because its content is protected if it was moved to such a name.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         let Some(Opened { directory, depth }) = &self.opened else { return self.place_in_root() };
-        if self.root.protected.has_patterns() {
+        if self.roots.protected().is_some() {
             let path: PathBuf = self.relative.iter().take(*depth).collect();
             self.ensure_at(directory, &path)?;
         }
@@ -494,9 +499,14 @@ impl CheckedPath {
         }
     }
 
-    /// The protection of the place, and of the names below it.
-    pub(crate) fn protected(&self) -> Protected {
-        self.root.protected.below(&self.relative)
+    /// The protection of the place.
+    fn protection(&self) -> Option<Protection> {
+        self.roots.protected()?.of(&[self.root.path(), &self.relative])
+    }
+
+    /// Whether the entry `name` of the directory at a path below this place is denied.
+    pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
+        self.roots.is_denied(&self.root, &[&self.relative, directory, Path::new(name)])
     }
 
     /// Returns an error unless the place may be changed. For an entry of a listing, this verifies
@@ -515,15 +525,31 @@ impl CheckedPath {
     }
 
     fn ensure_allows_changes(&self) -> Result<()> {
+        // Defense: A protected name is not changed.
+        if let Some(protection) = self.protection() {
+            return Err(protection.refusal());
+        }
         if self.root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());
         }
-        match self.protected().protection() {
-            None => Ok(()),
-            // Defense: A protected name is not changed.
-            Some(Protection::ReadOnly) => Err(Code::Protected.into()),
-            Some(Protection::Hidden) => Err(Code::OutsideRoots.into()),
+        // A symlink can lead to it.
+        if self.relative.iter().any(is_temporary) {
+            return Err(temporary());
         }
+        Ok(())
+    }
+
+    /// Returns an error if an entry that is put here could make a protected name appear, because
+    /// the place is the beginning of a pattern. Call this before anything is put here, except an
+    /// empty directory.
+    pub(crate) fn ensure_may_appear(&self) -> Result<()> {
+        let place = [self.root.path(), &self.relative];
+        // Defense: A symlink or a renamed directory makes no protected name appear.
+        if self.roots.protected().is_some_and(|protected| protected.begin_at(&place)) {
+            let text = "protected: only a new directory can have this name";
+            return Err(Error::new(Code::Protected).says(text));
+        }
+        Ok(())
     }
 
     /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
@@ -537,7 +563,7 @@ impl CheckedPath {
     /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the directory that is this many names
     /// above the place.
     pub(crate) fn ensure_ancestor_not_moved(&self, opened: &Handle, above: usize) -> Result<()> {
-        if !self.root.protected.has_patterns() {
+        if self.roots.protected().is_none() {
             return Ok(());
         }
         let place = self.root.beneath_handle(&self.relative);
@@ -639,6 +665,11 @@ impl CheckedPath {
             _ => Ok(()),
         }
     }
+}
+
+/// The error for a request that names the temporary file of a write.
+fn temporary() -> Error {
+    Error::new(Code::Protected).says("protected: the name belongs to a file that is being written")
 }
 
 /// Compares only the canonical paths, as described at [`CheckedPath`].

@@ -1,11 +1,8 @@
 //! Checks whether a proof from an earlier request is still allowed.
 
-use std::path::PathBuf;
-
 use crate::check::CheckedPath;
 use crate::dir::Access;
 use crate::error::{Code, Result};
-use crate::path::Protection;
 use crate::path::names::is_same;
 use crate::roots::{Root, Roots};
 
@@ -30,12 +27,10 @@ impl Roots {
         if checked.root.access == Access::ReadWrite && root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());
         }
-        let below: PathBuf = canonical.iter().skip(root.path().iter().count()).collect();
-        let now = root.protected.below(&below).protection();
-        match now.filter(|now| Some(*now) > checked.protected().protection()) {
+        let protection = |roots: &Roots| roots.protected()?.of(&[&canonical]);
+        match protection(self).filter(|now| Some(*now) > protection(&checked.roots)) {
             None => Ok(()),
-            Some(Protection::ReadOnly) => Err(Code::Protected.into()),
-            Some(Protection::Hidden) => Err(self.explain_empty(Code::OutsideRoots.into())),
+            Some(protection) => Err(protection.refusal()),
         }
     }
 }

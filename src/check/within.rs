@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::boundary::{alias_of, shown};
 use crate::check::CheckedPath;
+use crate::dir::Access;
 use crate::error::{Code, Error, Result};
 use crate::limits::ALIASES;
 use crate::path::Location;
@@ -79,6 +80,9 @@ impl Roots {
         let found = handle.look(&place, self.policy().mounts)?;
         let kind = kind_of(&found)?.ok_or(Code::NotFound)?;
         let mut root = outer.below(relative, kind);
+        if checked.protection().is_some() {
+            root.access = Access::ReadOnly;
+        }
         let request = checked.request.as_path();
         let index = self.index();
         let requested = index

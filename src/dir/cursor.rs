@@ -119,7 +119,7 @@ fn count_separators(path: &[u8]) -> usize {
 }
 
 /// The length in bytes of the common prefix of two paths.
-pub(crate) fn common_length(one: &[u8], other: &[u8]) -> usize {
+fn common_length(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 64;
     let blocks = one
         .chunks_exact(BLOCK)

@@ -40,7 +40,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt a
 use cap_std::fs::OpenOptions;
 
 pub(crate) use self::budget::{Budget, Effort};
-pub(crate) use self::cursor::{Cursor, common_length};
+pub(crate) use self::cursor::Cursor;
 pub(crate) use self::handle::Handle;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};

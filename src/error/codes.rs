@@ -214,12 +214,14 @@ errors! {
         DirectoryNotEmpty = "directory_not_empty", "the directory is not empty";
     }
 
-    /// The root or the name is read-only.
-    ReadOnly: Failure {
-        /// The change would affect a name that the server protects
-        /// ([`Protection::ReadOnly`](crate::Protection::ReadOnly)), or a rename would change which
-        /// names are protected.
+    /// The server [protects](crate::BoundaryBuilder::protect) the name, or a name in the directory
+    /// that would be renamed or removed. The error is the same whether or not the name exists.
+    Protected: NotServed {
         Protected = "protected", "protected: the server allows only reading it";
+    }
+
+    /// The root is read-only.
+    ReadOnly: Failure {
         ReadOnly = "read_only", "the directory is read-only";
     }
 

@@ -341,6 +341,7 @@ impl CheckedPath {
     pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {
         options.validate()?;
         self.ensure_writable()?;
+        self.ensure_may_appear()?;
         let (handle, place) = self.place()?;
         let name = place.file_name().ok_or(Code::RootItself)?.to_owned();
         let mut created = Created::default();

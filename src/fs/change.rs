@@ -1,6 +1,5 @@
 //! Renaming and removing.
 
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,7 @@ use crate::check::CheckedPath;
 use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
-use crate::path::protect::Protected;
-use crate::path::{Location, Protection};
+use crate::path::Location;
 use crate::roots::{Found, Intent, Roots, retry_changed};
 
 /// How a rename treats an existing destination.
@@ -40,9 +38,10 @@ impl Roots {
     /// # Errors
     ///
     /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
-    /// for both paths; [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) if the rename would
-    /// change which names are protected, or if a directory contains a read-only name;
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
+    /// [`RootItself`](crate::ErrorKind::RootItself) for both paths;
+    /// [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name, or if
+    /// the new name is the beginning of a pattern;
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
     /// search for such a name;
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows it;
@@ -141,10 +140,7 @@ impl<'a> Renaming<'a> {
         let (to_directory, to_name) =
             to.operate(|| to.parent_dir()).map_err(Error::of_destination)?;
         from.ensure_not_root_alias(&from_directory, &from_name)?;
-        if !from.protected().is_equivalent(&to.protected()) {
-            return Err(Error::new(Code::Protected)
-                .says("protected: the rename would change which names are protected"));
-        }
+        to.ensure_may_appear().map_err(Error::of_destination)?;
         from.ensure_contains_nothing_protected(&from_directory, &from_name)?;
         if replace != Replace::Never {
             to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
@@ -280,16 +276,15 @@ impl CheckedPath {
         }
     }
 
-    /// Refuses to rename or remove a directory that contains a read-only name.
+    /// Refuses to rename or remove a directory that contains a protected name.
     fn ensure_contains_nothing_protected(&self, directory: &Handle, name: &OsStr) -> Result<()> {
-        let protected = self.protected();
-        if !protected.can_protect() {
+        if self.roots().protected().is_none() {
             return Ok(());
         }
         let mounts = self.roots().policy().mounts;
         match directory.look_in(name, mounts)? {
             Look::Other(metadata) if metadata.is_dir() => {
-                search(&directory.dir(Path::new(name), mounts)?, &protected, mounts)
+                self.search(&directory.dir(Path::new(name), mounts)?)
             }
             _ => Ok(()),
         }
@@ -356,35 +351,32 @@ impl CheckedPath {
         let base = directory.dir(Path::new(&name), Rule::Refuse)?;
         self.ensure_contains_nothing_protected(&directory, &name)?;
         self.ensure_not_moved(&directory)?;
-        remove_content(&base, &self.protected(), REMOVED_ENTRIES)?;
+        let is_protected = |path: &Path, name: &OsStr| self.contains_protected(path, name);
+        remove_content(&base, &is_protected, REMOVED_ENTRIES)?;
         // Windows does not remove an open directory.
         drop(base);
         Ok(directory.remove_dir(&name)?)
     }
 }
 
-/// Removes everything in a directory, deepest entries first, one batch at a time. Hidden entries
-/// and the directories that contain them are left in place. Each directory is opened from `base`
-/// along a path on which no symlink is followed and no mount is crossed. At most two directories
-/// are therefore open, however deep the tree is.
+/// Removes everything in a directory, deepest entries first, one batch at a time. Each directory is
+/// opened from `base` along a path on which no symlink is followed and no mount is crossed. At most
+/// two directories are therefore open, however deep the tree is.
 ///
-/// `protected` is the protection at `base`. The removal ends at a read-only name, which another
-/// process has created since the directory was searched.
-pub(super) fn remove_content(
-    base: &Handle,
-    protected: &Protected,
-    mut budget: usize,
-) -> Result<()> {
+/// The removal ends at a protected name, which another process has created since the directory was
+/// searched.
+fn remove_content(base: &Handle, is_protected: &IsProtected<'_>, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    let mut levels = vec![RemovedLevel::default()];
+    // For each depth, the directories of the last batch that have not been removed yet.
+    let mut levels: Vec<Vec<OsString>> = vec![Vec::new()];
     loop {
         let mut not_empty = None;
-        if let Some(name) = levels.last_mut().and_then(|level| level.directories.pop()) {
+        if let Some(name) = levels.last_mut().and_then(Vec::pop) {
             if levels.len() >= WALK_DEPTH {
                 return Err(Code::TooDeep.into());
             }
             path.push(name);
-            levels.push(RemovedLevel::default());
+            levels.push(Vec::new());
         } else if let Some((parent, name)) = split(&path) {
             match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
                 // The directory has more entries than one batch, or another process adds some.
@@ -399,23 +391,10 @@ pub(super) fn remove_content(
                 }
             }
         }
-        let held: usize =
-            levels.iter().map(|level| level.directories.len() + level.left.len()).sum();
+        let held: usize = levels.iter().map(Vec::len).sum();
         let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
         let Some(level) = levels.last_mut() else { return Ok(()) };
-        let place = protected.below(&path);
-        match (remove_batch(base, &path, &place, level, batch, &mut budget)?, not_empty) {
-            // The directory contains nothing but hidden entries and directories that were left.
-            (false, Some(error)) if protected.can_hide() && held <= REMOVED_NAMES => {
-                let Some(name) = path.file_name().map(OsStr::to_owned) else {
-                    return Err(error.into());
-                };
-                path.pop();
-                levels.pop();
-                if let Some(parent) = levels.last_mut() {
-                    parent.left.insert(name);
-                }
-            }
+        match (remove_batch(base, &path, is_protected, level, batch, &mut budget)?, not_empty) {
             // The system reports that the directory is not empty, but lists no entries.
             (false, Some(error)) => return Err(error.into()),
             (false, None) if path.as_os_str().is_empty() => return Ok(()),
@@ -424,23 +403,16 @@ pub(super) fn remove_content(
     }
 }
 
-/// A directory whose content is being removed.
-#[derive(Default)]
-struct RemovedLevel {
-    /// The directories of the last batch that have not been removed yet.
-    directories: Vec<OsString>,
-    /// The directories that cannot be removed because of the hidden entries in them.
-    left: HashSet<OsString>,
-}
+/// Whether an entry of the directory at a path below the one to be removed is protected.
+type IsProtected<'a> = dyn Fn(&Path, &OsStr) -> bool + 'a;
 
-/// Reads one batch of entries of the directory at `path`, except hidden entries and those that were
-/// left. Removes the entries that are not directories, and stores the directories in `level`.
-/// Returns whether there were any entries.
+/// Reads one batch of entries of the directory at `path`. Removes the entries that are not
+/// directories, and stores the directories in `level`. Returns whether there were any entries.
 fn remove_batch(
     base: &Handle,
     path: &Path,
-    protected: &Protected,
-    level: &mut RemovedLevel,
+    is_protected: &IsProtected<'_>,
+    level: &mut Vec<OsString>,
     batch: usize,
     budget: &mut usize,
 ) -> Result<bool> {
@@ -451,18 +423,13 @@ fn remove_batch(
             break;
         }
         let entry = entry?;
-        let name = &entry.name;
-        // Entries that stay also count, because every batch reads them again.
         let Some(left) = budget.checked_sub(1) else {
             within = Err(Code::TooManyEntries.into());
             break;
         };
         *budget = left;
-        match protected.protection_of(name) {
-            Some(Protection::Hidden) => continue,
-            Some(Protection::ReadOnly) => return Err(Code::Protected.into()),
-            None if level.left.contains(name) => continue,
-            None => {}
+        if is_protected(path, &entry.name) {
+            return Err(contains_protected());
         }
         let kind = if is_directory(&directory, &entry)? { &mut directories } else { &mut files };
         kind.push(entry.name);
@@ -473,7 +440,7 @@ fn remove_batch(
     for name in files {
         ignore_missing(directory.remove_file(&name))?;
     }
-    level.directories = directories;
+    *level = directories;
     within.map(|()| found)
 }
 
@@ -485,65 +452,64 @@ fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
     }
 }
 
-/// Refuses a directory that contains a read-only name, at any depth. Only names are read. Hidden
-/// directories are not entered, and neither are mounts if the policy refuses them.
-///
-/// `protected` is the protection at `base`.
-fn search(base: &Handle, protected: &Protected, mounts: Rule) -> Result<()> {
-    let mut left = WALK_ENTRIES;
-    let mut path = PathBuf::new();
-    // For each depth, the directories that have not been searched yet.
-    let mut levels = vec![search_one(base, &path, protected, mounts, &mut left)?];
-    while let Some(level) = levels.last_mut() {
-        let Some(name) = level.pop() else {
-            levels.pop();
-            path.pop();
-            continue;
-        };
-        if levels.len() >= WALK_DEPTH {
-            return Err(Code::TooDeep.into());
-        }
-        path.push(name);
-        levels.push(search_one(base, &path, protected, mounts, &mut left)?);
+impl CheckedPath {
+    /// Whether the entry `name` of the directory at `path` below this place is protected because of
+    /// its name.
+    fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {
+        let place = [self.root().path(), self.relative(), path, Path::new(name)];
+        self.roots().protected().is_some_and(|it| it.of_last_name(&place).is_some())
     }
-    Ok(())
+
+    /// Refuses this directory, which is open, if it contains a protected name at any depth. Only
+    /// names are read. Mounts are not entered if the policy refuses them.
+    fn search(&self, base: &Handle) -> Result<()> {
+        let mut left = WALK_ENTRIES;
+        let mut path = PathBuf::new();
+        // For each depth, the directories that have not been searched yet.
+        let mut levels = vec![self.search_one(base, &path, &mut left)?];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.pop() else {
+                levels.pop();
+                path.pop();
+                continue;
+            };
+            if levels.len() >= WALK_DEPTH {
+                return Err(Code::TooDeep.into());
+            }
+            path.push(name);
+            levels.push(self.search_one(base, &path, &mut left)?);
+        }
+        Ok(())
+    }
+
+    /// Searches the directory at `path`, and returns the names of the directories in it. `left` is
+    /// the number of entries that may still be searched.
+    fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
+        let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
+            // Another process removed or replaced it, or it is a mount that cannot be entered.
+            Err(error) if is_no_longer_there(error.reason()) => return Ok(Vec::new()),
+            listed => listed?,
+        };
+        let mut directories = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if self.contains_protected(path, &entry.name) {
+                return Err(contains_protected());
+            }
+            *left = left.checked_sub(1).ok_or_else(|| {
+                let text = "the directory has more than {} entries to search for protected names";
+                Error::over(Code::TooManyEntries, text, WALK_ENTRIES)
+            })?;
+            if is_directory(&directory, &entry)? {
+                directories.push(entry.name);
+            }
+        }
+        Ok(directories)
+    }
 }
 
-/// Searches the directory at `path`, and returns the names of the directories in it. `left` is the
-/// number of entries that may still be searched.
-fn search_one(
-    base: &Handle,
-    path: &Path,
-    protected: &Protected,
-    mounts: Rule,
-    left: &mut usize,
-) -> Result<Vec<OsString>> {
-    let (directory, entries) = match base.list(path, mounts) {
-        // Another process removed or replaced it, or it is a mount that cannot be entered.
-        Err(error) if is_no_longer_there(error.reason()) => return Ok(Vec::new()),
-        listed => listed?,
-    };
-    let place = protected.below(path);
-    let mut directories = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        match place.protection_of(&entry.name) {
-            Some(Protection::Hidden) => continue,
-            Some(Protection::ReadOnly) => {
-                return Err(Error::new(Code::Protected)
-                    .says("protected: the directory contains a name that is read-only"));
-            }
-            None => {}
-        }
-        *left = left.checked_sub(1).ok_or_else(|| {
-            let text = "the directory has more than {} entries to search for protected names";
-            Error::over(Code::TooManyEntries, text, WALK_ENTRIES)
-        })?;
-        if is_directory(&directory, &entry)? {
-            directories.push(entry.name);
-        }
-    }
-    Ok(directories)
+fn contains_protected() -> Error {
+    Error::new(Code::Protected).says("protected: the directory contains a protected name")
 }
 
 fn is_no_longer_there(reason: Code) -> bool {
@@ -561,7 +527,10 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::protect::Patterns;
+
+    fn nothing(_: &Path, _: &OsStr) -> bool {
+        false
+    }
 
     /// This bound is reached if another process adds entries as fast as they are removed.
     #[test]
@@ -573,30 +542,29 @@ mod tests {
             std::fs::write(directory.path().join(number.to_string()), "").unwrap();
         }
         assert_eq!(
-            remove_content(&handle, &Protected::default(), 10).unwrap_err().reason(),
+            remove_content(&handle, &nothing, 10).unwrap_err().reason(),
             Code::TooManyEntries
         );
         assert_eq!(left(), 15);
         assert_eq!(
-            remove_content(&handle, &Protected::default(), 10).unwrap_err().reason(),
+            remove_content(&handle, &nothing, 10).unwrap_err().reason(),
             Code::TooManyEntries
         );
-        remove_content(&handle, &Protected::default(), 5).unwrap();
+        remove_content(&handle, &nothing, 5).unwrap();
         assert_eq!(left(), 0);
     }
 
-    /// Another process creates a read-only name after the directory was searched.
+    /// Another process creates a protected name after the directory was searched.
     #[test]
-    fn removal_ends_at_a_read_only_name() {
+    fn removal_ends_at_a_protected_name() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(directory.path().join("a/.git")).unwrap();
         std::fs::write(directory.path().join("a/.git/config"), "").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
-        let patterns = [(".git".to_owned(), Protection::ReadOnly)];
-        let protected = Patterns::parse(&patterns).unwrap().at_filesystem_root();
-        let refused = remove_content(&handle, &protected, 10).unwrap_err();
+        let is_git = |_: &Path, name: &OsStr| name == ".git";
+        let refused = remove_content(&handle, &is_git, 10).unwrap_err();
         assert_eq!(refused.reason(), Code::Protected);
         assert!(directory.path().join("a/.git/config").exists());
-        remove_content(&handle, &Protected::default(), 10).unwrap();
+        remove_content(&handle, &nothing, 10).unwrap();
     }
 }

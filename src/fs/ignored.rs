@@ -26,12 +26,12 @@ use crate::check::CheckedPath;
 use crate::dir::{Handle, Look, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::{IGNORE_BYTES, IGNORE_SIZE, IGNORE_WORK};
-use crate::path::protect::Protected;
+use crate::path::Protection;
 
 /// The rules that apply in the directory that the walk is in.
 pub(super) struct IgnoreRules {
-    /// The walked directory, relative to its root.
-    base: PathBuf,
+    /// The walked directory.
+    walked: CheckedPath,
     policy: Policy,
     /// The directories from the root to the current one, the innermost last.
     levels: Vec<Level>,
@@ -72,7 +72,7 @@ impl IgnoreRules {
     /// Reads the rules of the directories above a walked directory, up to its root.
     pub(super) fn above(walked: &CheckedPath) -> Result<Self> {
         let mut rules = Self {
-            base: walked.relative().to_owned(),
+            walked: walked.clone(),
             policy: walked.roots().policy(),
             levels: Vec::new(),
             left: IGNORE_BYTES,
@@ -87,20 +87,15 @@ impl IgnoreRules {
         }
         for parent in parents.into_iter().rev() {
             let directory = parent.directory()?;
-            rules.read(&directory, parent.relative().to_owned(), &parent.protected())?;
+            rules.read(&directory, parent.relative().to_owned())?;
         }
         Ok(rules)
     }
 
     /// Reads the rules of a directory that the walk enters. `path` is relative to the walked
-    /// directory, and `protected` is the protection of the directory.
-    pub(super) fn enter(
-        &mut self,
-        directory: &Handle,
-        path: &Path,
-        protected: &Protected,
-    ) -> Result<()> {
-        self.read(directory, self.base.join(path), protected)
+    /// directory.
+    pub(super) fn enter(&mut self, directory: &Handle, path: &Path) -> Result<()> {
+        self.read(directory, self.walked.relative().join(path))
     }
 
     /// Forgets the rules of the directory that the walk leaves.
@@ -148,21 +143,15 @@ impl IgnoreRules {
         Ok(decisions.into_iter().flatten().next())
     }
 
-    fn read(&mut self, directory: &Handle, path: PathBuf, protected: &Protected) -> Result<()> {
-        let visible = |name: &str| !protected.hides(OsStr::new(name));
+    /// `path` is relative to the root.
+    fn read(&mut self, directory: &Handle, path: PathBuf) -> Result<()> {
         let mut weight = 0;
-        let mut file = |name: &str| {
-            let is_visible = visible(name);
-            let mut read = || self.file(directory, Path::new(name), &path, &mut weight);
-            if is_visible { read() } else { Ok(None) }
-        };
-        let (ignore, git_ignore) = (file(".ignore")?, file(".gitignore")?);
-        let is_repository = visible(".git")
+        let ignore = self.file(directory, ".ignore", &path, &mut weight)?;
+        let git_ignore = self.file(directory, ".gitignore", &path, &mut weight)?;
+        let is_repository = !self.is_denied(&path, ".git")
             && matches!(directory.look_in(OsStr::new(".git"), Rule::Allow)?, Look::Other(_));
-        let exclude = Path::new(".git/info/exclude");
-        let is_hidden = || protected.below(exclude).is_hidden();
-        let exclude = if is_repository && !is_hidden() {
-            self.file(directory, exclude, &path, &mut weight)?
+        let exclude = if is_repository {
+            self.file(directory, ".git/info/exclude", &path, &mut weight)?
         } else {
             None
         };
@@ -170,16 +159,27 @@ impl IgnoreRules {
         Ok(())
     }
 
+    /// Whether a name on a path below a directory, which is relative to the root, is denied.
+    fn is_denied(&self, directory: &Path, path: &str) -> bool {
+        let (root, roots) = (self.walked.root(), self.walked.roots());
+        let place = [root.path(), directory, Path::new(path)];
+        roots.protected().and_then(|protected| protected.of(&place)) == Some(Protection::Denied)
+    }
+
     /// Reads one rule file of the directory at `covered`, relative to the root. Returns `None` if
-    /// it does not exist, or is not a regular file. Adds the weight of its rules to `weight`.
+    /// it does not exist, is denied, or is not a regular file. Adds the weight of its rules to
+    /// `weight`.
     fn file(
         &mut self,
         directory: &Handle,
-        path: &Path,
+        path: &str,
         covered: &Path,
         total_weight: &mut u64,
     ) -> Result<Option<Gitignore>> {
-        let file = match directory.open(path, Want::READ, self.policy.mounts) {
+        if self.is_denied(covered, path) {
+            return Ok(None);
+        }
+        let file = match directory.open(Path::new(path), Want::READ, self.policy.mounts) {
             Err(error) if is_absent(error.reason()) => return Ok(None),
             file => file?,
         };

@@ -3,13 +3,14 @@
 //! | case | `symlink` | `read_link` | `hard_link` |
 //! | --- | --- | --- | --- |
 //! | the place is read-only, protected or a root | refused | allowed | refused |
+//! | the place is the beginning of a pattern | `protected` | allowed | `protected` for the destination |
 //! | the name exists | `already_exists` | | `already_exists` |
 //! | the target is inside, and exists or not | created | leads inside | |
-//! | the target is outside or hidden | refused as outside | does not lead inside | |
+//! | the target is outside | refused as outside | does not lead inside | |
+//! | the target is denied | `protected` | does not lead inside | |
 //! | the target cannot be resolved: a loop, a file used as a directory | refused | does not lead inside | |
 //! | the entry is not a symlink | | `not_a_symlink` | |
 //! | the source is not a regular file | | | refused |
-//! | the source and the destination have different protection | | | `protected` |
 //! | the source and the destination are in different roots | | | `different_roots` |
 //! | the policy refuses hard links | | | `hard_linked` |
 //! | a symlink in a proc filesystem | refused by the system | refused as outside | |
@@ -28,7 +29,7 @@ use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, tempo
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
 use crate::path::Location;
-use crate::roots::{Found, Intent, Located, Renamed, Roots, resolve_symlink_in, retry_changed};
+use crate::roots::{Found, Intent, Located, Roots, resolve_symlink_in, retry_changed};
 
 /// A symlink, as [`Roots::read_link`] describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +49,7 @@ impl Link {
     }
 
     /// Whether the symlink led to a place inside the roots when it was read. The place need not
-    /// exist. The result is `false` if the target is outside or hidden, or cannot be resolved. It
+    /// exist. The result is `false` if the target is outside or denied, or cannot be resolved. It
     /// does not depend on whether anything exists outside.
     #[must_use]
     pub fn leads_inside(&self) -> bool {
@@ -57,12 +58,12 @@ impl Link {
 }
 
 /// The target of a symlink, which was resolved to a place inside the roots.
-pub(super) struct Target<'a> {
+struct Target<'a> {
     /// The text to store in the symlink.
-    pub(super) text: Cow<'a, OsStr>,
+    text: Cow<'a, OsStr>,
     /// Whether the target is a directory. This is always false on Unix, which has only one kind of
     /// symlink.
-    pub(super) is_dir: bool,
+    is_dir: bool,
 }
 
 impl Roots {
@@ -86,7 +87,8 @@ impl Roots {
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
     ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself).
     /// - For the target, which the text then names:
-    ///   [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if it is outside or hidden;
+    ///   [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if it is outside;
+    ///   [`Protected`](crate::ErrorKind::Protected) if it is denied;
     ///   [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`) and
     ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; and the errors of [`Roots::check`] if
     ///   it cannot be resolved.
@@ -138,9 +140,8 @@ impl Roots {
     /// # Errors
     ///
     /// - The errors of [`Roots::check`] for both paths.
-    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
-    ///   for both paths; [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) if the protection
-    ///   of the names differs.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
+    ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked` if the policy refuses
     ///   hard links, `special_file`); [`IsADirectory`](crate::ErrorKind::IsADirectory).
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `to` exists.
@@ -209,34 +210,26 @@ impl CheckedPath {
             Look::Missing => return Err(Code::NotFound.into()),
             Look::Other(_) => return Err(Code::NotASymlink.into()),
         };
-        let leads_inside =
-            match self.resolve_symlink(self.relative(), &text, None, &mut Budget::new()) {
-                Ok(_) => true,
-                Err(error) if error.reason() == Code::Changed => return Err(error),
-                Err(_) => false,
-            };
+        let leads_inside = match self.resolve_symlink(&text, &mut Budget::new()) {
+            Ok(_) => true,
+            Err(error) if error.reason() == Code::Changed => return Err(error),
+            Err(_) => false,
+        };
         Ok(Link { text: text.into(), leads_inside })
     }
 
     fn symlink_now(&self, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {
         self.ensure_removable()?;
-        let target =
-            self.resolve_symlink(self.relative(), text, None, budget).map_err(Error::of_target)?;
+        self.ensure_may_appear()?;
+        let target = self.resolve_symlink(text, budget).map_err(Error::of_target)?;
         let (directory, name) = self.parent_dir()?;
         self.ensure_not_moved(&directory)?;
         Ok(directory.symlink(&target.text, &name, target.is_dir)?)
     }
 
-    /// Resolves the target of a symlink at `link`, a path of plain names relative to the root of
-    /// this proof. Fails unless the target is inside. Neither the symlink nor its target needs to
-    /// exist. `temporary` is the path of a directory that will be renamed to this place.
-    pub(super) fn resolve_symlink<'a>(
-        &self,
-        link: &Path,
-        text: &'a OsStr,
-        temporary: Option<&Path>,
-        budget: &mut Budget<'_>,
-    ) -> Result<Target<'a>> {
+    /// Resolves the target of a symlink at this place. Fails unless the target is inside. Neither
+    /// the symlink nor its target needs to exist.
+    fn resolve_symlink<'a>(&self, text: &'a OsStr, budget: &mut Budget<'_>) -> Result<Target<'a>> {
         match text.as_encoded_bytes() {
             b"" => return Err(Code::Empty.into()),
             text if text.contains(&0) => return Err(Code::Nul.into()),
@@ -246,16 +239,13 @@ impl CheckedPath {
         let (roots, text) = (self.roots(), symlink_text(text)?);
         let number = roots.roots().position(|root| std::ptr::eq(root, self.root()));
         let number = number.ok_or(Code::RootUnavailable)?;
-        let to = self.relative();
-        let renamed = temporary.map(|from| Renamed { root: number, from, to });
         // Defense: A new symlink must lead to a place inside the roots.
         let Located { root, path, found, .. } = resolve_symlink_in(
             roots,
             number,
-            link.to_owned(),
+            self.relative().to_owned(),
             text.to_os_string(),
             Intent::NewTree,
-            renamed,
             budget,
         )?;
         if !cfg!(windows) || found != Found::Exists {
@@ -277,10 +267,7 @@ impl CheckedPath {
         if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
             return Err(Error::new(Code::HardLinked).says("the server refuses hard links"));
         }
-        if !self.protected().is_equivalent(&to.protected()) {
-            return Err(Error::new(Code::Protected)
-                .says("protected: the names would have different protection"));
-        }
+        to.ensure_may_appear().map_err(Error::of_destination)?;
         let (from_directory, from_name) = self.operate(|| self.parent_dir())?;
         let (to_directory, to_name) =
             to.operate(|| to.parent_dir()).map_err(Error::of_destination)?;

@@ -29,7 +29,6 @@ use crate::dir::{
 };
 use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
-use crate::path::protect::Protected;
 use crate::roots::Found;
 
 /// A directory that is being listed, or in which a walk began.
@@ -188,27 +187,26 @@ impl fmt::Debug for DirEntry {
     }
 }
 
-/// Yields the names in a directory with their types, except hidden names and names that are removed
+/// Yields the names in a directory with their types, except denied names and names that are removed
 /// before their type is known.
 struct Names {
     directory: Arc<Handle>,
     inner: Entries,
-    protected: Protected,
 }
 
 impl Names {
-    fn new((directory, inner): (Arc<Handle>, Entries), protected: Protected) -> Self {
-        Self { directory, inner, protected }
+    fn new((directory, inner): (Arc<Handle>, Entries)) -> Self {
+        Self { directory, inner }
     }
 
-    /// Moves to the next name and returns its type.
-    fn advance(&mut self) -> Option<std::io::Result<FileType>> {
+    /// Moves to the next name of this directory, and returns its type.
+    fn advance(&mut self, parent: &Parent) -> Option<std::io::Result<FileType>> {
         loop {
             let listed = match self.inner.advance()? {
                 Ok(listed) => listed,
                 Err(error) => return Some(Err(error)),
             };
-            if self.protected.hides(self.name()) {
+            if parent.listed.place.is_denied(&parent.path, self.name()) {
                 continue;
             }
             match self.directory.type_of(self.name(), listed) {
@@ -235,7 +233,7 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let file_type = self.names.advance()?;
+        let file_type = self.names.advance(&self.parent)?;
         let request = self.parent.listed.place.request().sent();
         let parent = Arc::clone(&self.parent);
         Some(match file_type {
@@ -320,7 +318,7 @@ impl WalkOptions {
     /// named `.ignore` has the same form and precedence over all of these. The files are read
     /// whether or not there is a repository. Files above the root and the user's own configuration
     /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is hidden by [`Protection::Hidden`](crate::Protection::Hidden). A file named `.git`, as
+    /// that is denied by [`Protection::Denied`](crate::Protection::Denied). A file named `.git`, as
     /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
     /// `.git` has no effect. With
     /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
@@ -383,8 +381,6 @@ impl WalkOptions {
 #[derive(Debug)]
 pub struct Walk {
     listed: Arc<Listed>,
-    /// The protection at the first directory.
-    protected: Protected,
     options: WalkOptions,
     #[cfg(feature = "ignore")]
     rules: Option<IgnoreRules>,
@@ -558,7 +554,7 @@ impl Walk {
         match self.listed.directory.list(path, self.listed.mounts) {
             // The directory was removed or replaced before it was entered.
             Err(error) if is_replaced(error.reason()) => Ok(()),
-            listed => self.read_names(path, Names::new(listed?, self.protected.below(path))),
+            listed => self.read_names(path, Names::new(listed?)),
         }
     }
 
@@ -566,12 +562,13 @@ impl Walk {
     fn read_names(&mut self, path: &Path, mut names: Names) -> Result<()> {
         #[cfg(feature = "ignore")]
         if let Some(rules) = &mut self.rules {
-            rules.enter(&names.directory, path, &names.protected)?;
+            rules.enter(&names.directory, path)?;
         }
         let parent = Parent { listed: Arc::clone(&self.listed), path: path.to_owned() };
         let (mut level, held_bytes) = (Level::new(parent), self.held_bytes());
+        let parent = Arc::clone(&level.directory);
         let (mut number, mut result) = (0_usize, Ok(()));
-        while let Some(listed) = names.advance() {
+        while let Some(listed) = names.advance(&parent) {
             number += 1;
             let is_due = number % ACTIVE_EVERY == 0;
             let active = if is_due { self.listed.place.roots().ensure_active() } else { Ok(()) };
@@ -653,7 +650,6 @@ impl CheckedPath {
         };
         let mut walk = Walk {
             listed,
-            protected: self.protected(),
             options,
             #[cfg(feature = "ignore")]
             rules: None,
@@ -679,7 +675,7 @@ impl CheckedPath {
     fn list(&self) -> Result<(Arc<Listed>, Names)> {
         let (handle, place) = self.directory_place()?;
         let listed = handle.list(&place, self.roots().policy().mounts)?;
-        Ok((self.listed(Arc::clone(&listed.0)), Names::new(listed, self.protected())))
+        Ok((self.listed(Arc::clone(&listed.0)), Names::new(listed)))
     }
 
     fn listed(&self, directory: Arc<Handle>) -> Arc<Listed> {

@@ -377,6 +377,7 @@ impl CheckedPath {
         };
         match looked {
             Look::Missing if options.intent() == Intent::New => {
+                self.ensure_may_appear()?;
                 want.create_new = Some(NEW_FILE);
                 match handle.open(&place, want, policy.mounts) {
                     // Another process has just created it.

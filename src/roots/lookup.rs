@@ -1,16 +1,15 @@
 //! The resolver's look-ups beneath the handles of a snapshot.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf, is_separator};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata, common_length};
+use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
 use crate::path::names::path_key;
-use crate::path::protect::Protected;
 use crate::roots::root::join;
 use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Roots, resolve, resolve_symlink};
 
@@ -19,8 +18,6 @@ pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
-    visible: Visible,
-    renamed: Option<Renamed<'a>>,
     links: Option<Links>,
 }
 
@@ -53,15 +50,6 @@ impl Links {
     }
 }
 
-/// A directory of a root that will be renamed. Its content is hidden or not as it will be under the
-/// new name.
-#[derive(Clone, Copy)]
-pub(crate) struct Renamed<'a> {
-    pub(crate) root: usize,
-    pub(crate) from: &'a Path,
-    pub(crate) to: &'a Path,
-}
-
 /// A place in a root of a snapshot.
 pub(crate) struct Located {
     pub(crate) root: usize,
@@ -72,54 +60,9 @@ pub(crate) struct Located {
     pub(crate) is_target: bool,
 }
 
-/// The last path that was found not to be hidden. The states of its names are kept, so that a path
-/// near it takes only the steps in which it differs.
-#[derive(Default)]
-struct Visible {
-    root: usize,
-    path: PathBuf,
-    /// For each name in the path, the length of the path up to and including it, and the protection
-    /// there.
-    states: Vec<(usize, Protected)>,
-}
-
-impl Visible {
-    /// Whether a path of plain names in a root goes through a hidden name.
-    fn is_hidden(&mut self, number: usize, root: &Protected, path: &Path) -> bool {
-        if !root.can_hide() {
-            return false;
-        }
-        let (last, next) =
-            (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
-        let common = if number == self.root { common_length(last, next) } else { 0 };
-        let is_shared = |length: usize| {
-            length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)))
-        };
-        while self.states.last().is_some_and(|(length, _)| !is_shared(*length)) {
-            self.states.pop();
-        }
-        let mut state = self.states.last().map_or(root, |(_, state)| state).clone();
-        let mut length = self.states.last().map_or(0, |(length, _)| *length);
-        let parent = path.parent().map_or(0, |parent| parent.as_os_str().len());
-        // The resolver adds one name at a time, so usually only the last one is new.
-        let new = if length == parent { path.file_name().map(Path::new) } else { None };
-        let names = new.map_or_else(|| path.iter(), Path::iter);
-        for name in names.skip(if new.is_some() { 0 } else { self.states.len() }) {
-            state = state.child(name);
-            length += usize::from(length > 0) + name.len();
-            self.states.push((length, state.clone()));
-        }
-        self.root = number;
-        self.path.clear();
-        self.path.push(path);
-        state.is_hidden()
-    }
-}
-
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        let visible = Visible::default();
-        Self { roots, budget, opened: None, visible, renamed: None, links: None }
+        Self { roots, budget, opened: None, links: None }
     }
 
     /// Records the symlinks that are followed.
@@ -196,15 +139,8 @@ impl Lookup for Lookups<'_, '_> {
         Ok(seen.into())
     }
 
-    fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
-        let Ok(root) = self.roots.root(number) else { return false };
-        let renamed = self.renamed.filter(|renamed| renamed.root == number);
-        let renamed = renamed.and_then(|Renamed { from, to, .. }| {
-            // Joining an empty path would add a trailing slash.
-            let rest = path.strip_prefix(from).ok()?;
-            Some(to.iter().chain(rest).collect::<PathBuf>())
-        });
-        self.visible.is_hidden(number, &root.protected, renamed.as_deref().unwrap_or(path))
+    fn is_denied(&self, number: usize, path: &Path) -> bool {
+        self.roots.root(number).is_ok_and(|root| self.roots.is_denied(root, &[path]))
     }
 }
 
@@ -246,10 +182,9 @@ pub(crate) fn resolve_symlink_in(
     link: PathBuf,
     text: OsString,
     intent: Intent,
-    renamed: Option<Renamed<'_>>,
     budget: &mut Budget<'_>,
 ) -> Result<Located> {
-    let lookups = &mut Lookups { renamed, ..Lookups::new(roots, budget) };
+    let lookups = &mut Lookups::new(roots, budget);
     place_inside(resolve_symlink(lookups, roots.index(), root, link, text, intent)?)
 }
 

@@ -15,7 +15,7 @@ mod lookup;
 
 pub(crate) use self::allowed::AllowedDirectory;
 pub(crate) use self::lookup::{
-    Links, Located, Lookups, Renamed, resolve_in, resolve_symlink_in, retry_changed,
+    Links, Located, Lookups, resolve_in, resolve_symlink_in, retry_changed,
 };
 pub use self::rejected::RejectedRoot;
 pub use self::resolve::Intent;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use crate::dir::{Access, Handle, Identity, Look, Rule};
 use crate::error::{Code, Result};
 use crate::path::index::RootKind;
-use crate::path::protect::Protected;
 use crate::roots::AllowedDirectory;
 use crate::roots::allowed::is_missing;
 
@@ -35,8 +34,6 @@ pub struct Root {
     pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
-    /// The protection of the canonical path and of the names below it.
-    pub(crate) protected: Protected,
 }
 
 impl Root {
@@ -92,7 +89,7 @@ impl Root {
     /// [protected](crate::BoundaryBuilder::protect) name.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.protected.protection().map_or(self.access, |_| Access::ReadOnly)
+        self.access
     }
 
     /// Whether the root is an allowed directory that is in force for every client. See
@@ -108,8 +105,8 @@ impl Root {
         self.kind == RootKind::File
     }
 
-    /// The root at a path of plain names below this one, with this root's access, protection and
-    /// allowed directory. It has no aliases of its own.
+    /// The root at a path of plain names below this one, with this root's access and allowed
+    /// directory. It has no aliases of its own.
     pub(crate) fn below(&self, path: &Path, kind: RootKind) -> Self {
         Self {
             directory: self.directory.clone(),
@@ -122,7 +119,6 @@ impl Root {
             // Defense: A root inside a read-only directory is read-only.
             access: self.access,
             is_always: false,
-            protected: self.protected.below(path),
         }
     }
 

@@ -8,9 +8,10 @@ use crate::account::Account;
 use crate::dir::{Access, Policy};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
-use crate::path::Location;
 use crate::path::index::PathIndex;
 use crate::path::names::{is_same, path_key};
+use crate::path::protect::ProtectedNames;
+use crate::path::{Location, Protection};
 use crate::roots::{RejectedRoot, Root};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
@@ -49,6 +50,8 @@ pub(crate) struct Snapshot {
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) index: Arc<PathIndex>,
     pub(crate) policy: Policy,
+    /// The patterns for protected names, if there are any.
+    pub(crate) protected: Option<Arc<ProtectedNames>>,
     pub(crate) rejected: Arc<[RejectedRoot]>,
     /// The aliases that the operator declared for the allowed directories, if there are any.
     pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
@@ -165,6 +168,7 @@ impl Roots {
         let base = (!roots.is_empty()).then_some(0);
         Self::from(Snapshot {
             policy: self.policy(),
+            protected: self.snapshot.protected.clone(),
             allowed: Some(self.clone()),
             listed,
             base,
@@ -236,6 +240,7 @@ impl Roots {
         let own = &*self.snapshot;
         let narrowed = Self::from(Snapshot {
             policy: own.policy,
+            protected: own.protected.clone(),
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_request()),
             base: Some(0),
             generation: own.generation,
@@ -258,6 +263,7 @@ impl Roots {
         let snapshot = Snapshot {
             roots: own.roots.iter().map(read_only).collect(),
             index: own.index.clone(),
+            protected: own.protected.clone(),
             rejected: own.rejected.clone(),
             declared: own.declared.clone(),
             planned: own.planned.clone(),
@@ -341,6 +347,30 @@ impl Roots {
 
     pub(crate) fn policy(&self) -> Policy {
         self.snapshot.policy
+    }
+
+    /// The patterns for protected names, if there are any.
+    pub(crate) fn protected(&self) -> Option<&ProtectedNames> {
+        self.snapshot.protected.as_deref()
+    }
+
+    pub(crate) fn shared_protected(&self) -> Option<Arc<ProtectedNames>> {
+        self.snapshot.protected.clone()
+    }
+
+    /// Whether any name may be denied.
+    pub(crate) fn can_deny(&self) -> bool {
+        self.protected().is_some_and(ProtectedNames::can_deny)
+    }
+
+    /// Whether a place in a root is denied because of its last name. The parts of `path` consist of
+    /// plain names.
+    pub(crate) fn is_denied(&self, root: &Root, path: &[&Path]) -> bool {
+        let is_denied = |protected: &ProtectedNames| {
+            let place: Vec<_> = std::iter::once(root.path()).chain(path.iter().copied()).collect();
+            protected.of_last_name(&place) == Some(Protection::Denied)
+        };
+        self.can_deny() && self.protected().is_some_and(is_denied)
     }
 
     pub(crate) fn base(&self) -> Option<usize> {

@@ -108,7 +108,7 @@ fn moved_directory_is_read_but_not_changed_through_its_entries() {
 #[cfg(unix)]
 #[test]
 fn moved_directory_is_neither_read_nor_changed_if_names_are_protected() {
-    for protection in [Protection::ReadOnly, Protection::Hidden] {
+    for protection in [Protection::ReadOnly, Protection::Denied] {
         for to in ["secret", "moved"] {
             let tree = Tree::new(TREE);
             let roots = protecting(&tree, "r", &[("secret", protection)]);
@@ -157,7 +157,7 @@ fn entry_gives_no_more_access_than_a_request() {
     assert_eq!(code(parent.remove_dir_all()), Some("read_only"));
     assert_eq!(code(parent.join("n", Intent::New).unwrap().write("n")), Some("read_only"));
     assert_eq!(tree.snapshot("r"), before);
-    let hidden = protecting(&tree, "r", &[("no", Protection::Hidden)]);
+    let hidden = protecting(&tree, "r", &[("no", Protection::Denied)]);
     let (found, _) = paths(hidden.walk("d", WalkOptions::new()).unwrap());
     assert_eq!(found, ["f", "ro", "ro/f", "ro2", "sub", "sub/f"]);
     let file = tree.roots(["r/x"]);
@@ -303,10 +303,10 @@ fn join_keeps_the_roots_of_its_proof() {
     let entry = entry(&roots, tree.path("b").to_str().unwrap(), "d");
     let joined = entry.to_checked().join("f", Intent::Existing).unwrap();
     assert_eq!(joined.read(9).unwrap(), b"bd");
-    // Protected and hidden names apply.
-    let roots = protecting(&tree, "b", &[("d", Protection::Hidden)]);
+    // Protected names apply.
+    let roots = protecting(&tree, "b", &[("d", Protection::Denied)]);
     let b = roots.check(".", Intent::Existing).unwrap();
-    assert_eq!(code(b.join("d/f", Intent::Existing)), Some("outside_roots"));
+    assert_eq!(code(b.join("d/f", Intent::Existing)), Some("protected"));
 }
 
 #[cfg(unix)]

@@ -1,15 +1,15 @@
 //! Protected names: each operation is refused on a read-only name, and each request that reaches a
-//! hidden name is refused as outside. The names are reached directly, through symlinks, in nested
-//! roots and in roots at or below them.
+//! denied name is refused. The names are reached directly, through symlinks, in nested roots and in
+//! roots at or below them.
 
 use std::fs;
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, Error, ErrorKind, Intent, ListRootsResult, OpenOptions,
-    Protection, Roots,
+    Protection, Replace, Roots, WriteOptions,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Attributes, CheckedPath, Existing, Replace, Result, WriteOptions};
+use mcp_roots_guard::{Attributes, CheckedPath, Existing, Result};
 
 use crate::support::code;
 use crate::support::operations::{INTENTS, Way, attempts};
@@ -25,8 +25,8 @@ fn boundary(tree: &Tree, more: impl FnOnce(BoundaryBuilder) -> BoundaryBuilder) 
         .directory(tree.path("root"), Access::ReadWrite)
         .protect(".git", Protection::ReadOnly)
         .protect(".github/workflows", Protection::ReadOnly)
-        .protect(".env*", Protection::Hidden)
-        .protect("/secret", Protection::Hidden);
+        .protect(".env*", Protection::Denied)
+        .protect("/secret", Protection::Denied);
     more(builder).build().unwrap()
 }
 
@@ -97,8 +97,10 @@ fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
     roots.rename("d", "e", Replace::Never).unwrap();
 }
 
+/// Neither the code nor the text depends on what exists at the denied name.
 #[test]
-fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
+fn request_at_or_through_a_denied_name_is_refused_whether_or_not_it_exists() {
+    let mut first = None;
     for exists in [true, false] {
         let tree = Tree::new(TREE);
         tree.add("file root/spare = content; dir root/spare-dir; file root/.envrc/x");
@@ -136,7 +138,7 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
         if symlinks_are_visible() {
             requests.extend(["via", "abs", "d/up/key", "d/up/../a", "dir/../.env", "dir/.env1"]);
         }
-        // Windows removes `..` from the text, so these paths do not go through the hidden name.
+        // Windows removes `..` from the text, so these paths do not go through the denied name.
         requests.retain(|request| {
             !cfg!(windows)
                 || !["/..", "../.."].iter().any(|end| request.contains(end))
@@ -144,6 +146,7 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
         });
         let absolute = tree.expand("$T/root/.env");
         requests.push(&absolute);
+        let mut refusals = Vec::new();
         for attempt in attempts() {
             let name = attempt.name();
             for request in &requests {
@@ -152,20 +155,18 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
                 if on_link {
                     continue;
                 }
-                let run = |request: &str| attempt.run(Way::Directly, &roots, request).unwrap_err();
-                let refused = run(request);
-                assert_eq!(refused.code(), "outside_roots", "{name} {request} {exists}");
-                let outside = run("../out");
-                let [refused, outside] = [(refused, *request), (outside, "../out")]
-                    .map(|(error, sent)| error.to_string().replace(&quoted(sent), ""));
-                assert_eq!(refused, outside, "{name} {request}");
+                let refused = attempt.run(Way::Directly, &roots, request).unwrap_err();
+                let found = (refused.kind(), refused.code());
+                assert_eq!(found, (ErrorKind::Protected, "protected"), "{name} {request} {exists}");
+                refusals.push(refused.to_string().replace(&quoted(&absolute), ""));
             }
         }
         assert_eq!(tree.snapshot("root"), before);
+        assert_eq!(first.get_or_insert_with(|| refusals.clone()), &refusals);
     }
 }
 
-/// Invalid combinations too: at a hidden name, they are refused as they are outside.
+/// Invalid combinations too.
 #[test]
 fn every_combination_of_open_options_respects_protected_names() {
     let tree = Tree::new(TREE);
@@ -174,12 +175,12 @@ fn every_combination_of_open_options_respects_protected_names() {
         let bit = |number: u8| mask & (1 << number) != 0;
         let options = OpenOptions::new().read(bit(0)).write(bit(1)).append(bit(2));
         let options = options.truncate(bit(3)).create(bit(4)).create_new(bit(5));
-        let refused = |request: &str| {
-            let error = roots.open_with(request, options).unwrap_err();
-            format!("{} {error}", error.code()).replace(&quoted(request), "")
-        };
         for request in [".env", "secret/key", "secret/new"] {
-            assert_eq!(refused(request), refused("../out"), "{options:?} {request}");
+            let refused = code(roots.open_with(request, options));
+            let outside = code(roots.open_with("../out", options));
+            let expected =
+                if outside == Some("outside_roots") { Some("protected") } else { outside };
+            assert_eq!(refused, expected, "{options:?} {request}");
         }
         let config = ".git/config";
         let by_proof = |intent| roots.check(config, intent).unwrap().open_with(options);
@@ -196,38 +197,72 @@ fn quoted(text: &str) -> String {
     format!("{text:?}")
 }
 
+/// The attacks that prepare what the first names of a pattern lead to.
 #[test]
-fn recursive_removal_leaves_hidden_names_in_place() {
-    let tree = Tree::new(
-        "file root/d/.env; file root/d/a/b/.env; file root/d/a/b/x; file root/d/a/c/y; \
-         file root/d/z; dir root/d/e/f; file root/d/.envs/deep/.git/config",
-    );
+fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
+    let tree =
+        Tree::new("file root/d/workflows/w = planted; file root/f = planted; dir root/empty");
     let roots = protected(&tree);
-    assert_eq!(code(roots.remove_dir_all("d")), Some("directory_not_empty"));
-    let mut left: Vec<_> = tree
-        .snapshot("root/d")
-        .into_iter()
-        .map(|line| line.split(": ").next().unwrap().replace('\\', "/"))
-        .filter_map(|path| path.split("/root/d/").nth(1).map(str::to_owned))
-        .collect();
-    left.sort();
-    assert_eq!(
-        left,
-        [
-            ".env",
-            ".envs",
-            ".envs/deep",
-            ".envs/deep/.git",
-            ".envs/deep/.git/config",
-            "a",
-            "a/b",
-            "a/b/.env"
-        ]
-    );
-    fs::remove_dir_all(tree.path("root/d/.envs")).unwrap();
-    fs::remove_file(tree.path("root/d/.env")).unwrap();
-    fs::remove_file(tree.path("root/d/a/b/.env")).unwrap();
-    roots.remove_dir_all("d").unwrap();
+    let before = tree.snapshot("root");
+    let options = WriteOptions::new().create_parents(true);
+    for name in [".github", "sub/.GitHub.", "d/.github"] {
+        if !cfg!(target_os = "linux") && name.ends_with('.') {
+            continue; // Windows refuses the name.
+        }
+        for (what, made) in [
+            ("symlink", roots.symlink("../d", name)),
+            ("symlink", roots.symlink("d", name)),
+            ("rename of a directory", roots.rename("d", name, Replace::Existing)),
+            ("rename of an empty directory", roots.rename("empty", name, Replace::Never)),
+            ("rename of a file", roots.rename("f", name, Replace::Never)),
+            ("hard link", roots.hard_link("f", name)),
+            ("write", roots.write_with(name, "planted", options)),
+            ("copy", roots.copy("f", name, 99, options).map(drop)),
+            ("atomic file", roots.atomic_file(name, options).map(drop)),
+            ("open", roots.open_with(name, OpenOptions::new().write(true).create(true)).map(drop)),
+        ] {
+            let is_missing = name.contains('/') && !name.starts_with('d');
+            let expected =
+                if is_missing && what != "write" && what != "copy" && what != "atomic file" {
+                    Some("not_found")
+                } else {
+                    Some("protected")
+                };
+            assert_eq!(code(made), expected, "{what} {name}");
+        }
+        assert_eq!(tree.snapshot("root"), before, "{name}");
+    }
+    roots.create_dir(".github").unwrap();
+    assert_eq!(code(roots.symlink("../d", ".github/workflows")), Some("protected"));
+    assert_eq!(code(roots.write(".github/workflows", "planted")), Some("protected"));
+    roots.write(".github/other", "content").unwrap();
+    roots.rename(".github", "docs", Replace::Never).unwrap();
+}
+
+/// The name of a temporary file is in no request, and is not changed through a symlink or a listing.
+#[test]
+fn temporary_file_is_not_used_by_its_name() {
+    let tree = Tree::new("dir root/new");
+    let roots = tree.roots(["root"]);
+    let _file = roots.atomic_file("new/f", WriteOptions::new()).unwrap();
+    let entry = roots.read_dir("new").unwrap().next().unwrap().unwrap();
+    let path = entry.path().into_os_string().into_string().unwrap();
+    for attempt in attempts().filter(|attempt| attempt.position == 0) {
+        for request in
+            [format!("new/{path}"), format!("new/{path}/../f"), tree.uri("root/new") + "/" + &path]
+        {
+            let refused = attempt.run(Way::Directly, &roots, &request).unwrap_err();
+            assert_eq!(refused.code(), "protected", "{} {request}", attempt.name());
+        }
+    }
+    assert_eq!(code(entry.to_checked().remove_file()), Some("protected"));
+    if symlinks_are_visible() {
+        tree.add(&format!("link root/to -> new/{path}"));
+        assert_eq!(code(roots.write("to", "no")), Some("protected"));
+        assert_eq!(code(roots.open_with("to", OpenOptions::new().append(true))), Some("protected"));
+    }
+    drop(entry);
+    roots.remove_dir_all("new").unwrap();
 }
 
 #[test]
@@ -236,14 +271,14 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     let boundary = Boundary::builder()
         .client_roots_only()
         .protect(".git", Protection::ReadOnly)
-        .protect("secret", Protection::Hidden)
+        .protect("secret", Protection::Denied)
         .build()
         .unwrap();
     let uris = ["root", "root/secret", "root/.git"].map(|path| tree.uri(path));
     let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
     assert_eq!(roots.roots().count(), 2);
     assert_eq!(code(roots.write(".git/config", "no")), Some("protected"));
-    assert_eq!(code(roots.read("secret/key", 9)), Some("outside_roots"));
+    assert_eq!(code(roots.read("secret/key", 9)), Some("protected"));
     let below = roots.with_base(tree.path("root/.git")).unwrap();
     assert_eq!(code(below.write("new", "no")), Some("protected"));
 }
@@ -252,16 +287,16 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
 fn invalid_configuration_is_refused() {
     let tree = Tree::new("dir root/.secret/x");
     let build = |builder: BoundaryBuilder| builder.build().unwrap_err();
-    let hidden = || Boundary::builder().protect(".secret", Protection::Hidden);
-    let both = hidden()
+    let denied = || Boundary::builder().protect(".secret", Protection::Denied);
+    let both = denied()
         .directory(tree.path("root"), Access::ReadWrite)
         .directory(tree.path("root/.secret/x"), Access::ReadWrite);
-    let text = "the directory is hidden by a protected name in another allowed directory";
+    let text = "the directory is denied by a protected name in another allowed directory";
     let refused: Error = build(both);
     assert_eq!(refused.kind(), ErrorKind::InvalidConfiguration);
     assert!(refused.to_string().ends_with(text), "{refused}");
-    // On its own, the directory is not below a hidden name.
-    let alone = hidden().directory(tree.path("root/.secret/x"), Access::ReadWrite).build();
+    // On its own, the directory is not below a denied name.
+    let alone = denied().directory(tree.path("root/.secret/x"), Access::ReadWrite).build();
     alone.unwrap().allowed_roots().write("f", "yes").unwrap();
     let pattern = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
@@ -297,7 +332,7 @@ fn proof_of_a_place_that_is_now_protected_is_no_longer_allowed() {
     };
     assert_eq!(allows("a"), None);
     assert_eq!(allows(".git/config"), Some("protected"));
-    assert_eq!(allows("secret/key"), Some("outside_roots"));
+    assert_eq!(allows("secret/key"), Some("protected"));
     let own = roots.check(".git/config", Intent::New).unwrap();
     assert_eq!(code(roots.still_allows(&own)), None);
 }

@@ -21,7 +21,7 @@
 //! and then use it by name, and their tests fail unless they leak.
 //!
 //! The same rows run on swaps that lead to a protected name inside the root. Nothing under a
-//! read-only name may change, and nothing under a hidden name may be seen either. The last test
+//! read-only name may change, and nothing under a denied name may be seen either. The last test
 //! renames a directory to a protected name while files in it are written.
 //!
 //! For long runs, `GUARD_RACE_SECONDS=600` divides 600 seconds between all rows, without a limit on
@@ -103,7 +103,7 @@ nothing <-> symlink      | root   | box/x     | file | root/.git | root/box/x <-
 enum Forbidden {
     Outside,
     ReadOnly,
-    Hidden,
+    Denied,
 }
 
 impl Forbidden {
@@ -120,7 +120,7 @@ impl Forbidden {
                 return boundary.resolve(&ListRootsResult::from_uris([tree.uri(root)])).unwrap();
             }
             Self::ReadOnly => builder.protect(".git", Protection::ReadOnly),
-            Self::Hidden => builder.protect(".git", Protection::Hidden),
+            Self::Denied => builder.protect(".git", Protection::Denied),
         };
         builder.build().unwrap().allowed_roots()
     }
@@ -515,8 +515,8 @@ fn nothing_read_only_is_changed_while_names_are_swapped() {
 }
 
 #[test]
-fn nothing_hidden_is_read_or_changed_while_names_are_swapped() {
-    race(Forbidden::Hidden);
+fn nothing_denied_is_read_or_changed_while_names_are_swapped() {
+    race(Forbidden::Denied);
 }
 
 fn race(forbidden: Forbidden) {

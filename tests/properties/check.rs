@@ -16,8 +16,9 @@
 //!   ([`kernel`](crate::support::kernel)), except where a path leaves the roots, because the guard
 //!   never looks outside. The rule recognizes these paths exactly.
 //! - Reading through the guard returns the content that `std` reads at the canonical path.
-//! - A hidden place, and a path through one, is refused like a place outside. Read-only names do
-//!   not change the decision, but a write to one is refused, and no other write is.
+//! - A denied place, and a path through one, is refused as protected. Read-only names do not change
+//!   the decision, but a write to one is refused, and no other write is, except one that would create
+//!   a file at the beginning of a pattern.
 //! - An alias of the first root in a request means the root's path. So does one in a symlink's
 //!   target, if the alias resolves to the root. Any other alias there is an ordinary path.
 //!
@@ -66,14 +67,14 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
     let look = |path: &Path| world.look_through_aliases(path);
     for (&intent, (decided, blocked)) in intents.iter().zip(here.into_iter().zip(blocked)) {
         let plain = model::decide(look, &world.roots, request, intent);
-        let is_hidden = |path: &Path| world.is_hidden(path);
+        let is_denied = |path: &Path| world.is_denied(path);
         let roots = &world.roots;
-        let expected = model::decide_unless_hidden(look, is_hidden, roots, request, intent);
+        let expected = model::decide_unless_denied(look, is_denied, roots, request, intent);
         assert_eq!(decided.0, expected, "{intent:?} of {sent:?} in {world}");
         assert_eq!(blocked.0, expected, "{intent:?} of {request:?} without openat2 in {world}");
         check_write(world, sent, intent, &expected);
         if expected != plain {
-            let is_refused = expected == Err("outside_roots") && decided.1 == Err("outside_roots");
+            let is_refused = expected == Err("protected") && decided.1 == Err("protected");
             assert!(is_refused || intent != Intent::Existing, "{request:?} in {world}");
             continue;
         }

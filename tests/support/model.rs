@@ -34,13 +34,13 @@ pub(crate) fn decide(
     request: &str,
     intent: Intent,
 ) -> Decision {
-    decide_unless_hidden(look, |_| false, roots, request, intent)
+    decide_unless_denied(look, |_| false, roots, request, intent)
 }
 
-/// Like [`decide`], but hidden paths are outside. A hidden path is never looked up.
-pub(crate) fn decide_unless_hidden(
+/// Like [`decide`], but a denied path is refused, and never looked up.
+pub(crate) fn decide_unless_denied(
     look: impl Fn(&Path) -> Name,
-    is_hidden: impl Fn(&Path) -> bool,
+    is_denied: impl Fn(&Path) -> bool,
     roots: &[PathBuf],
     request: &str,
     intent: Intent,
@@ -60,8 +60,8 @@ pub(crate) fn decide_unless_hidden(
             (_, "..") => drop(at.pop()),
             _ => {
                 at.push(&name);
-                if is_hidden(&at) {
-                    return Err("outside_roots");
+                if is_denied(&at) {
+                    return Err("protected");
                 }
                 let is_known = !is_inside(&at) || leads_to_a_root(&at);
                 here = if is_known { Name::Directory } else { look(&at) };
@@ -77,8 +77,8 @@ pub(crate) fn decide_unless_hidden(
                                 return Err("not_found");
                             }
                             at.push(name);
-                            if is_hidden(&at) {
-                                return Err("outside_roots");
+                            if is_denied(&at) {
+                                return Err("protected");
                             }
                         }
                         Ok((at, false))

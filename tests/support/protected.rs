@@ -1,7 +1,7 @@
 //! A naive matcher of protected names, as an oracle.
 //!
-//! It works on strings: it compares each pattern with each prefix of a path. The guard's automaton
-//! and its code for names are not used.
+//! It works on strings: it compares each pattern with each prefix of a path. The guard's code
+//! for patterns and names is not used.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     ReadOnly,
-    Hidden,
+    Denied,
 }
 
 /// Patterns, and the function that maps each name to the form in which names are compared.
@@ -60,34 +60,26 @@ impl Rules {
         effects.max()
     }
 
-    /// The patterns of which the last names of a path match a beginning, with the number of names
-    /// that match. More names below the path can complete such a match, so a directory keeps its
-    /// protected names when it is renamed only if this set stays the same.
-    pub(crate) fn partial<'a>(
+    /// Whether the last names of a path match the beginning of a pattern, which more names below
+    /// the path could complete.
+    pub(crate) fn begin_at<'a>(
         &self,
         allowed: impl IntoIterator<Item = &'a Path>,
         path: &Path,
-    ) -> BTreeSet<(usize, usize)> {
-        let mut found = BTreeSet::new();
-        for relative in allowed.into_iter().filter_map(|allowed| self.below(allowed, path)) {
+    ) -> bool {
+        allowed.into_iter().filter_map(|allowed| self.below(allowed, path)).any(|relative| {
             let names: Vec<String> =
                 relative.iter().map(|name| (self.key)(&name.to_string_lossy())).collect();
-            for (number, (pattern, _)) in self.patterns.iter().enumerate() {
-                let (is_anchored, names_of_pattern) = match pattern.strip_prefix('/') {
-                    Some(rest) => (true, rest),
-                    None => (false, pattern.as_str()),
-                };
-                let wanted: Vec<String> = names_of_pattern.split('/').map(self.key).collect();
-                for matched in 1..wanted.len() {
-                    let is_long_enough =
-                        if is_anchored { names.len() == matched } else { names.len() >= matched };
-                    if is_long_enough && names.ends_with(&wanted[..matched]) {
-                        found.insert((number, matched));
-                    }
-                }
-            }
-        }
-        found
+            self.patterns.iter().any(|(pattern, _)| {
+                let of_pattern = pattern.strip_prefix('/');
+                let is_anchored = of_pattern.is_some();
+                let of_pattern = of_pattern.unwrap_or(pattern).split('/').map(self.key);
+                let wanted: Vec<String> = of_pattern.collect();
+                (1..wanted.len()).any(|matched| {
+                    (!is_anchored || names.len() == matched) && names.ends_with(&wanted[..matched])
+                })
+            })
+        })
     }
 
     /// Whether a pattern matches these names to the end.

@@ -60,20 +60,20 @@ pub(crate) fn openat2_is_there() -> bool {
 /// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
 /// mark to mark.
 pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
-    trace_hidden(how, test, roots, file_root, None)
+    trace_denied(how, test, roots, file_root, None)
 }
 
-/// Whether a path is at or below a hidden name, or passes through one.
-pub(crate) type IsHidden = fn(&Path) -> bool;
+/// Whether a path is at or below a denied name, or passes through one.
+pub(crate) type IsDenied = fn(&Path) -> bool;
 
-/// Like [`trace`], but the tracer also rejects each call that names a hidden path, and each call
+/// Like [`trace`], but the tracer also rejects each call that names a denied path, and each call
 /// that could follow a symlink to one.
-pub(crate) fn trace_hidden(
+pub(crate) fn trace_denied(
     how: &str,
     test: &str,
     roots: &[&str],
     file_root: &str,
-    is_hidden: Option<IsHidden>,
+    is_denied: Option<IsDenied>,
 ) -> Seen {
     // Run the tracer and the child on one CPU. They alternate at each call, and waking an idle CPU
     // takes longer than the call.
@@ -99,7 +99,7 @@ pub(crate) fn trace_hidden(
         .expect("the child reports that it is ready");
     let roots = roots.iter().map(|root| Path::new(top).join(root)).collect();
     let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(file_root));
-    let mut seen = Seen { proc, roots, file_root, is_hidden, ..Seen::default() };
+    let mut seen = Seen { proc, roots, file_root, is_denied, ..Seen::default() };
     seen.follow(Pid::from_raw(thread.parse().unwrap()));
     let rest: Vec<String> = lines.collect();
     drop(done);
@@ -115,7 +115,7 @@ pub(crate) struct Seen {
     proc: PathBuf,
     roots: Vec<PathBuf>,
     file_root: PathBuf,
-    is_hidden: Option<IsHidden>,
+    is_denied: Option<IsDenied>,
     /// The last mark.
     row: String,
     /// The calls after each mark.
@@ -292,9 +292,9 @@ impl Seen {
         let (by_name, at) = (plain && no_links || one, dir.join(path));
         let inside = |at: &Path| self.roots.iter().any(|root| at.starts_with(root));
         let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
-        if let Some(is_hidden) = self.is_hidden {
+        if let Some(is_denied) = self.is_denied {
             let walked = if no_links { dir.join(walked_beneath(path)) } else { at.clone() };
-            let names_it = is_hidden(dir) || is_hidden(&walked) || opened.is_some_and(is_hidden);
+            let names_it = is_denied(dir) || is_denied(&walked) || opened.is_some_and(is_denied);
             if names_it || beneath && !no_links && !one {
                 return Verdict::Outside;
             }

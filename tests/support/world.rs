@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0                 the first line selects the roots: r; r and o/a; r and r/a; r/a
-//! 0r/a/b,n*         the roots, and protected names: `r` for read-only, any other byte for hidden,
+//! 0r/a/b,n*         the roots, and protected names: `r` for read-only, any other byte for denied,
 //!                   and then patterns; an invalid one is ignored
 //! dr/b  fr/b/c      a directory; a file
 //! pr/b              a FIFO
@@ -124,8 +124,8 @@ impl World {
         self.rules.as_ref()?.effect(self.roots.iter().map(PathBuf::as_path), path)
     }
 
-    pub(crate) fn is_hidden(&self, path: &Path) -> bool {
-        self.effect(path) == Some(Effect::Hidden)
+    pub(crate) fn is_denied(&self, path: &Path) -> bool {
+        self.effect(path) == Some(Effect::Denied)
     }
 
     /// The paths of all entries at and below a path.
@@ -253,7 +253,7 @@ impl std::fmt::Display for World {
 /// The protected names that the first line selects.
 fn rules(line: &[u8]) -> Option<Rules> {
     let (&effect, patterns) = line.get(1..)?.split_first()?;
-    let effect = if effect == b'r' { Effect::ReadOnly } else { Effect::Hidden };
+    let effect = if effect == b'r' { Effect::ReadOnly } else { Effect::Denied };
     let patterns: Vec<_> = patterns
         .split(|&byte| byte == b',')
         .take(PATTERNS)
@@ -314,25 +314,25 @@ const HOST: &str = "/guard-host/p";
 /// An alias of a Windows client.
 const WINDOWS: &str = r"C:\p";
 
-/// The roots with protected names. Returns `None` if one root is hidden below another one, which
+/// The roots with protected names. Returns `None` if one root is denied below another one, which
 /// the guard must refuse.
 fn protected(builder: BoundaryBuilder, roots: &[PathBuf], rules: &Rules) -> Option<Roots> {
     let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| {
         let protection = match effect {
             Effect::ReadOnly => Protection::ReadOnly,
-            Effect::Hidden => Protection::Hidden,
+            Effect::Denied => Protection::Denied,
         };
         builder.protect(pattern.as_str(), protection)
     });
     let paths = || roots.iter().map(PathBuf::as_path);
-    let hides_a_root = paths().any(|root| rules.effect(paths(), root) == Some(Effect::Hidden));
+    let denies_a_root = paths().any(|root| rules.effect(paths(), root) == Some(Effect::Denied));
     match builder.build() {
         Ok(boundary) => {
-            assert!(!hides_a_root, "{rules:?} hides one of {roots:?}, but is accepted");
+            assert!(!denies_a_root, "{rules:?} denies one of {roots:?}, but is accepted");
             Some(boundary.allowed_roots())
         }
         Err(error) => {
-            let is_expected = hides_a_root && error.kind() == ErrorKind::InvalidConfiguration;
+            let is_expected = denies_a_root && error.kind() == ErrorKind::InvalidConfiguration;
             assert!(is_expected, "{rules:?} in {roots:?}: {error}");
             None
         }

@@ -52,13 +52,13 @@ pub struct Options {
     /// may contain the wildcards * and ?. Everything inside a matching directory is also protected.
     #[arg(long, value_name = "NAME")]
     pub protect: Vec<String>,
-    /// Hide files and directories with this name. NAME is matched as in --protect.
+    /// Refuse any access to files and directories with this name. NAME is matched as in --protect.
     #[arg(long, value_name = "NAME")]
-    pub hide: Vec<String>,
+    pub deny: Vec<String>,
     /// Do not protect .git and the configuration of editors and agents.
     ///
     /// By default, they are read-only, because a change to them could run code or lift
-    /// restrictions. Does not affect --protect and --hide.
+    /// restrictions. Does not affect --protect and --deny.
     #[arg(long)]
     pub no_protect: bool,
     /// Access for clients that list no roots at all.
@@ -74,8 +74,8 @@ pub struct Options {
     ///
     /// They run git, confined with Landlock (Linux 6.12 and later) to the directories that the
     /// client can access. If the kernel cannot do this, the server does not start. Git can show the
-    /// content of hidden files.
-    #[arg(long, value_name = "SET", value_enum, conflicts_with = "hide")]
+    /// content of denied files.
+    #[arg(long, value_name = "SET", value_enum, conflicts_with = "deny")]
     pub tools: Vec<Tools>,
 
     /// Also offer the tool run, which runs this program. Can be repeated.
@@ -84,7 +84,7 @@ pub struct Options {
     /// with Landlock (Linux 6.12 and later) to the directories that the client can access and to
     /// the system's programs and libraries, without TCP. If the kernel cannot do this, the server
     /// does not start. The program can change protected files.
-    #[arg(long, value_name = "PROGRAM", conflicts_with = "hide")]
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "deny")]
     pub run: Vec<String>,
 
     /// Also let the programs of --run read and execute the files in this file or directory.
@@ -202,8 +202,8 @@ impl Options {
         for name in &self.protect {
             boundary = boundary.protect(name, Protection::ReadOnly);
         }
-        for name in &self.hide {
-            boundary = boundary.protect(name, Protection::Hidden);
+        for name in &self.deny {
+            boundary = boundary.protect(name, Protection::Denied);
         }
         let mut guard = Guard::builder(boundary.build()?);
         // Over HTTP, nothing identifies a client, so nothing can be kept for it.

@@ -71,8 +71,8 @@ fn tools_that_run_programs_are_offered_only_on_request() {
     for (options, text) in [
         (&["--run", "no-such-program"][..], "no such program"),
         (&["--run", "sh", "--run-extra", "/no/such"], "no such file or directory"),
-        (&["--run", "sh", "--hide", ".env"], "cannot be used with"),
-        (&["--tools", "git", "--hide", ".env"], "cannot be used with"),
+        (&["--run", "sh", "--deny", ".env"], "cannot be used with"),
+        (&["--tools", "git", "--deny", ".env"], "cannot be used with"),
         (&["--tools", "svn"], "invalid value"),
     ] {
         let (success, error) = run(&[&[work.as_str()], options].concat());

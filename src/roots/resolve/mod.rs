@@ -19,7 +19,7 @@
 //! | inside a root | a directory or file | that directory or file |
 //! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root; with [`Intent::NoFollow`], a symlink at the end of the path is not followed |
 //! | inside a root | a missing name | none: refused, or the end of the walk if the intent allows missing names |
-//! | inside a root | a name that is [hidden](Lookup::is_hidden) | none: refused as outside, without a look-up |
+//! | inside a root | a name that is [denied](Lookup::is_denied) | none: refused, without a look-up |
 //! | not a directory | any | none: refused |
 
 mod walk;
@@ -72,9 +72,9 @@ pub(crate) trait Lookup {
     /// names, and no symlink in it may be followed. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
-    /// Returns whether the place at `path` in root number `root` is hidden, by names alone. `path`
-    /// consists of plain names. A hidden place is refused as outside, before it is looked up.
-    fn is_hidden(&mut self, root: usize, path: &Path) -> bool;
+    /// Returns whether the last name of `path` in root number `root` is denied. `path` consists of
+    /// plain names. A denied name is refused before it is looked up.
+    fn is_denied(&self, root: usize, path: &Path) -> bool;
 }
 
 /// The kind of a directory entry, as far as it matters to the resolver.

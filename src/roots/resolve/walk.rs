@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{EntryKind, Found, Intent, Lookup, Place};
 use crate::error::{Code, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
+use crate::path::Protection;
 use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
@@ -123,7 +124,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             }
             _ => path.push(name),
         }
-        self.refuse_hidden()?;
+        self.refuse_denied()?;
         if name.len() > NAME_BYTES {
             return Err(Code::TooLong.into());
         }
@@ -160,16 +161,14 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(None)
     }
 
-    /// Refuses a position that is hidden, in the same way as one outside.
-    fn refuse_hidden(&mut self) -> Result<()> {
-        if let Position::Inside { root, path, .. } = &self.position {
-            // Defense: A hidden name is never looked up; it is refused like one outside.
-            if self.lookup.is_hidden(*root, path) {
-                self.position = Position::Above(TOP);
-                return Err(Code::OutsideRoots.into());
+    fn refuse_denied(&self) -> Result<()> {
+        match &self.position {
+            // Defense: A denied name is never looked up.
+            Position::Inside { root, path, .. } if self.lookup.is_denied(*root, path) => {
+                Err(Protection::Denied.refusal())
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Starts a walk at the symlink at `link` in a root, as if the walk had just met it.
@@ -216,7 +215,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 b".." => return Err(Code::NotFound.into()),
                 _ => path.push(&name),
             }
-            self.refuse_hidden()?;
+            self.refuse_denied()?;
             if name.len() > NAME_BYTES {
                 return Err(Code::TooLong.into());
             }
@@ -396,8 +395,8 @@ mod tests {
         names: BTreeMap<PathBuf, EntryKind>,
         roots: Vec<PathBuf>,
         asked: Vec<PathBuf>,
-        /// The hidden name.
-        hidden: Option<&'static str>,
+        /// The denied name.
+        denied: Option<&'static str>,
     }
 
     impl Lookup for Memory {
@@ -413,8 +412,8 @@ mod tests {
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
 
-        fn is_hidden(&mut self, _: usize, path: &Path) -> bool {
-            path.iter().any(|name| Some(name) == self.hidden.map(OsStr::new))
+        fn is_denied(&self, _: usize, path: &Path) -> bool {
+            path.file_name() == self.denied.map(OsStr::new)
         }
     }
 
@@ -422,7 +421,7 @@ mod tests {
     fn memory(roots: &[(&str, RootKind)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
         let mut memory =
-            Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), hidden: None };
+            Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), denied: None };
         for (path, is) in roots {
             aliases.add(Path::new(&native(path)), *is);
             memory.roots.push(PathBuf::from(native(path)));
@@ -520,10 +519,10 @@ mod tests {
     }
 
     #[test]
-    fn hidden_name_is_refused_as_outside_and_never_looked_up() {
+    fn denied_name_is_refused_and_never_looked_up() {
         let names = ["/r/d/", "/r/d/f", "/r/h/", "/r/h/f", "/r/d/h/", "/r/l>d/h/../f", "/r/h2/"];
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &names);
-        memory.hidden = Some("h");
+        memory.denied = Some("h");
         let long = format!("h/{}", "n".repeat(256));
         let rows = [
             ("h", Existing, "outside_roots"),
@@ -544,8 +543,8 @@ mod tests {
             let resolved = resolved(&mut memory, &aliases, request, intent);
             assert_eq!(resolved, expected, "{request} {intent:?}");
         }
-        let is_hidden = |path: &&PathBuf| path.iter().any(|name| name == "h");
-        assert_eq!(memory.asked.iter().find(is_hidden), None);
+        let is_denied = |path: &&PathBuf| path.iter().any(|name| name == "h");
+        assert_eq!(memory.asked.iter().find(is_denied), None);
     }
 
     /// As on Linux, at most forty symlinks are followed.

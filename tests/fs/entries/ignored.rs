@@ -220,7 +220,7 @@ fn rule_file_that_is_not_a_regular_file_is_not_read() {
 }
 
 #[test]
-fn hidden_rule_file_is_not_read() {
+fn denied_rule_file_is_not_read() {
     for (name, file) in [
         (".gitignore", "r/.gitignore"),
         (".ignore", "r/.ignore"),
@@ -232,7 +232,7 @@ fn hidden_rule_file_is_not_read() {
         tree.add(&format!("file {file} = *"));
         assert!(walked(&tree.roots(["r"]), ".", OPTIONS()).is_empty(), "{file}");
         let options = OPTIONS().hidden(false);
-        let roots = protecting(&tree, "r", &[(name, Protection::Hidden)]);
+        let roots = protecting(&tree, "r", &[(name, Protection::Denied)]);
         assert_eq!(walked(&roots, ".", options), ["d", "d/f", "g"], "{name}");
         assert_eq!(walked(&roots, "d", options), ["f"], "{name}");
         // A name that is only read-only is read.

@@ -253,7 +253,7 @@ impl World {
         match effect {
             None => builder,
             Some(Effect::ReadOnly) => builder.protect(self.case.pattern, Protection::ReadOnly),
-            Some(Effect::Hidden) => builder.protect(self.case.pattern, Protection::Hidden),
+            Some(Effect::Denied) => builder.protect(self.case.pattern, Protection::Denied),
         }
     }
 
@@ -343,7 +343,7 @@ fn always(_: &World, _: Option<Effect>) -> bool {
 }
 
 fn below_directory(world: &World, effect: Option<Effect>) -> bool {
-    world.state == State::Directory && effect != Some(Effect::Hidden)
+    world.state == State::Directory && effect != Some(Effect::Denied)
 }
 
 fn has_parent(world: &World, _: Option<Effect>) -> bool {

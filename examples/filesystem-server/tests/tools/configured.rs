@@ -144,8 +144,8 @@ async fn assert_refuses_changes(served: &Served, name: &str) {
 }
 
 #[tokio::test]
-async fn option_hide_makes_names_invisible() {
-    let options = ["$D", "--hide", ".env*", "--hide", "/private"];
+async fn option_deny_refuses_names() {
+    let options = ["$D", "--deny", ".env*", "--deny", "/private"];
     let served = Served::configured(Client::default(), &options).await;
     for name in ["file", ".env.local", "sub/.ENV", "private/key"] {
         served.put(name, "content");
