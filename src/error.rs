@@ -151,8 +151,12 @@ impl Error {
         if self.reason() == Code::AlreadyExists {
             return self.says("destination already exists");
         }
-        self.0.end = Some("destination: ");
+        self.0.end = Some(DESTINATION);
         self
+    }
+
+    pub(crate) fn is_of_destination(&self) -> bool {
+        self.0.end == Some(DESTINATION)
     }
 
     /// Changes the text to say that the target of a symlink caused the error.
@@ -288,6 +292,8 @@ impl fmt::Display for Inner {
         self.outcome.iter().try_for_each(|outcome| write!(f, "; {outcome}"))
     }
 }
+
+const DESTINATION: &str = "destination: ";
 
 /// Quotes untrusted text for a message: lossy, escaped and limited to [`QUOTED_CHARS`].
 pub(crate) fn quoted(text: &OsStr) -> String {

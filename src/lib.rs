@@ -248,7 +248,7 @@ pub use fs::{
     AtomicFile, Attributes, ChangeSet, DirEntry, Durability, Existing, Link, OpenFile, OpenOptions,
     PartialCommit, ReadDir, Replace, Version, Walk, WalkOptions, WriteOptions,
 };
-pub use path::{Location, PROTECTED_DEFAULTS, Protection};
+pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
     Changes, ClientRoots, Guard, GuardBuilder, Observer, RootsResponse, RootsSource, RootsState,

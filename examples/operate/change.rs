@@ -115,25 +115,17 @@ pub(crate) fn create_dir_all(request: &Request) -> Answer {
 pub(crate) fn rename(request: &Request) -> Answer {
     let (roots, replace) = (&request.roots, replace(request)?);
     let (from, to) = (request.text("from")?, request.text("to")?);
-    let version = version(request, "if_unchanged")?;
     if request.boolean("checked")? {
         let from = roots.check(from, Intent::NoFollow)?;
-        let to = roots.check(to, Intent::NoFollow)?;
-        match version {
-            Some(version) => from.rename_if_unchanged(&to, replace, version)?,
-            None => from.rename(&to, replace)?,
-        }
+        from.rename(&roots.check(to, Intent::NoFollow)?, replace)?;
     } else {
-        match version {
-            Some(version) => roots.rename_if_unchanged(from, to, replace, version)?,
-            None => roots.rename(from, to, replace)?,
-        }
+        roots.rename(from, to, replace)?;
     }
     Ok(json!({}))
 }
 
 fn replace(request: &Request) -> Result<Replace, Failure> {
-    Ok(match (version(request, "replace_if_unchanged")?, request.text("replace")?) {
+    Ok(match (version(request, "if_unchanged")?, request.text("replace")?) {
         (Some(version), _) => Replace::IfUnchanged(version),
         (None, "existing") => Replace::Existing,
         (None, _) => Replace::Never,

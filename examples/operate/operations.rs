@@ -103,7 +103,7 @@ const REPLACE: Field = or(
     "Whether an existing destination is replaced.",
 );
 const REPLACE_IF_UNCHANGED: Field = optional(
-    "replace_if_unchanged",
+    "if_unchanged",
     Kind::Text,
     "Replaces the destination if it has this version, whatever `replace` is.",
 );
@@ -285,7 +285,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "rename",
         "Renames an entry.",
-        &[FROM, TO, CHECKED, REPLACE, REPLACE_IF_UNCHANGED, IF_UNCHANGED],
+        &[FROM, TO, CHECKED, REPLACE, REPLACE_IF_UNCHANGED],
         change::rename,
     ),
     operation(

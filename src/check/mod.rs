@@ -11,8 +11,11 @@
 
 #[cfg(target_os = "linux")]
 mod kernel;
+mod operation;
 mod still_allows;
 mod within;
+
+pub(crate) use self::operation::{Operation, Side};
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -26,10 +29,8 @@ use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::{below, components};
 use crate::path::protect::is_temporary;
-use crate::path::{Location, Protection};
-use crate::roots::{
-    Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in, retry_changed,
-};
+use crate::path::{IntoLocation, Location, Protection};
+use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in};
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
@@ -119,22 +120,14 @@ impl Roots {
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn check<L>(&self, request: L, intent: Intent) -> Result<CheckedPath>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn check(&self, request: impl IntoLocation, intent: Intent) -> Result<CheckedPath> {
         let request = self.location(request)?;
-        self.run_request("check", &request, |budget| self.decide(&request, intent, budget))
+        self.run("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
     /// Parses a request, and logs the error if this fails. Every operation on a request starts
     /// here.
-    pub(crate) fn location<L>(&self, request: L) -> Result<Location>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
         self.ensure_active().map_err(|error| self.log_refusal(error))?;
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
         let location = location.with_separators(self.index());
@@ -195,46 +188,6 @@ impl Roots {
         let below = only.and_then(|only| below(request, only.path()));
         below.map(|below| (0, below)).or_else(|| self.index().begin(request))
     }
-
-    /// Runs the work of one request with [`run_explained`](Self::run_explained). An error names the
-    /// operation and the request, and is reported to the operator.
-    pub(crate) fn run_request<T>(
-        &self,
-        operation: &'static str,
-        request: &Location,
-        work: impl FnMut(&mut Budget<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.run_explained(request, work)
-            .map_err(|error| self.log_refusal(error.at(operation, request.sent())))
-    }
-
-    /// Runs the work of one request, and retries it while the path changes concurrently. After any
-    /// error except [`OutsideRoots`](Code::OutsideRoots), it looks at the root where the request
-    /// started and at the root that the request reached. If the name of one leads to no directory,
-    /// the error is [`RootUnavailable`](Code::RootUnavailable).
-    pub(crate) fn run_explained<T>(
-        &self,
-        request: &Location,
-        mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let mut budget = Budget::new();
-        retry_changed(|| work(&mut budget)).map_err(|error| {
-            // A request that leaves the roots is refused, whether or not a root is available.
-            if error.reason() == Code::OutsideRoots || self.are_involved_there(request, &error) {
-                error
-            } else {
-                Code::RootUnavailable.into()
-            }
-        })
-    }
-
-    /// Whether the root where a request started and the root that it reached are there.
-    fn are_involved_there(&self, request: &Location, error: &Error) -> bool {
-        let (started_in, reached) = (self.start(request).map(|(number, _)| number), error.root());
-        let involved = [started_in, reached.filter(|root| Some(*root) != started_in)];
-        let mut roots = involved.into_iter().flatten().filter_map(|number| self.root(number).ok());
-        roots.all(Root::is_there)
-    }
 }
 
 impl CheckedPath {
@@ -274,11 +227,7 @@ impl CheckedPath {
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn join<L>(&self, relative: L, intent: Intent) -> Result<Self>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn join(&self, relative: impl IntoLocation, intent: Intent) -> Result<Self> {
         let roots = &self.roots;
         let relative = roots.location(relative)?;
         let request = self.request.join(relative.as_path());
@@ -288,13 +237,12 @@ impl CheckedPath {
         }
         // The name of a directory in the root can look like an alias of another system.
         let from_root = Path::new(".").join(&self.relative).join(relative.as_path());
-        let from_root = Location::from_path(from_root);
-        let from_root = from_root.map_err(named)?;
-        let number = roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
-        let roots_here = roots.with_base_number(number);
-        let checked = roots_here
-            .run_explained(&from_root, |budget| roots_here.decide(&from_root, intent, budget));
-        Ok(Self { roots: roots.clone(), request: request.clone(), ..checked.map_err(named)? })
+        let from_root = Location::from_path(from_root).map_err(named)?;
+        let roots_here = &roots.with_base_number(self.root_number());
+        let checked = Operation::on("check", Side::Request(roots_here, &from_root))
+            .shown_as(request.sent())
+            .run(|budget| roots_here.decide(&from_root, intent, budget))?;
+        Ok(Self { roots: roots.clone(), request, ..checked })
     }
 
     /// Returns the proof for the directory that contains the place, or `None` for a root. Nothing
@@ -434,23 +382,9 @@ impl CheckedPath {
         self.found
     }
 
-    /// Runs an operation on this proof, and retries it while the path changes concurrently. An
-    /// error names the operation and the request.
-    pub(crate) fn perform<T>(
-        &self,
-        operation: &'static str,
-        work: impl Fn() -> Result<T>,
-    ) -> Result<T> {
-        retry_changed(|| self.operate(&work))
-            .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
-    }
-
-    /// Runs an operation once. After an error, it looks at the root. If the root's name leads to no
-    /// directory, the error is [`RootUnavailable`](Code::RootUnavailable).
-    pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        work().map_err(
-            |error| if self.root.is_there() { error } else { Code::RootUnavailable.into() },
-        )
+    /// The number of the root in the snapshot of this proof.
+    pub(crate) fn root_number(&self) -> Option<usize> {
+        self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)))
     }
 
     /// Returns the handle beneath which to operate, and the path relative to it.
@@ -696,9 +630,8 @@ impl fmt::Display for CheckedPath {
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
         // The root is always in the snapshot, so the default number is never used.
-        let number =
-            self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
-        write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))
+        let number = self.root_number().unwrap_or_default();
+        write!(f, "{place} in root {number} ({})", quoted(name))
     }
 }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use crate::boundary::{alias_of, shown};
 use crate::check::CheckedPath;
 use crate::dir::Access;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::limits::ALIASES;
-use crate::path::Location;
+use crate::path::IntoLocation;
 use crate::path::index::Origin;
 use crate::roots::{Intent, Roots, join, kind_of};
 
@@ -46,13 +46,9 @@ impl Roots {
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn within<L>(&self, request: L) -> Result<Self>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn within(&self, request: impl IntoLocation) -> Result<Self> {
         let request = self.location(request)?;
-        self.run_request("narrow to", &request, |budget| {
+        self.run("narrow to", &request, |budget| {
             let checked = self.decide(&request, Intent::Existing, budget)?;
             self.narrow(&checked)
         })

@@ -105,14 +105,17 @@ impl AtomicFile {
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Existing::Refuse`].
     /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the roots belong has
     ///   ended (feature `rmcp`).
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         let place = self.place.clone();
-        place
-            .operate(|| {
-                place.roots().ensure_active()?;
-                self.commit_now()
-            })
-            .map_err(|error| place.roots().log_refusal(error.at("write", place.request().sent())))
+        place.run("write", |place| {
+            place.roots().ensure_active()?;
+            self.put_in_place()
+        })
+    }
+
+    pub(super) fn create(place: &CheckedPath, options: WriteOptions) -> Result<Self> {
+        options.validate_atomic()?;
+        Self::begin(place, place.destination(options)?, options)
     }
 
     pub(super) fn begin(
@@ -249,22 +252,16 @@ impl AtomicFile {
         })
     }
 
-    pub(super) fn commit_now(mut self) -> Result<()> {
+    pub(super) fn put_in_place(&mut self) -> Result<()> {
         #[cfg(unix)]
         let mut given = self.give_permissions()?;
         self.sync()?;
         let (place, name) = (self.place.clone(), self.name.clone());
         let directory = self.temporary.directory.clone();
-        let condition = self.options.if_unchanged.map(|version| Condition {
-            place: &place,
-            directory: &directory,
-            name: &name,
-            version,
-            is_destination: false,
-        });
+        let condition = Condition::new(&place, (&directory, &name), self.options.if_unchanged);
         place.ensure_not_file_root_alias(&directory, &name)?;
         let is_old = self.old.is_some();
-        let renamed = change_if(condition.as_slice(), || {
+        let renamed = change_if(condition, || {
             // Syncing and comparing take time, in which the old file can become private.
             #[cfg(unix)]
             if !is_same_state(given.as_ref(), self.old_now()?.as_ref()) {
@@ -291,9 +288,23 @@ impl AtomicFile {
     }
 
     fn condition(&self) -> Option<Condition<'_>> {
+        Condition::new(&self.place, self.location(), self.options.if_unchanged)
+    }
+
+    /// Fails if the commit would fail now.
+    pub(super) fn verify(&self) -> Result<()> {
+        if let Some(condition) = self.condition() {
+            return condition.verify();
+        }
         let (directory, name) = self.location();
-        let version = self.options.if_unchanged?;
-        Some(Condition { place: &self.place, directory, name, version, is_destination: false })
+        let is_missing = matches!(directory.look_in(name, Rule::Allow)?, Look::Missing);
+        match (is_missing, self.old.is_some()) {
+            (true, false) | (false, true) => Ok(()),
+            (false, false) if self.options.existing == Existing::Refuse => {
+                Err(Code::AlreadyExists.into())
+            }
+            _ => Err(Code::Changed.into()),
+        }
     }
 }
 
@@ -331,11 +342,6 @@ impl fmt::Debug for AtomicFile {
 }
 
 impl CheckedPath {
-    pub(super) fn atomic_file_now(&self, options: WriteOptions) -> Result<AtomicFile> {
-        options.validate_atomic()?;
-        AtomicFile::begin(self, self.destination(options)?, options)
-    }
-
     /// Opens the directory of a file to be written, after creating its missing parents, and looks
     /// up the file.
     pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {

@@ -112,9 +112,51 @@ impl Attributes {
         Ok(())
     }
 
+    /// Sets the attributes of a file or directory.
+    pub(super) fn set(self, path: &CheckedPath) -> Result<()> {
+        self.validate()?;
+        path.ensure_writable()?;
+        let (handle, place) = path.place()?;
+        let policy = path.roots().policy();
+        let is_dir = match handle.look(&place, policy.mounts)? {
+            Look::Missing => return Err(Code::NotFound.into()),
+            Look::Link(..) if path.found() == Found::Link => return Err(Code::SpecialFile.into()),
+            Look::Link(..) => return Err(Code::Changed.into()),
+            Look::Other(metadata) if metadata.is_dir() => true,
+            // The type must be known first, because opening a FIFO for writing would wake its
+            // reader.
+            Look::Other(metadata) => {
+                allow(&metadata, policy)?;
+                false
+            }
+        };
+        #[cfg(windows)]
+        let file = handle.open_to_set_attributes(&place, policy.mounts)?;
+        #[cfg(unix)]
+        let file = if is_dir {
+            handle.open_dir(&place, policy.mounts)?
+        } else {
+            // Either permission is sufficient: the owner may change the attributes in any case.
+            let opened = path.open_existing(Want::READ).or_else(|error| match error.reason() {
+                Code::PermissionDenied => path.open_existing(WRITE),
+                _ => Err(error),
+            });
+            opened?.0
+        };
+        let metadata = Metadata::without_birth(&file)?;
+        // Another process replaced it after the look-up.
+        if metadata.is_dir() != is_dir || metadata.is_symlink() {
+            return Err(Code::Changed.into());
+        }
+        if !is_dir {
+            allow(&metadata, policy)?;
+        }
+        self.apply(&file, &metadata)
+    }
+
     /// Sets the attributes on an open file or directory. The times come last, because the other
     /// attributes concern permissions.
-    fn set(self, file: &File, metadata: &Metadata) -> Result<()> {
+    fn apply(self, file: &File, metadata: &Metadata) -> Result<()> {
         if (self.executable.is_some() || self.read_only.is_some()) && !metadata.is_file() {
             let is_dir = metadata.is_dir();
             return Err(if is_dir { Code::IsADirectory } else { Code::SpecialFile }.into());
@@ -154,55 +196,12 @@ impl Attributes {
     }
 }
 
-impl CheckedPath {
-    pub(super) fn set_attributes_now(&self, attributes: Attributes) -> Result<()> {
-        attributes.validate()?;
-        self.ensure_writable()?;
-        let (handle, place) = self.place()?;
-        let policy = self.roots().policy();
-        let is_dir = match handle.look(&place, policy.mounts)? {
-            Look::Missing => return Err(Code::NotFound.into()),
-            Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
-            Look::Link(..) => return Err(Code::Changed.into()),
-            Look::Other(metadata) if metadata.is_dir() => true,
-            // The type must be known first, because opening a FIFO for writing would wake its
-            // reader.
-            Look::Other(metadata) => {
-                allow(&metadata, policy)?;
-                false
-            }
-        };
-        #[cfg(windows)]
-        let file = handle.open_to_set_attributes(&place, policy.mounts)?;
-        #[cfg(unix)]
-        let file = if is_dir {
-            handle.open_dir(&place, policy.mounts)?
-        } else {
-            // Either permission is sufficient: the owner may change the attributes in any case.
-            let opened = self.open_existing(Want::READ).or_else(|error| match error.reason() {
-                Code::PermissionDenied => self.open_existing(WRITE),
-                _ => Err(error),
-            });
-            opened?.0
-        };
-        let metadata = Metadata::without_birth(&file)?;
-        // Another process replaced it after the look-up.
-        if metadata.is_dir() != is_dir || metadata.is_symlink() {
-            return Err(Code::Changed.into());
-        }
-        if !is_dir {
-            allow(&metadata, policy)?;
-        }
-        attributes.set(&file, &metadata)
+pub(crate) fn open_unguarded_dir(path: &CheckedPath) -> Result<OwnedFd> {
+    if path.found() == Found::Link {
+        return Err(Code::NotADirectory.into());
     }
-
-    pub(crate) fn open_unguarded_dir_now(&self) -> Result<OwnedFd> {
-        if self.found() == Found::Link {
-            return Err(Code::NotADirectory.into());
-        }
-        let (handle, place) = self.place()?;
-        Ok(handle.open_dir(&place, self.roots().policy().mounts)?.into())
-    }
+    let (handle, place) = path.place()?;
+    Ok(handle.open_dir(&place, path.roots().policy().mounts)?.into())
 }
 
 #[cfg(all(test, unix))]
@@ -221,7 +220,7 @@ mod tests {
                 file.set_permissions(std::fs::Permissions::from_mode(before)).unwrap();
                 let before = mode(&file);
                 let metadata = Metadata::without_birth(&file).unwrap();
-                Attributes::new().executable(executable).set(&file, &metadata).unwrap();
+                Attributes::new().executable(executable).apply(&file, &metadata).unwrap();
                 let after = mode(&file);
                 assert_eq!(after & 0o666, before & 0o666, "{before:o}");
                 assert_eq!(after & 0o6000, 0, "{before:o}");

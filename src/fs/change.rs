@@ -9,8 +9,8 @@ use crate::check::CheckedPath;
 use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
-use crate::path::Location;
-use crate::roots::{Found, Intent, Roots, retry_changed};
+use crate::path::IntoLocation;
+use crate::roots::{Found, Intent, Roots};
 
 /// How a rename treats an existing destination.
 #[non_exhaustive]
@@ -59,59 +59,21 @@ impl Roots {
     /// assert_eq!(roots.read("final.txt", 9)?, b"new");
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn rename<F, T>(&self, from: F, to: T, replace: Replace) -> Result<()>
-    where
-        F: TryInto<Location>,
-        T: TryInto<Location>,
-        Error: From<F::Error> + From<T::Error>,
-    {
-        self.rename_by(from, to, |from, to| from.rename_now(to, replace, None))
-    }
-
-    /// Like [`rename`](Self::rename), but renames only a regular file with this content. See
-    /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
-    /// compared, and for the changes that are not detected.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`rename`](Self::rename); [`Changed`](crate::ErrorKind::Changed) (`modified`).
-    pub fn rename_if_unchanged<F, T>(
+    pub fn rename(
         &self,
-        from: F,
-        to: T,
+        from: impl IntoLocation,
+        to: impl IntoLocation,
         replace: Replace,
-        version: Version,
-    ) -> Result<()>
-    where
-        F: TryInto<Location>,
-        T: TryInto<Location>,
-        Error: From<F::Error> + From<T::Error>,
-    {
-        self.rename_by(from, to, |from, to| from.rename_now(to, replace, Some(version)))
+    ) -> Result<()> {
+        self.run_between("rename", from, to, [Intent::NoFollow; 2], |from, to| {
+            Renaming::check(from, to, replace)?.run()
+        })
     }
+}
 
-    /// Checks both paths of a rename, and runs `work` with them. An error names both paths.
-    pub(super) fn rename_by<F, T, R>(
-        &self,
-        from: F,
-        to: T,
-        work: impl Fn(&CheckedPath, &CheckedPath) -> Result<R>,
-    ) -> Result<R>
-    where
-        F: TryInto<Location>,
-        T: TryInto<Location>,
-        Error: From<F::Error> + From<T::Error>,
-    {
-        let (from, to) = (self.location(from)?, self.location(to)?);
-        let renamed = self.run_explained(&from, |budget| {
-            let from = self.decide(&from, Intent::NoFollow, budget)?;
-            let to = self
-                .run_explained(&to, |_| self.decide(&to, Intent::NoFollow, budget))
-                .map_err(Error::of_destination)?;
-            work(&from, &to)
-        });
-        renamed.map_err(|error| self.log_refusal(error.between("rename", from.sent(), to.sent())))
-    }
+/// Fails if the rename would fail now.
+pub(super) fn verify_rename(from: &CheckedPath, to: &CheckedPath, replace: Replace) -> Result<()> {
+    Renaming::check(from, to, replace)?.verify()
 }
 
 /// A rename that was checked, with the directories of both names open.
@@ -123,51 +85,27 @@ struct Renaming<'a> {
     to_directory: Handle,
     to_name: OsString,
     replace: Replace,
-    /// The version that the source must have.
-    version: Option<Version>,
 }
 
 impl<'a> Renaming<'a> {
-    fn check(
-        from: &'a CheckedPath,
-        to: &'a CheckedPath,
-        replace: Replace,
-        version: Option<Version>,
-    ) -> Result<Self> {
+    fn check(from: &'a CheckedPath, to: &'a CheckedPath, replace: Replace) -> Result<Self> {
         from.ensure_removable()?;
         to.ensure_removable().map_err(Error::of_destination)?;
-        let (from_directory, from_name) = from.operate(|| from.parent_dir())?;
-        let (to_directory, to_name) =
-            to.operate(|| to.parent_dir()).map_err(Error::of_destination)?;
+        let (from_directory, from_name) = from.parent_dir()?;
+        let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
         from.ensure_not_root_alias(&from_directory, &from_name)?;
         to.ensure_may_appear().map_err(Error::of_destination)?;
         from.ensure_contains_nothing_protected(&from_directory, &from_name)?;
         if replace != Replace::Never {
             to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
         }
-        Ok(Self { from, to, from_directory, from_name, to_directory, to_name, replace, version })
+        Ok(Self { from, to, from_directory, from_name, to_directory, to_name, replace })
     }
 
-    fn conditions(&self) -> Vec<Condition<'_>> {
-        let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
-        let source = self.version.map(|version| Condition {
-            place: from,
-            directory: from_directory,
-            name: from_name,
-            version,
-            is_destination: false,
-        });
-        let destination = match self.replace {
-            Replace::IfUnchanged(version) => Some(Condition {
-                place: to,
-                directory: to_directory,
-                name: to_name,
-                version,
-                is_destination: true,
-            }),
-            Replace::Never | Replace::Existing => None,
-        };
-        source.into_iter().chain(destination).collect()
+    fn condition(&self) -> Option<Condition<'_>> {
+        let Replace::IfUnchanged(version) = self.replace else { return None };
+        let place = (&self.to_directory, &*self.to_name);
+        Condition::new(self.to, place, Some(version)).map(Condition::of_destination)
     }
 
     /// Fails if the rename would fail now.
@@ -180,31 +118,26 @@ impl<'a> Renaming<'a> {
         if self.replace == Replace::Never && !matches!(to, Look::Missing) {
             return Err(Error::from(Code::AlreadyExists).of_destination());
         }
-        self.conditions().iter().try_for_each(Condition::verify)
+        self.condition().map_or(Ok(()), |condition| condition.verify())
     }
 
     fn run(&self) -> Result<()> {
         let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
-        let conditions = self.conditions();
-        // This rename would fail. It must not hold the locks of both directories, because look-ups
-        // on one of the devices can hang.
-        if !conditions.is_empty()
+        // This rename would fail. It must not hold a lock, because look-ups on one of the devices can
+        // hang.
+        let condition = self.condition();
+        if condition.is_some()
             && from_directory.identity()?.device != to_directory.identity()?.device
         {
-            return Err(from.blame(to, io::ErrorKind::CrossesDevices.into()));
+            return Err(io::Error::from(io::ErrorKind::CrossesDevices).into());
         }
-        change_if(&conditions, || {
+        change_if(condition, || {
             from.ensure_not_moved(from_directory)?;
             to.ensure_not_moved(to_directory).map_err(Error::of_destination)?;
             let replace = self.replace != Replace::Never;
-            let renamed = from_directory
+            from_directory
                 .rename(from_name, to_directory, to_name, replace)
-                .map_err(|error| from.blame(to, error));
-            let of_destination = |error: Error| match error.reason() {
-                Code::RootUnavailable => error.of_destination(),
-                _ => error,
-            };
-            from.operate(|| to.operate(|| renamed).map_err(of_destination))
+                .map_err(|error| from.blame(to, error))
         })
     }
 }
@@ -216,47 +149,7 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        self.rename_to(to, replace, None)
-    }
-
-    /// Like [`rename`](Self::rename), but renames only a regular file with this content.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Roots::rename_if_unchanged`].
-    pub fn rename_if_unchanged(
-        &self,
-        to: &CheckedPath,
-        replace: Replace,
-        version: Version,
-    ) -> Result<()> {
-        self.rename_to(to, replace, Some(version))
-    }
-
-    fn rename_to(
-        &self,
-        to: &CheckedPath,
-        replace: Replace,
-        version: Option<Version>,
-    ) -> Result<()> {
-        let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace, version)));
-        let named =
-            |error: Error| error.between("rename", self.request().sent(), to.request().sent());
-        renamed.map_err(|error| self.roots().log_refusal(named(error)))
-    }
-
-    fn rename_now(
-        &self,
-        to: &CheckedPath,
-        replace: Replace,
-        version: Option<Version>,
-    ) -> Result<()> {
-        Renaming::check(self, to, replace, version)?.run()
-    }
-
-    /// Fails if the rename would fail now.
-    pub(super) fn verify_rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        Renaming::check(self, to, replace, None)?.verify()
+        self.run_to("rename", to, |from, to| Renaming::check(from, to, replace)?.run())
     }
 
     /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
@@ -289,74 +182,58 @@ impl CheckedPath {
             _ => Ok(()),
         }
     }
+}
 
-    pub(super) fn remove_file_now(&self) -> Result<()> {
-        self.remove_file_if(None)
-    }
+pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<Version>) -> Result<()> {
+    let (directory, name) = file_to_remove(path)?;
+    change_if(Condition::new(path, (&directory, &name), if_unchanged), || {
+        path.ensure_not_moved(&directory)?;
+        Ok(directory.remove_file(&name)?)
+    })
+}
 
-    pub(super) fn remove_file_if_unchanged_now(&self, version: Version) -> Result<()> {
-        self.remove_file_if(Some(version))
+/// Fails if the removal of the file would fail now.
+pub(super) fn verify_removal(path: &CheckedPath, if_unchanged: Option<Version>) -> Result<()> {
+    let (directory, name) = file_to_remove(path)?;
+    match directory.look_in(&name, path.roots().policy().mounts)? {
+        Look::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),
+        Look::Other(metadata) if metadata.is_dir() => Err(Code::IsADirectory.into()),
+        _ => Condition::new(path, (&directory, &name), if_unchanged)
+            .map_or(Ok(()), |condition| condition.verify()),
     }
+}
 
-    fn remove_file_if(&self, version: Option<Version>) -> Result<()> {
-        self.ensure_removable()?;
-        let (directory, name) = &self.parent_dir()?;
-        self.ensure_not_file_root_alias(directory, name)?;
-        let is_destination = false;
-        let condition = version.map(|version| Condition {
-            place: self,
-            directory,
-            name,
-            version,
-            is_destination,
-        });
-        change_if(condition.as_slice(), || {
-            self.ensure_not_moved(directory)?;
-            Ok(directory.remove_file(name)?)
-        })
-    }
+fn file_to_remove(path: &CheckedPath) -> Result<(Handle, OsString)> {
+    path.ensure_removable()?;
+    let (directory, name) = path.parent_dir()?;
+    path.ensure_not_file_root_alias(&directory, &name)?;
+    Ok((directory, name))
+}
 
-    /// Fails if the removal of the file would fail now.
-    pub(super) fn verify_removal(&self, version: Option<Version>) -> Result<()> {
-        self.ensure_removable()?;
-        let (directory, name) = &self.parent_dir()?;
-        self.ensure_not_file_root_alias(directory, name)?;
-        match (directory.look_in(name, self.roots().policy().mounts)?, version) {
-            (Look::Missing, None) => Err(Code::NotFound.into()),
-            (Look::Other(metadata), _) if metadata.is_dir() => Err(Code::IsADirectory.into()),
-            (Look::Link(..) | Look::Other(_), None) => Ok(()),
-            (_, Some(version)) => {
-                let is_destination = false;
-                Condition { place: self, directory, name, version, is_destination }.verify()
-            }
-        }
-    }
+pub(super) fn remove_dir(path: &CheckedPath) -> Result<()> {
+    path.ensure_removable()?;
+    let (directory, name) = path.parent_dir()?;
+    path.ensure_not_root_alias(&directory, &name)?;
+    path.ensure_not_moved(&directory)?;
+    Ok(directory.remove_dir(&name)?)
+}
 
-    pub(super) fn remove_dir_now(&self) -> Result<()> {
-        self.ensure_removable()?;
-        let (directory, name) = self.parent_dir()?;
-        self.ensure_not_root_alias(&directory, &name)?;
-        self.ensure_not_moved(&directory)?;
-        Ok(directory.remove_dir(&name)?)
+pub(super) fn remove_dir_all(path: &CheckedPath) -> Result<()> {
+    path.ensure_removable()?;
+    if path.found() == Found::Link {
+        return Err(Code::NotADirectory.into());
     }
-
-    pub(super) fn remove_dir_all_now(&self) -> Result<()> {
-        self.ensure_removable()?;
-        if self.found() == Found::Link {
-            return Err(Code::NotADirectory.into());
-        }
-        let (directory, name) = self.parent_dir()?;
-        self.ensure_not_root_alias(&directory, &name)?;
-        // A filesystem can also be mounted on the directory itself.
-        let base = directory.dir(Path::new(&name), Rule::Refuse)?;
-        self.ensure_contains_nothing_protected(&directory, &name)?;
-        self.ensure_not_moved(&directory)?;
-        let is_protected = |path: &Path, name: &OsStr| self.contains_protected(path, name);
-        remove_content(&base, &is_protected, REMOVED_ENTRIES)?;
-        // Windows does not remove an open directory.
-        drop(base);
-        Ok(directory.remove_dir(&name)?)
-    }
+    let (directory, name) = path.parent_dir()?;
+    path.ensure_not_root_alias(&directory, &name)?;
+    // A filesystem can also be mounted on the directory itself.
+    let base = directory.dir(Path::new(&name), Rule::Refuse)?;
+    path.ensure_contains_nothing_protected(&directory, &name)?;
+    path.ensure_not_moved(&directory)?;
+    let is_protected = |below: &Path, name: &OsStr| path.contains_protected(below, name);
+    remove_content(&base, &is_protected, REMOVED_ENTRIES)?;
+    // Windows does not remove an open directory.
+    drop(base);
+    Ok(directory.remove_dir(&name)?)
 }
 
 /// Removes everything in a directory, deepest entries first, one batch at a time. Each directory is

@@ -3,7 +3,7 @@
 //! | step | what happens |
 //! | --- | --- |
 //! | a change is added | the request is checked, every precondition is verified, and new content is written to a temporary file and synced |
-//! | commit | each change is made in the order in which it was added, and verifies its preconditions again; the first error ends the commit |
+//! | commit | every precondition is verified again; then each change is made in the order in which it was added, and verifies its own once more; the first error ends the commit |
 //! | drop without commit | the temporary files and the created directories are removed |
 //!
 //! Two changes of one set must not affect the same name, or a name and a directory that contains
@@ -14,14 +14,14 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use super::atomic::{AtomicFile, Created};
-use super::change::Replace;
+use super::change::{Replace, verify_removal, verify_rename};
 use super::options::WriteOptions;
 use super::version::Version;
 use crate::check::CheckedPath;
 use crate::dir::Identity;
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::CHANGES;
-use crate::path::Location;
+use crate::path::IntoLocation;
 use crate::path::names::{below, key};
 use crate::roots::{Intent, Roots};
 
@@ -32,11 +32,11 @@ use crate::roots::{Intent, Roots};
 /// nothing, and the set can still be committed without that change. If the set is dropped before it
 /// is committed, nothing remains of it.
 ///
-/// The commit makes each change atomically, but not all of them together. If one fails, for example
-/// because another process changed its file in the meantime, the changes before it have been made
-/// and the rest have not. [`PartialCommit`] says which. The same is true if the process is killed
-/// during the commit, after which the temporary files of the remaining changes are left behind, as
-/// described at [`Roots::write`].
+/// The commit first verifies every file again, and changes nothing if one is not what its change
+/// expects. It makes each change atomically, but not all of them together: if a change fails after
+/// that, or the process is killed, the changes before it have been made and the rest have not.
+/// [`PartialCommit`] says which. A killed process leaves the temporary files of the remaining
+/// changes behind, as described at [`Roots::write`].
 ///
 /// ```
 /// use mcp_roots_guard::{Replace, Roots, Version, WriteOptions};
@@ -105,28 +105,23 @@ impl ChangeSet {
     /// The errors of [`Roots::atomic_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
     /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_many_changes`) for more than [`CHANGES`] changes.
-    pub fn write<L>(
+    pub fn write(
         &mut self,
-        request: L,
+        request: impl IntoLocation,
         content: impl AsRef<[u8]>,
         options: WriteOptions,
-    ) -> Result<()>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    ) -> Result<()> {
         self.ensure_room()?;
         let mut file = self.roots.atomic_file(request, options)?;
         let place = file.place().clone();
-        let affected = place.operate(|| {
+        let affected = place.run("write", |place| {
             let (directory, name) = file.location();
-            let affected = self.affected(&place, directory.identity()?, name)?;
-            file.write_content(content)?;
+            let affected = self.affected(place, directory.identity()?, name)?;
+            file.write_content(&content)?;
             file.sync()?;
             Ok(affected)
-        });
-        let named = |error: Error| error.at("write", place.request().sent());
-        self.affected.push(affected.map_err(|error| self.roots.log_refusal(named(error)))?);
+        })?;
+        self.affected.push(affected);
         self.created.0.push(file.take_created());
         self.changes.push(Change::Write(file));
         Ok(())
@@ -141,17 +136,19 @@ impl ChangeSet {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`);
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
     /// [`CHANGES`] changes.
-    pub fn remove_file<L>(&mut self, request: L, version: Option<Version>) -> Result<()>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn remove_file(
+        &mut self,
+        request: impl IntoLocation,
+        version: Option<Version>,
+    ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
-        let (checked, affected) = self.roots.run_request("remove", &request, |budget| {
+        let (checked, affected) = self.roots.run("remove", &request, |budget| {
             let checked = self.roots.decide(&request, Intent::NoFollow, budget)?;
-            checked.operate(|| checked.verify_removal(version))?;
-            let affected = checked.operate(|| self.affected_entry(&checked))?;
+            let affected = checked.attempt(|checked| {
+                verify_removal(checked, version)?;
+                self.affected_entry(checked)
+            })?;
             Ok((checked, affected))
         })?;
         self.affected.push(affected);
@@ -166,24 +163,26 @@ impl ChangeSet {
     /// The errors of [`Roots::rename`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
     /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_many_changes`) for more than [`CHANGES`] changes.
-    pub fn rename<F, T>(&mut self, from: F, to: T, replace: Replace) -> Result<()>
-    where
-        F: TryInto<Location>,
-        T: TryInto<Location>,
-        Error: From<F::Error> + From<T::Error>,
-    {
+    pub fn rename(
+        &mut self,
+        from: impl IntoLocation,
+        to: impl IntoLocation,
+        replace: Replace,
+    ) -> Result<()> {
         self.ensure_room()?;
-        let (from, to, affected) = self.roots.rename_by(from, to, |from, to| {
-            from.verify_rename(to, replace)?;
-            let destination = self.affected_entry(to).map_err(Error::of_destination)?;
-            Ok((from.clone(), to.clone(), [self.affected_entry(from)?, destination]))
-        })?;
+        let intents = [Intent::NoFollow; 2];
+        let (from, to, affected) =
+            self.roots.run_between("rename", from, to, intents, |from, to| {
+                verify_rename(from, to, replace)?;
+                let destination = self.affected_entry(to).map_err(Error::of_destination)?;
+                Ok((from.clone(), to.clone(), [self.affected_entry(from)?, destination]))
+            })?;
         self.affected.extend(affected);
         self.changes.push(Change::Rename { from, to, replace });
         Ok(())
     }
 
-    /// Makes the changes in the order in which they were added, until one fails.
+    /// Verifies all changes, and makes them in the order in which they were added, until one fails.
     ///
     /// # Errors
     ///
@@ -194,6 +193,10 @@ impl ChangeSet {
     pub fn commit(mut self) -> Result<(), PartialCommit> {
         let changes = std::mem::take(&mut self.changes);
         let places: Vec<Vec<CheckedPath>> = changes.iter().map(Change::places).collect();
+        // Defense: Nothing is changed if one of the files is not what its change expects.
+        if let Err(error) = changes.iter().try_for_each(Change::verify) {
+            return Err(PartialCommit::new(&[], &places, error));
+        }
         for (made, change) in changes.into_iter().enumerate() {
             let result = self.roots.ensure_active().map_err(|error| self.roots.log_refusal(error));
             if let Err(error) = result.and_then(|()| change.commit()) {
@@ -241,6 +244,19 @@ impl Change {
             Self::Write(file) => vec![file.place().clone()],
             Self::RemoveFile(place, _) => vec![place.clone()],
             Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+        }
+    }
+
+    /// Fails if the change would fail now.
+    fn verify(&self) -> Result<()> {
+        match self {
+            Self::Write(file) => file.place().run("write", |_| file.verify()),
+            Self::RemoveFile(place, version) => {
+                place.run("remove", |place| verify_removal(place, *version))
+            }
+            Self::Rename { from, to, replace } => {
+                from.run_to("rename", to, |from, to| verify_rename(from, to, *replace))
+            }
         }
     }
 

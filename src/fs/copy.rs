@@ -31,8 +31,8 @@ use crate::check::CheckedPath;
 use crate::dir::{Metadata, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::COPY_PIECE;
-use crate::path::Location;
-use crate::roots::{Intent, Roots, retry_changed};
+use crate::path::IntoLocation;
+use crate::roots::{Intent, Roots};
 
 impl Roots {
     /// Copies a file of at most `limit` bytes, within a root or from one root to another, and
@@ -71,21 +71,15 @@ impl Roots {
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn copy<F, T>(&self, from: F, to: T, limit: u64, options: WriteOptions) -> Result<u64>
-    where
-        F: TryInto<Location>,
-        T: TryInto<Location>,
-        Error: From<F::Error> + From<T::Error>,
-    {
-        let (from, to) = (self.location(from)?, self.location(to)?);
-        let copied = self.run_explained(&from, |budget| {
-            let from = self.decide(&from, Intent::Existing, budget)?;
-            let to = self
-                .run_explained(&to, |_| self.decide(&to, options.intent(), budget))
-                .map_err(Error::of_destination)?;
-            from.copy_now(&to, limit, options)
-        });
-        copied.map_err(|error| self.log_refusal(error.between("copy", from.sent(), to.sent())))
+    pub fn copy(
+        &self,
+        from: impl IntoLocation,
+        to: impl IntoLocation,
+        limit: u64,
+        options: WriteOptions,
+    ) -> Result<u64> {
+        let intents = [Intent::Existing, options.intent()];
+        self.run_between("copy", from, to, intents, |from, to| from.copy_to(to, limit, options))
     }
 }
 
@@ -97,20 +91,17 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::copy`].
     pub fn copy(&self, to: &CheckedPath, limit: u64, options: WriteOptions) -> Result<u64> {
-        let copied = retry_changed(|| self.copy_now(to, limit, options));
-        let named =
-            |error: Error| error.between("copy", self.request().sent(), to.request().sent());
-        copied.map_err(|error| self.roots().log_refusal(named(error)))
+        self.run_to("copy", to, |from, to| from.copy_to(to, limit, options))
     }
 
-    fn copy_now(&self, to: &CheckedPath, limit: u64, options: WriteOptions) -> Result<u64> {
+    fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
         // An overwritten destination would be left incomplete.
         self.roots().ensure_active()?;
         to.roots().ensure_active().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
-        let source = self.operate(|| Source::open(self, to, limit))?;
-        let place = to.operate(|| to.destination(options)).map_err(of_destination)?;
+        let source = Source::open(self, to, limit)?;
+        let place = to.destination(options).map_err(of_destination)?;
         if let Some(old) = &place.old {
             source.ensure_is_not(old)?;
         }
@@ -127,7 +118,7 @@ impl CheckedPath {
         #[cfg(not(unix))]
         let begin = || AtomicFile::begin(to, place, options);
         #[cfg_attr(windows, allow(unused_mut))]
-        let mut file = to.operate(begin).map_err(of_destination)?;
+        let mut file = begin().map_err(of_destination)?;
         #[cfg(unix)]
         if options.existing == Existing::InPlaceIfOwnerChanges
             && file.carry().map_err(of_destination)?.is_some_and(|carried| !carried.is_complete)
@@ -139,7 +130,7 @@ impl CheckedPath {
         // The source can have become private, and have got more content, while it was copied.
         #[cfg(unix)]
         file.copied_from(source.permissions()?).map_err(of_destination)?;
-        to.operate(|| file.commit_now()).map_err(of_destination)?;
+        file.put_in_place().map_err(of_destination)?;
         Ok(copied)
     }
 }
@@ -202,20 +193,15 @@ impl<'a> Source<'a> {
 
     fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
         let (directory, name) = &self.to.parent_dir().map_err(Error::of_destination)?;
-        let condition = options.if_unchanged.map(|version| Condition {
-            place: self.to,
-            directory,
-            name,
-            version,
-            is_destination: true,
-        });
+        let condition = Condition::new(self.to, (directory, name), options.if_unchanged);
+        let condition = condition.map(Condition::of_destination);
         change_in_place_if(condition, || self.overwrite(options.durability))
     }
 
     /// Overwrites the destination before truncating it, as a write in place does.
     fn overwrite(&self, durability: Durability) -> Result<u64> {
         let of_destination = Error::of_destination;
-        let opened = self.to.operate(|| self.to.open_existing(WRITE));
+        let opened = self.to.open_existing(WRITE);
         let (to, metadata) = opened.map_err(of_destination)?;
         // The name can refer to another file than when it was looked up.
         self.ensure_is_not(&metadata)?;

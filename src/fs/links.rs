@@ -24,12 +24,12 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Operation, Side};
 use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
-use crate::path::Location;
-use crate::roots::{Found, Intent, Located, Roots, resolve_symlink_in, retry_changed};
+use crate::path::IntoLocation;
+use crate::roots::{Found, Intent, Located, Roots, resolve_symlink_in};
 
 /// A symlink, as [`Roots::read_link`] describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,17 +109,13 @@ impl Roots {
     /// # }
     /// # #[cfg(not(unix))] fn main() {}
     /// ```
-    pub fn symlink<L>(&self, target: impl AsRef<Path>, at: L) -> Result<()>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn symlink(&self, target: impl AsRef<Path>, at: impl IntoLocation) -> Result<()> {
         let (text, at) = (target.as_ref().as_os_str(), self.location(at)?);
-        let created = self.run_explained(&at, |budget| {
-            let checked = self.decide(&at, Intent::NoFollow, budget)?;
-            checked.symlink_now(text, budget)
-        });
-        created.map_err(|error| self.log_refusal(error.between("create symlink", at.sent(), text)))
+        let operation = Operation::on("create symlink", Side::Request(self, &at)).to_text(text);
+        operation.run(|budget| {
+            let path = self.decide(&at, Intent::NoFollow, budget)?;
+            path.attempt(|path| symlink(path, text, budget))
+        })
     }
 
     /// Creates a hard link: a second name `to` of the regular file `from`, in the same root. An
@@ -158,21 +154,8 @@ impl Roots {
     /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn hard_link<F, T>(&self, from: F, to: T) -> Result<()>
-    where
-        F: TryInto<Location>,
-        T: TryInto<Location>,
-        Error: From<F::Error> + From<T::Error>,
-    {
-        let (from, to) = (self.location(from)?, self.location(to)?);
-        let linked = self.run_explained(&from, |budget| {
-            let from = self.decide(&from, Intent::NoFollow, budget)?;
-            let to = self
-                .run_explained(&to, |_| self.decide(&to, Intent::NoFollow, budget))
-                .map_err(Error::of_destination)?;
-            from.hard_link_now(&to)
-        });
-        linked.map_err(|error| self.log_refusal(error.between("hard link", from.sent(), to.sent())))
+    pub fn hard_link(&self, from: impl IntoLocation, to: impl IntoLocation) -> Result<()> {
+        self.run_between("hard link", from, to, [Intent::NoFollow; 2], hard_link)
     }
 }
 
@@ -184,9 +167,8 @@ impl CheckedPath {
     /// Same as [`Roots::symlink`].
     pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
         let text = target.as_ref().as_os_str();
-        let created = retry_changed(|| self.operate(|| self.symlink_now(text, &mut Budget::new())));
-        let named = |error: Error| error.between("create symlink", self.request().sent(), text);
-        created.map_err(|error| self.roots().log_refusal(named(error)))
+        let operation = Operation::on("create symlink", Side::Checked(self)).to_text(text);
+        operation.run(|budget| symlink(self, text, budget))
     }
 
     /// Creates a hard link to this file at another checked path. Both must have been checked for
@@ -196,35 +178,7 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::hard_link`].
     pub fn hard_link(&self, to: &CheckedPath) -> Result<()> {
-        let linked = retry_changed(|| self.operate(|| self.hard_link_now(to)));
-        let named =
-            |error: Error| error.between("hard link", self.request().sent(), to.request().sent());
-        linked.map_err(|error| self.roots().log_refusal(named(error)))
-    }
-
-    pub(super) fn read_link_now(&self) -> Result<Link> {
-        let (handle, place) = self.place()?;
-        let text = match handle.look(&place, self.roots().policy().mounts)? {
-            Look::Link(text, _) if self.found() == Found::Link => text,
-            Look::Link(..) => return Err(Code::Changed.into()),
-            Look::Missing => return Err(Code::NotFound.into()),
-            Look::Other(_) => return Err(Code::NotASymlink.into()),
-        };
-        let leads_inside = match self.resolve_symlink(&text, &mut Budget::new()) {
-            Ok(_) => true,
-            Err(error) if error.reason() == Code::Changed => return Err(error),
-            Err(_) => false,
-        };
-        Ok(Link { text: text.into(), leads_inside })
-    }
-
-    fn symlink_now(&self, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {
-        self.ensure_removable()?;
-        self.ensure_may_appear()?;
-        let target = self.resolve_symlink(text, budget).map_err(Error::of_target)?;
-        let (directory, name) = self.parent_dir()?;
-        self.ensure_not_moved(&directory)?;
-        Ok(directory.symlink(&target.text, &name, target.is_dir)?)
+        self.run_to("hard link", to, hard_link)
     }
 
     /// Resolves the target of a symlink at this place. Fails unless the target is inside. Neither
@@ -257,49 +211,72 @@ impl CheckedPath {
         Ok(Target { text, is_dir })
     }
 
-    fn hard_link_now(&self, to: &CheckedPath) -> Result<()> {
-        self.ensure_linkable()?;
-        to.ensure_linkable().map_err(Error::of_destination)?;
-        if self.root().path() != to.root().path() {
-            return Err(Code::DifferentRoots.into());
-        }
-        let policy = self.roots().policy();
-        if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
-            return Err(Error::new(Code::HardLinked).says("the server refuses hard links"));
-        }
-        to.ensure_may_appear().map_err(Error::of_destination)?;
-        let (from_directory, from_name) = self.operate(|| self.parent_dir())?;
-        let (to_directory, to_name) =
-            to.operate(|| to.parent_dir()).map_err(Error::of_destination)?;
-        // While the file is open, no other file has its identity.
-        let (file, metadata) = self.open_existing(Want::READ)?;
-        if !metadata.is_file() {
-            return Err(Code::SpecialFile.into());
-        }
-        self.ensure_not_moved(&from_directory)?;
-        to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
-        let new = TemporaryLink::new(&from_directory, &from_name, &to_directory)?;
-        match to_directory.look_in(&new.name, Rule::Allow)? {
-            // The identity is read again, because overlayfs can change it when a file is linked.
-            Look::Other(linked)
-                if linked.identity() == Metadata::without_birth(&file)?.identity() => {}
-            _ => return Err(Code::Changed.into()),
-        }
-        to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
-        let linked = to_directory.hard_link(&new.name, &to_directory, &to_name);
-        let linked = linked.map_err(|error| match Error::from(error) {
-            error if error.reason() == Code::AlreadyExists => error.of_destination(),
-            error => error,
-        });
-        self.operate(|| to.operate(|| linked))
-    }
-
     fn ensure_linkable(&self) -> Result<()> {
         self.ensure_removable().map_err(|error| match error.reason() {
             Code::RootItself => error.says("a root itself cannot be linked or replaced"),
             _ => error,
         })
     }
+}
+
+pub(super) fn read_link(path: &CheckedPath) -> Result<Link> {
+    let (handle, place) = path.place()?;
+    let text = match handle.look(&place, path.roots().policy().mounts)? {
+        Look::Link(text, _) if path.found() == Found::Link => text,
+        Look::Link(..) => return Err(Code::Changed.into()),
+        Look::Missing => return Err(Code::NotFound.into()),
+        Look::Other(_) => return Err(Code::NotASymlink.into()),
+    };
+    let leads_inside = match path.resolve_symlink(&text, &mut Budget::new()) {
+        Ok(_) => true,
+        Err(error) if error.reason() == Code::Changed => return Err(error),
+        Err(_) => false,
+    };
+    Ok(Link { text: text.into(), leads_inside })
+}
+
+fn symlink(path: &CheckedPath, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {
+    path.ensure_removable()?;
+    path.ensure_may_appear()?;
+    let target = path.resolve_symlink(text, budget).map_err(Error::of_target)?;
+    let (directory, name) = path.parent_dir()?;
+    path.ensure_not_moved(&directory)?;
+    Ok(directory.symlink(&target.text, &name, target.is_dir)?)
+}
+
+fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
+    from.ensure_linkable()?;
+    to.ensure_linkable().map_err(Error::of_destination)?;
+    if from.root().path() != to.root().path() {
+        return Err(Code::DifferentRoots.into());
+    }
+    let policy = from.roots().policy();
+    if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
+        return Err(Error::new(Code::HardLinked).says("the server refuses hard links"));
+    }
+    to.ensure_may_appear().map_err(Error::of_destination)?;
+    let (from_directory, from_name) = from.parent_dir()?;
+    let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
+    // While the file is open, no other file has its identity.
+    let (file, metadata) = from.open_existing(Want::READ)?;
+    if !metadata.is_file() {
+        return Err(Code::SpecialFile.into());
+    }
+    from.ensure_not_moved(&from_directory)?;
+    to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
+    let new = TemporaryLink::new(&from_directory, &from_name, &to_directory)?;
+    match to_directory.look_in(&new.name, Rule::Allow)? {
+        // The identity is read again, because overlayfs can change it when a file is linked.
+        Look::Other(linked) if linked.identity() == Metadata::without_birth(&file)?.identity() => {}
+        _ => return Err(Code::Changed.into()),
+    }
+    to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
+    let linked = to_directory.hard_link(&new.name, &to_directory, &to_name);
+    let linked = linked.map_err(|error| match Error::from(error) {
+        error if error.reason() == Code::AlreadyExists => error.of_destination(),
+        error => error,
+    });
+    linked
 }
 
 /// A second name of a file that is not yet in its final place. It is removed on drop.

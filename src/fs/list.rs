@@ -127,8 +127,7 @@ impl DirEntry {
     /// [`Changed`](crate::ErrorKind::Changed) if a directory between it and the listed directory
     /// was replaced.
     pub fn metadata(&self) -> Result<Metadata> {
-        let entry = self.to_checked();
-        entry.perform("describe", || {
+        self.to_checked().run("describe", |entry| {
             let (handle, place) = entry.place()?;
             match handle.look(&place, self.parent.listed.mounts)? {
                 Look::Missing => Err(Code::NotFound.into()),
@@ -634,43 +633,43 @@ pub(super) fn is_replaced(kind: Code) -> bool {
     matches!(kind, Code::NotFound | Code::NotADirectory | Code::Changed)
 }
 
-impl CheckedPath {
-    pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
-        let (listed, names) = self.list()?;
-        let parent = Arc::new(Parent { listed, path: PathBuf::new() });
-        Ok(ReadDir { names, parent })
-    }
+pub(super) fn read_dir(path: &CheckedPath) -> Result<ReadDir> {
+    let (listed, names) = path.list()?;
+    let parent = Arc::new(Parent { listed, path: PathBuf::new() });
+    Ok(ReadDir { names, parent })
+}
 
-    pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
-        let (listed, names) = if options.max_depth > 0 {
-            let (listed, names) = self.list()?;
-            (listed, Some(names))
-        } else {
-            (self.listed(Arc::new(self.directory()?)), None)
-        };
-        let mut walk = Walk {
-            listed,
-            options,
-            #[cfg(feature = "ignore")]
-            rules: None,
-            levels: Vec::new(),
-            next_dir: None,
-            count: 0,
-            unreadable: Vec::new(),
-            error_bytes: 0,
-            is_exceeded: false,
-            end: None,
-        };
-        if let Some(names) = names {
-            #[cfg(feature = "ignore")]
-            if options.git_ignore {
-                walk.rules = Some(IgnoreRules::above(self)?);
-            }
-            walk.read_names(Path::new(""), names)?;
+pub(super) fn walk(path: &CheckedPath, options: WalkOptions) -> Result<Walk> {
+    let (listed, names) = if options.max_depth > 0 {
+        let (listed, names) = path.list()?;
+        (listed, Some(names))
+    } else {
+        (path.listed(Arc::new(path.directory()?)), None)
+    };
+    let mut walk = Walk {
+        listed,
+        options,
+        #[cfg(feature = "ignore")]
+        rules: None,
+        levels: Vec::new(),
+        next_dir: None,
+        count: 0,
+        unreadable: Vec::new(),
+        error_bytes: 0,
+        is_exceeded: false,
+        end: None,
+    };
+    if let Some(names) = names {
+        #[cfg(feature = "ignore")]
+        if options.git_ignore {
+            walk.rules = Some(IgnoreRules::above(path)?);
         }
-        Ok(walk)
+        walk.read_names(Path::new(""), names)?;
     }
+    Ok(walk)
+}
 
+impl CheckedPath {
     /// Opens this directory and begins to list it.
     fn list(&self) -> Result<(Arc<Listed>, Names)> {
         let (handle, place) = self.directory_place()?;

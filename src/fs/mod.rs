@@ -13,7 +13,7 @@
 //! | create_dir, create_dir_all | [`NewTree`] | `write` | yes, inside |
 //! | read_dir, walk | [`Existing`] | `list` | yes, inside, but no listed symlinks |
 //! | symlink_metadata, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
-//! | rename_if_unchanged, remove_file_if_unchanged | [`NoFollow`] | `change`, `version` | no, a symlink is refused |
+//! | remove_file_if_unchanged | [`NoFollow`] | `change`, `version` | no, a symlink is refused |
 //! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
 //! | copy | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside |
 //! | read_link, symlink, hard_link | [`NoFollow`] | `links` | no |
@@ -47,6 +47,7 @@ mod attributes;
 
 pub use atomic::AtomicFile;
 pub use attributes::Attributes;
+pub(crate) use attributes::open_unguarded_dir;
 pub use change::Replace;
 pub use changes::{ChangeSet, PartialCommit};
 pub use links::Link;
@@ -62,18 +63,18 @@ pub use version::Version;
 
 use crate::check::CheckedPath;
 use crate::dir::Metadata;
-use crate::error::{Error, Result};
-use crate::path::Location;
+use crate::error::Result;
+use crate::path::IntoLocation;
 use crate::roots::{Intent, Roots};
 
-/// Defines the operations, one row each. A row generates a method of [`Roots`], which checks the
-/// request for the intent and performs the operation in one step, and a method of [`CheckedPath`].
-/// The options of an operation can determine its intent. The private method after `=>` does the
-/// work.
+/// Defines the operations, one row each. A row generates a method of [`CheckedPath`], and one of
+/// [`Roots`], which is a check and then the operation. The intent of the check can depend on the
+/// options. `|path|` is followed by one attempt at the operation.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
-        $intent:ident $(($options:ident))?: fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty => $work:ident, $operation:literal;
+        $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $operation:literal, $intent:expr,
+            |$path:ident| $attempt:expr;
     )*) => {
         impl Roots {
             $(
@@ -81,15 +82,14 @@ macro_rules! operations {
                 ///
                 /// This checks the request and performs the operation in one step. In addition to
                 /// the errors above, it returns the errors of [`Roots::check`].
-                pub fn $name<L>(&self, request: L, $($argument: $type),*) -> Result<$result>
-                where
-                    L: TryInto<Location>,
-                    Error: From<L::Error>,
-                {
+                pub fn $name(
+                    &self,
+                    request: impl IntoLocation,
+                    $($argument: $type),*
+                ) -> Result<$result> {
                     let request = self.location(request)?;
-                    self.run_request($operation, &request, |budget| {
-                        let checked = self.decide(&request, operations!(@intent $intent $($options)?), budget)?;
-                        checked.operate(|| checked.$work($($argument),*))
+                    self.run($operation, &request, |budget| {
+                        self.decide(&request, $intent, budget)?.attempt(|$path| $attempt)
                     })
                 }
             )*
@@ -99,13 +99,11 @@ macro_rules! operations {
             $(
                 $(#[$doc])*
                 pub fn $name(&self, $($argument: $type),*) -> Result<$result> {
-                    self.perform($operation, || self.$work($($argument),*))
+                    self.run($operation, |$path| $attempt)
                 }
             )*
         }
     };
-    (@intent $intent:ident) => { Intent::$intent };
-    (@intent $intent:ident $options:ident) => { $options.intent() };
 }
 
 operations! {
@@ -147,7 +145,8 @@ operations! {
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
     /// operating system errors.
-    New: fn write(content: impl AsRef<[u8]> + Copy) -> () => write_now, "write";
+    write(content: impl AsRef<[u8]>) -> (), "write", Intent::New,
+        |path| write::write(path, &content, WriteOptions::new());
 
     /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
     /// file is treated, whether missing parents are created, whether the file must be unchanged,
@@ -158,7 +157,8 @@ operations! {
     /// The errors of [`write`](Self::write), and the errors of
     /// [`atomic_file`](Self::atomic_file) for its options, except that a file can be written in
     /// place. A write in place that fails midway leaves part of the new content.
-    New(options): fn write_with(content: impl AsRef<[u8]> + Copy, options: WriteOptions) -> () => write_with_now, "write";
+    write_with(content: impl AsRef<[u8]>, options: WriteOptions) -> (), "write", options.intent(),
+        |path| write::write(path, &content, options);
 
     /// Begins a file that is written in pieces and appears under its name when it is committed.
     ///
@@ -170,7 +170,8 @@ operations! {
     /// file is never written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
     /// [`Existing::Refuse`]; [`Changed`](crate::ErrorKind::Changed)
     /// (`modified`) with [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged).
-    New(options): fn atomic_file(options: WriteOptions) -> AtomicFile => atomic_file_now, "write";
+    atomic_file(options: WriteOptions) -> AtomicFile, "write", options.intent(),
+        |path| AtomicFile::create(path, options);
 
     /// Creates a directory. Its parent must exist.
     ///
@@ -179,7 +180,7 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
     /// if the parent does not exist.
-    NewTree: fn create_dir() -> () => create_dir_now, "create directory";
+    create_dir() -> (), "create directory", Intent::NewTree, |path| write::create_dir(path);
 
     /// Creates a directory and its missing parents. Succeeds if the directory already exists.
     ///
@@ -188,7 +189,7 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`AlreadyExists`](crate::ErrorKind::AlreadyExists)
     /// or [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path exists and is
     /// not a directory. Directories that were created before an error remain.
-    NewTree: fn create_dir_all() -> () => create_dir_all_now, "create directory";
+    create_dir_all() -> (), "create directory", Intent::NewTree, |path| write::create_dir_all(path);
 
     /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
     /// content. To get the version of content that was read, use
@@ -198,24 +199,24 @@ operations! {
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
-    Existing: fn version(limit: u64) -> Version => version_now, "read";
+    version(limit: u64) -> Version, "read", Intent::Existing, |path| version::version(path, limit);
 
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
-    /// or a symlink that points outside is listed like any other entry. Names
-    /// that are hidden ([`Protection::Hidden`](crate::Protection::Hidden)) are omitted.
+    /// or a symlink that points outside is listed like any other entry.
+    /// [Denied](crate::Protection::Denied) names are omitted.
     ///
     /// # Errors
     ///
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory), and operating system errors, which the
     /// iterator can also yield.
-    Existing: fn read_dir() -> ReadDir => read_dir_now, "list";
+    read_dir() -> ReadDir, "list", Intent::Existing, |path| list::read_dir(path);
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by
     /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
     /// the walk has no loops and stays inside. It is limited in depth
     /// ([`WALK_DEPTH`](crate::limits::WALK_DEPTH)), entries
     /// ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or the limit in the options) and memory
-    /// ([`WALK_BYTES`](crate::limits::WALK_BYTES)). Hidden names are omitted, and do not count.
+    /// ([`WALK_BYTES`](crate::limits::WALK_BYTES)). Denied names are omitted, and do not count.
     ///
     /// # Errors
     ///
@@ -224,21 +225,21 @@ operations! {
     /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
     /// memory.
-    Existing: fn walk(options: WalkOptions) -> Walk => walk_now, "walk";
+    walk(options: WalkOptions) -> Walk, "walk", Intent::Existing, |path| list::walk(path, options);
 
     /// Returns the metadata of the named file or directory. Symlinks are followed.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    Existing: fn metadata() -> Metadata => metadata_now, "describe";
+    metadata() -> Metadata, "describe", Intent::Existing, |path| open::metadata(path);
 
     /// Returns the metadata of the last name itself. A symlink is not followed.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    NoFollow: fn symlink_metadata() -> Metadata => metadata_now, "describe";
+    symlink_metadata() -> Metadata, "describe", Intent::NoFollow, |path| open::metadata(path);
 
     /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is
     /// not affected.
@@ -247,7 +248,7 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
-    NoFollow: fn remove_file() -> () => remove_file_now, "remove";
+    remove_file() -> (), "remove", Intent::NoFollow, |path| change::remove_file(path, None);
 
     /// Removes a regular file that still has this content. See
     /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
@@ -258,7 +259,8 @@ operations! {
     /// The errors of [`remove_file`](Self::remove_file);
     /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
-    NoFollow: fn remove_file_if_unchanged(version: Version) -> () => remove_file_if_unchanged_now, "remove";
+    remove_file_if_unchanged(version: Version) -> (), "remove", Intent::NoFollow,
+        |path| change::remove_file(path, Some(version));
 
     /// Removes an empty directory.
     ///
@@ -268,7 +270,7 @@ operations! {
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
     /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    NoFollow: fn remove_dir() -> () => remove_dir_now, "remove";
+    remove_dir() -> (), "remove", Intent::NoFollow, |path| change::remove_dir(path);
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
@@ -276,8 +278,7 @@ operations! {
     /// entries, removal continues until nothing is left or a limit is reached.
     ///
     /// If names are protected, the directory is searched first, and nothing is removed if it
-    /// contains a read-only name. Hidden names are left in place, together with the directories
-    /// that contain them.
+    /// contains a protected name.
     ///
     /// # Errors
     ///
@@ -287,14 +288,12 @@ operations! {
     ///   [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep.
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after ten million
     ///   entries, or if more than [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) would have to be
-    ///   searched for read-only names.
-    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) for a directory that contains a
-    ///   read-only name, and [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty) for one
-    ///   that contains a hidden name.
+    ///   searched for protected names.
+    /// - [`Protected`](crate::ErrorKind::Protected) for a directory that contains a protected name.
     ///
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.
-    NoFollow: fn remove_dir_all() -> () => remove_dir_all_now, "remove";
+    remove_dir_all() -> (), "remove", Intent::NoFollow, |path| change::remove_dir_all(path);
 
     /// Reads the text of a symlink, and decides whether it leads inside the roots. Nothing outside
     /// is looked up.
@@ -304,7 +303,7 @@ operations! {
     /// [`NotFound`](crate::ErrorKind::NotFound);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
-    NoFollow: fn read_link() -> Link => read_link_now, "read link";
+    read_link() -> Link, "read link", Intent::NoFollow, |path| links::read_link(path);
 
     /// Sets attributes of a file or directory. Symlinks are followed. The file is opened and
     /// verified first, and the attributes are set on the open file.
@@ -325,7 +324,8 @@ operations! {
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
     ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
-    Existing: fn set_attributes(attributes: Attributes) -> () => set_attributes_now, "set attributes of";
+    set_attributes(attributes: Attributes) -> (), "set attributes of", Intent::Existing,
+        |path| attributes.set(path);
 
     /// Opens a directory as a file descriptor, or as a handle on Windows, for a library that works
     /// beneath one. The directory was beneath its root when it was opened, and no symlink was
@@ -335,7 +335,7 @@ operations! {
     ///
     /// - `..` leaves the directory and its root, and so does a symlink in it, unless the library
     ///   refuses both, for example with `openat2` and `RESOLVE_BENEATH`.
-    /// - Read-only access, protected and hidden names, and the [`Policy`](crate::Policy) are not
+    /// - Read-only access, protected names, and the [`Policy`](crate::Policy) are not
     ///   enforced.
     /// - It remains valid after the request has ended, after the client has withdrawn the root, and
     ///   after the directory has been moved out of the root.
@@ -363,5 +363,6 @@ operations! {
     /// # }
     /// # #[cfg(not(unix))] fn main() {}
     /// ```
-    Existing: fn open_unguarded_dir() -> OwnedFd => open_unguarded_dir_now, "open directory";
+    open_unguarded_dir() -> OwnedFd, "open directory", Intent::Existing,
+        |path| attributes::open_unguarded_dir(path);
 }

@@ -14,7 +14,7 @@ use crate::check::CheckedPath;
 use crate::dir::{Budget, FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
-use crate::path::Location;
+use crate::path::{IntoLocation, Location};
 use crate::roots::{Found, Intent, Roots};
 
 /// Options for opening a file, as in `std`.
@@ -222,13 +222,9 @@ impl Roots {
     /// The errors of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by
     /// policy; [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
-    pub fn open<L>(&self, request: L) -> Result<OpenFile>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn open(&self, request: impl IntoLocation) -> Result<OpenFile> {
         let request = self.location(request)?;
-        self.run_request("open", &request, |budget| self.open_for_reading(&request, budget))
+        self.run("open", &request, |budget| self.open_for_reading(&request, budget))
     }
 
     /// Opens a file with the given options. This never blocks on a FIFO, socket or device, which
@@ -239,17 +235,13 @@ impl Roots {
     /// The errors of [`open`](Self::open); [`InvalidInput`](crate::ErrorKind::InvalidInput)
     /// (`invalid_options`), [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
-    pub fn open_with<L>(&self, request: L, options: OpenOptions) -> Result<OpenFile>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn open_with(&self, request: impl IntoLocation, options: OpenOptions) -> Result<OpenFile> {
         let request = self.location(request)?;
-        self.run_request("open", &request, |budget| {
+        self.run("open", &request, |budget| {
             options.validate()?;
             if options.writes() {
                 let checked = self.decide(&request, options.intent(), budget)?;
-                return checked.operate(|| checked.open_now(options));
+                return checked.attempt(|path| path.open_by_options(options));
             }
             self.open_for_reading(&request, budget)
         })
@@ -261,13 +253,9 @@ impl Roots {
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
-    pub fn read<L>(&self, request: L, limit: u64) -> Result<Vec<u8>>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn read(&self, request: impl IntoLocation, limit: u64) -> Result<Vec<u8>> {
         let request = self.location(request)?;
-        self.run_request("read", &request, |budget| {
+        self.run("read", &request, |budget| {
             self.open_for_reading(&request, budget)?.read_within(limit)
         })
     }
@@ -277,13 +265,9 @@ impl Roots {
     /// # Errors
     ///
     /// The errors of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
-    pub fn read_to_string<L>(&self, request: L, limit: u64) -> Result<String>
-    where
-        L: TryInto<Location>,
-        Error: From<L::Error>,
-    {
+    pub fn read_to_string(&self, request: impl IntoLocation, limit: u64) -> Result<String> {
         let request = self.location(request)?;
-        self.run_request("read", &request, |budget| {
+        self.run("read", &request, |budget| {
             self.open_for_reading(&request, budget)?.read_within(limit).and_then(text)
         })
     }
@@ -296,7 +280,7 @@ impl Roots {
             return Ok(OpenFile::new(file, metadata, request));
         }
         let checked = self.decide(request, Intent::Existing, budget)?;
-        checked.operate(|| checked.open_for_reading())
+        checked.attempt(CheckedPath::open_for_reading)
     }
 }
 
@@ -307,7 +291,7 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::open`].
     pub fn open(&self) -> Result<OpenFile> {
-        self.perform("open", || self.open_for_reading())
+        self.run("open", Self::open_for_reading)
     }
 
     /// Opens the file with the given options.
@@ -316,9 +300,9 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::open_with`].
     pub fn open_with(&self, options: OpenOptions) -> Result<OpenFile> {
-        self.perform("open", || {
+        self.run("open", |path| {
             options.validate()?;
-            self.open_now(options)
+            path.open_by_options(options)
         })
     }
 
@@ -328,7 +312,7 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::read`].
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
-        self.perform("read", || self.open_for_reading()?.read_within(limit))
+        self.run("read", |path| path.open_for_reading()?.read_within(limit))
     }
 
     /// Like [`read`](Self::read), but returns the content as UTF-8 text.
@@ -337,7 +321,7 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::read_to_string`].
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
-        self.perform("read", || self.open_for_reading()?.read_within(limit).and_then(text))
+        self.run("read", |path| path.open_for_reading()?.read_within(limit).and_then(text))
     }
 
     fn open_for_reading(&self) -> Result<OpenFile> {
@@ -356,7 +340,7 @@ impl CheckedPath {
         Ok((file, metadata))
     }
 
-    fn open_now(&self, options: OpenOptions) -> Result<OpenFile> {
+    fn open_by_options(&self, options: OpenOptions) -> Result<OpenFile> {
         if !options.writes() {
             return self.open_for_reading();
         }
@@ -408,14 +392,14 @@ impl CheckedPath {
             }
         }
     }
+}
 
-    pub(super) fn metadata_now(&self) -> Result<Metadata> {
-        let (handle, place) = self.place()?;
-        match handle.look(&place, self.roots().policy().mounts)? {
-            Look::Missing => Err(Code::NotFound.into()),
-            Look::Link(..) if self.found() != Found::Link => Err(Code::Changed.into()),
-            Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
-        }
+pub(super) fn metadata(path: &CheckedPath) -> Result<Metadata> {
+    let (handle, place) = path.place()?;
+    match handle.look(&place, path.roots().policy().mounts)? {
+        Look::Missing => Err(Code::NotFound.into()),
+        Look::Link(..) if path.found() != Found::Link => Err(Code::Changed.into()),
+        Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
     }
 }
 

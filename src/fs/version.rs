@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
@@ -21,7 +21,7 @@ use crate::check::CheckedPath;
 use crate::dir::{Handle, Identity, Look, Metadata, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
-use crate::roots::{Found, Roots, WeakTable, retry_changed};
+use crate::roots::{Found, Roots, WeakTable};
 
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
@@ -154,12 +154,12 @@ impl de::Visitor<'_> for Text {
 /// A file that must have a version, as a name in an open directory.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
-    pub(super) place: &'a CheckedPath,
-    pub(super) directory: &'a Handle,
-    pub(super) name: &'a OsStr,
-    pub(super) version: Version,
-    /// Whether the file is the destination of a rename, which an error then says.
-    pub(super) is_destination: bool,
+    place: &'a CheckedPath,
+    directory: &'a Handle,
+    name: &'a OsStr,
+    version: Version,
+    /// Whether the file is the destination of a rename or copy, which an error then says.
+    is_destination: bool,
 }
 
 /// A file whose content had the expected version.
@@ -171,7 +171,21 @@ struct Seen {
     _file: File,
 }
 
-impl Condition<'_> {
+impl<'a> Condition<'a> {
+    /// The condition that the name `name` of `directory`, which is that of the place, has this
+    /// version, if there is one.
+    pub(super) fn new(
+        place: &'a CheckedPath,
+        (directory, name): (&'a Handle, &'a OsStr),
+        version: Option<Version>,
+    ) -> Option<Self> {
+        Some(Self { place, directory, name, version: version?, is_destination: false })
+    }
+
+    pub(super) fn of_destination(self) -> Self {
+        Self { is_destination: true, ..self }
+    }
+
     /// Fails with `modified` unless the file has the version.
     pub(super) fn verify(&self) -> Result<()> {
         self.compare().map(drop)
@@ -231,6 +245,14 @@ impl Condition<'_> {
         still.map_err(|error| self.blame(error))
     }
 
+    /// Runs `change` if the file is still in the state in which it was compared.
+    fn change_if_still<T>(&self, seen: &Seen, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let lock = LOCKS.get_or_insert(self.directory.identity()?, Mutex::default);
+        let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ensure_still(seen)?;
+        change()
+    }
+
     fn blame(&self, error: Error) -> Error {
         if self.is_destination { error.of_destination() } else { error }
     }
@@ -241,34 +263,15 @@ pub(super) fn removed() -> Error {
     Error::new(Code::Modified).says("the file was removed since it was read")
 }
 
-/// Runs `change` if every condition holds. Without conditions, it is simply run. The content is
-/// compared again, a bounded number of times, if a file changes after its content was compared.
+/// Runs `change` if the condition holds. Without a condition, it is simply run. Fails with
+/// `changed`, so that the operation is retried, if the file changes after its content was compared.
 pub(super) fn change_if<T>(
-    conditions: &[Condition<'_>],
-    mut change: impl FnMut() -> Result<T>,
-) -> Result<T> {
-    if conditions.is_empty() {
-        return change();
-    }
-    retry_changed(|| {
-        let seen = conditions.iter().map(Condition::compare).collect::<Result<Vec<_>>>()?;
-        change_if_still(conditions, &seen, &mut change)
-    })
-}
-
-/// Runs `change` if every file is still in the state in which it was compared.
-fn change_if_still<T>(
-    conditions: &[Condition<'_>],
-    seen: &[Seen],
+    condition: Option<Condition<'_>>,
     change: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let locks = locks(conditions)?;
-    let _held: Vec<MutexGuard<'_, ()>> =
-        locks.iter().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner)).collect();
-    for (condition, seen) in conditions.iter().zip(seen) {
-        condition.ensure_still(seen)?;
-    }
-    change()
+    let Some(condition) = condition else { return change() };
+    let seen = condition.compare()?;
+    condition.change_if_still(&seen, change)
 }
 
 /// Like [`change_if`], for a change in place, which takes as long as its content. The lock of the
@@ -276,31 +279,16 @@ fn change_if_still<T>(
 /// fail with `changed`.
 pub(super) fn change_in_place_if<T>(
     condition: Option<Condition<'_>>,
-    mut change: impl FnMut() -> Result<T>,
+    change: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let Some(condition) = condition else { return change() };
-    retry_changed(|| {
-        let seen = condition.compare()?;
-        let claim = Arc::new(());
-        change_if_still(&[condition], std::slice::from_ref(&seen), || {
-            IN_PLACE.insert(seen.metadata.identity(), &claim);
-            Ok(())
-        })?;
-        let changed = change();
-        drop(claim);
-        changed
-    })
-}
-
-/// The locks of the directories, in an order that is the same for every caller, so that two callers
-/// cannot wait for each other.
-fn locks(conditions: &[Condition<'_>]) -> Result<Vec<Arc<Mutex<()>>>> {
-    let directories = conditions.iter().map(|condition| condition.directory.identity());
-    let mut directories = directories.collect::<Result<Vec<_>>>()?;
-    directories.sort_unstable();
-    directories.dedup();
-    let lock = |directory| LOCKS.get_or_insert(directory, Mutex::default);
-    Ok(directories.into_iter().map(lock).collect())
+    let seen = condition.compare()?;
+    let claim = Arc::new(());
+    condition.change_if_still(&seen, || {
+        IN_PLACE.insert(seen.metadata.identity(), &claim);
+        Ok(())
+    })?;
+    change()
 }
 
 /// The directories in which conditional changes are being made. A lock is held for one look-up and
@@ -310,16 +298,14 @@ static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable
 /// The files that conditional changes are overwriting in place.
 static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
 
-impl CheckedPath {
-    pub(super) fn version_now(&self, limit: u64) -> Result<Version> {
-        let (file, metadata) = self.open_existing(Want::READ)?;
-        if !metadata.is_file() {
-            return Err(Code::SpecialFile.into());
-        }
-        let version =
-            if metadata.size() > limit { None } else { Version::read(&file, limit, self.roots())? };
-        version.ok_or_else(|| too_large(limit))
+pub(super) fn version(path: &CheckedPath, limit: u64) -> Result<Version> {
+    let (file, metadata) = path.open_existing(Want::READ)?;
+    if !metadata.is_file() {
+        return Err(Code::SpecialFile.into());
     }
+    let version =
+        if metadata.size() > limit { None } else { Version::read(&file, limit, path.roots())? };
+    version.ok_or_else(|| too_large(limit))
 }
 
 #[cfg(test)]
@@ -340,9 +326,8 @@ mod tests {
         let if_unchanged = WriteOptions::new().if_unchanged(version);
         let place = roots.check("a", Intent::New).unwrap();
         let (directory, name) = &place.parent_dir().unwrap();
-        let condition =
-            Condition { place: &place, directory, name, version, is_destination: false };
-        change_in_place_if(Some(condition), || {
+        let condition = Condition::new(&place, (directory, name), Some(version));
+        change_in_place_if(condition, || {
             roots.write_with("b", "new", if_unchanged)?;
             let refused = roots.write_with("a", "new", if_unchanged).unwrap_err();
             assert_eq!(refused.code(), "changed");

@@ -13,44 +13,38 @@ use crate::dir::{Handle, split};
 use crate::error::{Code, Result};
 use crate::roots::Found;
 
+/// Writes a whole file.
+pub(super) fn write(
+    path: &CheckedPath,
+    content: impl AsRef<[u8]>,
+    options: WriteOptions,
+) -> Result<()> {
+    let to = path.destination(options)?;
+    let in_place = match options.existing {
+        Existing::Replace | Existing::Refuse => false,
+        Existing::InPlace => true,
+        Existing::InPlaceIfOwnerChanges => cfg!(windows),
+    };
+    if in_place && to.old.is_some() {
+        return path.write_in_place(content.as_ref(), options);
+    }
+    let mut file = AtomicFile::begin(path, to, options)?;
+    #[cfg(unix)]
+    if options.existing == Existing::InPlaceIfOwnerChanges
+        && file.carry()?.is_some_and(|carried| !carried.is_complete)
+    {
+        drop(file);
+        return path.write_in_place(content.as_ref(), options);
+    }
+    file.write_content(content)?;
+    file.put_in_place()
+}
+
 impl CheckedPath {
-    pub(super) fn write_now(&self, content: impl AsRef<[u8]>) -> Result<()> {
-        self.write_with_now(content, WriteOptions::new())
-    }
-
-    pub(super) fn write_with_now(
-        &self,
-        content: impl AsRef<[u8]>,
-        options: WriteOptions,
-    ) -> Result<()> {
-        let to = self.destination(options)?;
-        let in_place = match options.existing {
-            Existing::Replace | Existing::Refuse => false,
-            Existing::InPlace => true,
-            Existing::InPlaceIfOwnerChanges => cfg!(windows),
-        };
-        if in_place && to.old.is_some() {
-            return self.write_in_place(content.as_ref(), options);
-        }
-        let mut file = AtomicFile::begin(self, to, options)?;
-        #[cfg(unix)]
-        if options.existing == Existing::InPlaceIfOwnerChanges
-            && file.carry()?.is_some_and(|carried| !carried.is_complete)
-        {
-            drop(file);
-            return self.write_in_place(content.as_ref(), options);
-        }
-        file.write_content(content)?;
-        file.commit_now()
-    }
-
     fn write_in_place(&self, content: &[u8], options: WriteOptions) -> Result<()> {
-        let Some(version) = options.if_unchanged else {
-            return self.overwrite(content, options.durability);
-        };
         let (directory, name) = &self.parent_dir()?;
-        let condition = Condition { place: self, directory, name, version, is_destination: false };
-        change_in_place_if(Some(condition), || self.overwrite(content, options.durability))
+        let condition = Condition::new(self, (directory, name), options.if_unchanged);
+        change_in_place_if(condition, || self.overwrite(content, options.durability))
     }
 
     /// Overwrites the file before truncating it, so a full disk causes an error only if the new
@@ -73,40 +67,40 @@ impl CheckedPath {
         Ok(())
     }
 
-    pub(super) fn create_dir_now(&self) -> Result<()> {
-        self.ensure_writable()?;
-        match self.found() {
-            Found::Missing(1) => {}
-            Found::Missing(_) => return Err(Code::NotFound.into()),
-            Found::Exists | Found::Link => return Err(Code::AlreadyExists.into()),
-        }
-        self.ensure_not_root()?;
-        let (directory, name) = self.parent_dir()?;
-        self.ensure_not_moved(&directory)?;
-        Ok(directory.create_dir(&name)?)
-    }
-
-    pub(super) fn create_dir_all_now(&self) -> Result<()> {
-        self.ensure_writable()?;
-        if self.root().is_file() {
-            return Err(Code::AlreadyExists.into());
-        }
-        let (handle, place) = self.place()?;
-        let mut created = Created::default();
-        let result = self.create_dirs(&handle, &place, 0, &mut created);
-        created.keep();
-        match result {
-            Err(error) if error.reason() == Code::NotADirectory && self.exists() => {
-                Err(Code::AlreadyExists.into())
-            }
-            result => result.map(drop),
-        }
-    }
-
     /// Opens the directory that contains the last name, and returns it with that name.
     pub(super) fn parent_dir(&self) -> Result<(Handle, OsString)> {
         let (handle, place) = self.place()?;
         let (parent, name) = split(&place).ok_or(Code::RootItself)?;
         Ok((handle.dir(parent, self.roots().policy().mounts)?, name.to_owned()))
+    }
+}
+
+pub(super) fn create_dir(path: &CheckedPath) -> Result<()> {
+    path.ensure_writable()?;
+    match path.found() {
+        Found::Missing(1) => {}
+        Found::Missing(_) => return Err(Code::NotFound.into()),
+        Found::Exists | Found::Link => return Err(Code::AlreadyExists.into()),
+    }
+    path.ensure_not_root()?;
+    let (directory, name) = path.parent_dir()?;
+    path.ensure_not_moved(&directory)?;
+    Ok(directory.create_dir(&name)?)
+}
+
+pub(super) fn create_dir_all(path: &CheckedPath) -> Result<()> {
+    path.ensure_writable()?;
+    if path.root().is_file() {
+        return Err(Code::AlreadyExists.into());
+    }
+    let (handle, place) = path.place()?;
+    let mut created = Created::default();
+    let result = path.create_dirs(&handle, &place, 0, &mut created);
+    created.keep();
+    match result {
+        Err(error) if error.reason() == Code::NotADirectory && path.exists() => {
+            Err(Code::AlreadyExists.into())
+        }
+        result => result.map(drop),
     }
 }

@@ -15,5 +15,5 @@ mod location;
 pub(crate) mod index;
 pub(crate) mod protect;
 
-pub use location::Location;
+pub use location::{IntoLocation, Location};
 pub use protect::{PROTECTED_DEFAULTS, Protection};

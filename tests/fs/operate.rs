@@ -245,7 +245,6 @@ const OTHERWISE_NAMED: &[(&str, &str)] = &[
     ("open_with", "append"),
     ("read_dir", "list"),
     ("remove_file_if_unchanged", "remove_file"),
-    ("rename_if_unchanged", "rename"),
     ("within", "roots"),
     ("write_with", "write"),
 ];

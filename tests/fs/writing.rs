@@ -9,8 +9,8 @@ use std::thread;
 
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing, Intent,
-    PartialCommit, Replace, Result, Roots, Version, WriteOptions,
+    AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing, Intent, Replace,
+    Result, Roots, Version, WriteOptions,
 };
 
 use crate::support::code;
@@ -264,15 +264,12 @@ fn conditional_rename_to_another_device_is_refused() {
         return crate::support::skip::skip("temporary files and /dev/shm are on the same device");
     }
     let roots = Roots::from_dirs([tree.path("root"), other.path("root")]).unwrap();
-    let rename = |version: &str, replace| {
-        let version = Version::of(version.as_bytes());
-        let to = other.path("root/f");
-        code(roots.rename_if_unchanged(tree.path("root/f"), to, replace, version))
-    };
-    let replace = Replace::IfUnchanged(Version::of(b"other"));
-    assert_eq!(rename("old", replace), Some("cross_device"));
     // The files are not compared, because their devices could hang.
-    assert_eq!(rename("new", Replace::Existing), Some("cross_device"));
+    for version in ["other", "new"] {
+        let replace = Replace::IfUnchanged(Version::of(version.as_bytes()));
+        let renamed = roots.rename(tree.path("root/f"), other.path("root/f"), replace);
+        assert_eq!(code(renamed), Some("cross_device"), "{version}");
+    }
     assert_eq!(fs::read(other.path("root/f")).unwrap(), b"other");
 }
 
@@ -388,7 +385,6 @@ fn conditional_change_requires_the_version() {
     let text = |result: Result<()>| result.unwrap_err().to_string();
     let modified = "the file was modified since it was read; read it again";
     let removed = "the file was removed since it was read";
-    let in_destination = |reason: &str| format!("destination: {reason}");
 
     for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
         let options = if_unchanged("2").existing(existing);
@@ -409,24 +405,20 @@ fn conditional_change_requires_the_version() {
     tree.add("file root/f = 1");
 
     let refused = [
-        (roots.rename_if_unchanged("f", "new", Replace::Never, two), "new", modified),
-        (roots.rename("f", "g", Replace::IfUnchanged(one)), "g", &in_destination(modified)),
-        (roots.rename("f", "new", Replace::IfUnchanged(one)), "new", &in_destination(removed)),
+        (roots.rename("f", "g", Replace::IfUnchanged(one)), "g", modified),
+        (roots.rename("f", "new", Replace::IfUnchanged(one)), "new", removed),
     ];
     for (refused, to, reason) in refused {
-        assert_eq!(text(refused), format!("rename \"f\" to {to:?}: {reason}"));
+        assert_eq!(text(refused), format!("rename \"f\" to {to:?}: destination: {reason}"));
     }
-    roots.rename_if_unchanged("f", "g", Replace::IfUnchanged(two), one).unwrap();
-    roots.rename_if_unchanged("g", "f", Replace::Never, one).unwrap();
+    roots.rename("f", "g", Replace::IfUnchanged(two)).unwrap();
+    roots.rename("g", "f", Replace::Never).unwrap();
     let checked = |path| roots.check(path, Intent::NoFollow).unwrap();
-    assert_eq!(
-        code(checked("f").rename_if_unchanged(&checked("h"), Replace::Never, two)),
-        Some("modified")
-    );
-    assert_eq!(
-        code(roots.rename_if_unchanged("d", "new", Replace::Never, one)),
-        Some("is_a_directory")
-    );
+    tree.add("file root/h = 2");
+    let by_proof = checked("f").rename(&checked("h"), Replace::IfUnchanged(one));
+    assert_eq!(code(by_proof), Some("modified"));
+    roots.remove_file("h").unwrap();
+    assert_eq!(code(roots.rename("f", "d", Replace::IfUnchanged(one))), Some("is_a_directory"));
 
     assert_eq!(text(roots.remove_file_if_unchanged("f", two)), format!("remove \"f\": {modified}"));
     assert_eq!(text(roots.remove_file_if_unchanged("n", two)), format!("remove \"n\": {removed}"));
@@ -453,10 +445,8 @@ fn condition_on_a_symlink_concerns_its_target() {
     let one = Version::of(b"1");
     for name in ["link", "out"] {
         assert_eq!(code(roots.remove_file_if_unchanged(name, one)), Some("special_file"));
-        assert_eq!(
-            code(roots.rename_if_unchanged(name, "new", Replace::Never, one)),
-            Some("special_file")
-        );
+        let replaced = roots.rename("d/target", name, Replace::IfUnchanged(one));
+        assert_eq!(code(replaced), Some("special_file"));
     }
     assert_eq!(fs::read(tree.path("outside")).unwrap(), b"1");
 }
@@ -603,65 +593,90 @@ fn change_set_refuses_two_changes_of_one_file() {
     }
 }
 
+/// Every version and every destination is verified before anything is changed.
 #[test]
-fn partial_commit_says_which_changes_were_made() {
-    let tree = Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; file root/d = 4");
-    let roots = tree.roots(["root"]);
-    let commit = || -> (PartialCommit, Vec<String>) {
+fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
+    let changes: [(&str, fn(&Tree)); 5] = [
+        ("write \"c\": the file was modified", |tree| tree.add("file root/c = theirs")),
+        ("write \"new\": the path changed", |tree| tree.add("file root/new = theirs")),
+        ("remove \"d\": no such file", |tree| fs::remove_file(tree.path("root/d")).unwrap()),
+        ("rename \"b\" to \"moved\": destination", |tree| tree.add("file root/moved = theirs")),
+        ("rename \"b\" to \"moved\": no such file", |tree| {
+            fs::remove_file(tree.path("root/b")).unwrap();
+        }),
+    ];
+    for (text, change) in changes {
+        let tree = Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; file root/d = 4");
+        let roots = tree.roots(["root"]);
         let mut changes = roots.change_set();
         changes.write("a", "new", new()).unwrap();
         changes.rename("b", "moved", Replace::Never).unwrap();
         changes.write("c", "new", if_unchanged("3")).unwrap();
         changes.remove_file("d", None).unwrap();
-        changes.write("dir/e", "new", new().create_parents(true)).unwrap();
-        fs::write(tree.path("root/c"), "theirs").unwrap();
+        changes.write("new", "new", new()).unwrap();
+        change(&tree);
+        let before = tree.snapshot("root");
         let partial = changes.commit().unwrap_err();
-        (partial, names(tree.path("root")))
-    };
-    let (partial, names) = commit();
-    assert_eq!(names, ["a", "c", "d", "moved"]);
-    assert_eq!(fs::read(tree.path("root/c")).unwrap(), b"theirs");
+        let shown = partial.to_string();
+        assert!(shown.starts_with(text) && shown.ends_with("no file was changed"), "{shown}");
+        assert_eq!((partial.committed().len(), partial.pending().len()), (0, 6));
+        // The temporary files are gone.
+        let is_temporary = |line: &&String| line.contains(".mcp-roots-guard-");
+        let before: Vec<_> = before.iter().filter(|line| !is_temporary(line)).cloned().collect();
+        assert_eq!(tree.snapshot("root"), before, "{text}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn partial_commit_says_which_changes_were_made() {
+    let tree = Tree::new(
+        "file root/a = 1; file root/b = 2; dir root/c; file root/d = 4; \
+                          file root/full/f",
+    );
+    let roots = tree.roots(["root"]);
+    let mut changes = roots.change_set();
+    changes.write("a", "new", new()).unwrap();
+    changes.rename("b", "moved", Replace::Never).unwrap();
+    // Only the rename itself finds out that the destination is not empty.
+    changes.rename("c", "full", Replace::Existing).unwrap();
+    changes.remove_file("d", None).unwrap();
+    changes.write("dir/e", "new", new().create_parents(true)).unwrap();
+    let partial = changes.commit().unwrap_err();
+    assert_eq!(fs::read(tree.path("root/a")).unwrap(), b"new");
     let places = |places: &[CheckedPath]| -> Vec<String> {
         places.iter().map(|place| place.relative().to_str().unwrap().into()).collect()
     };
     assert_eq!(places(partial.committed()), ["a", "b", "moved"]);
-    assert_eq!(
-        places(partial.pending()),
-        ["c", "d", "dir/e".replace('/', std::path::MAIN_SEPARATOR_STR).as_str()]
-    );
-    let text = "write \"c\": the file was modified since it was read; read it again; 2 of 5 \
-                changes were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\", \"d\", \
+    assert_eq!(places(partial.pending()), ["c", "full", "d", "dir/e"]);
+    let text = "rename \"c\" to \"full\": destination: the directory is not empty; 2 of 5 changes \
+                were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\" to \"full\", \"d\", \
                 \"dir/e\")";
     assert_eq!(partial.to_string(), text);
-    assert_eq!(partial.error().code(), "modified");
+    assert_eq!(partial.error().code(), "directory_not_empty");
     let error = Error::from(partial);
-    assert_eq!((error.to_string().as_str(), error.kind()), (text, ErrorKind::Changed));
-
-    // If the first change fails, no file was changed.
-    let mut changes = roots.change_set();
-    changes.remove_file("a", None).unwrap();
-    changes.write("d", "new", new()).unwrap();
-    fs::remove_file(tree.path("root/a")).unwrap();
-    let partial = changes.commit().unwrap_err();
-    assert_eq!(partial.to_string(), "remove \"a\": no such file or directory; no file was changed");
-    assert_eq!(fs::read(tree.path("root/d")).unwrap(), b"4");
+    assert_eq!((error.to_string().as_str(), error.kind()), (text, ErrorKind::DirectoryNotEmpty));
 }
 
+#[cfg(unix)]
 #[test]
 fn change_set_is_bounded_and_its_error_is_short() {
-    let tree = Tree::new("dir root");
+    let tree = Tree::new("dir root/empty; file root/full/f");
     let roots = tree.roots(["root"]);
     let mut changes = roots.change_set();
     for number in 0..CHANGES {
+        if number == 32 {
+            changes.rename("empty", "full", Replace::Existing).unwrap();
+            continue;
+        }
         fs::write(tree.path(format!("root/{number}-{}", "n".repeat(200))), "").unwrap();
         changes.remove_file(format!("{number}-{}", "n".repeat(200)).as_str(), None).unwrap();
     }
     let refused = changes.write("one-more", "x", new()).unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (ErrorKind::LimitExceeded, "too_many_changes"));
-    fs::remove_file(tree.path(format!("root/32-{}", "n".repeat(200)))).unwrap();
     let partial = changes.commit().unwrap_err();
-    assert_eq!((partial.committed().len(), partial.pending().len()), (32, CHANGES - 32));
+    assert_eq!((partial.committed().len(), partial.pending().len()), (32, CHANGES - 31));
     assert!(partial.to_string().contains(" and 16 more), and 32 were not ("), "{partial}");
     assert!(partial.to_string().len() < 10_000);
-    assert_eq!(names(tree.path("root")).len(), CHANGES - 33);
+    assert_eq!(names(tree.path("root")).len(), CHANGES - 31);
 }

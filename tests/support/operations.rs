@@ -332,8 +332,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         on changes(NoFollow, Any), changes(NoFollow, Any) => done),
     row!(b'o' rename(Replace::IfUnchanged(version()))
         on changes(NoFollow, File), changes(NoFollow, File) => done),
-    row!(b'q' rename_if_unchanged(Replace::Never, version())
-        on changes(NoFollow, File), changes(NoFollow, Missing) => done),
     row!(b'r' hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
     row!(b's' copy(LIMIT, WriteOptions::new())
         on reads(Existing, File), changes(New, FileOrNew) => |bytes: u64, _| Ok(bytes.to_string())),

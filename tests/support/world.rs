@@ -124,6 +124,12 @@ impl World {
         self.rules.as_ref()?.effect(self.roots.iter().map(PathBuf::as_path), path)
     }
 
+    /// Whether only a new directory may be put at a path.
+    pub(crate) fn begins_pattern(&self, path: &Path) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.begin_at(self.roots.iter().map(PathBuf::as_path), path))
+    }
+
     pub(crate) fn is_denied(&self, path: &Path) -> bool {
         self.effect(path) == Some(Effect::Denied)
     }
