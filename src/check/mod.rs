@@ -15,16 +15,13 @@ mod operation;
 mod still_allows;
 mod within;
 
-pub(crate) use self::operation::{Operation, Side};
-
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle, Look, Rule};
+use crate::dir::{Access, Budget, Handle};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::{below, components};
@@ -47,8 +44,7 @@ use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, 
 /// the filesystem treats them as one.
 ///
 /// ```
-/// use std::collections::HashSet;
-///
+/// ///
 /// use mcp_roots_guard::{Intent, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
@@ -239,9 +235,10 @@ impl CheckedPath {
         let from_root = Path::new(".").join(&self.relative).join(relative.as_path());
         let from_root = Location::from_path(from_root).map_err(named)?;
         let roots_here = &roots.with_base_number(self.root_number());
-        let checked = Operation::on("check", Side::Request(roots_here, &from_root))
-            .shown_as(request.sent())
-            .run(|budget| roots_here.decide(&from_root, intent, budget))?;
+        let checked = roots_here.run("check", &from_root, |budget| {
+            let checked = roots_here.decide(&from_root, intent, budget);
+            checked.map_err(|error| error.at("check", request.sent()))
+        })?;
         Ok(Self { roots: roots.clone(), request, ..checked })
     }
 
@@ -382,6 +379,10 @@ impl CheckedPath {
         self.found
     }
 
+    pub(crate) fn intent(&self) -> Intent {
+        self.intent
+    }
+
     /// The number of the root in the snapshot of this proof.
     pub(crate) fn root_number(&self) -> Option<usize> {
         self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)))
@@ -401,7 +402,7 @@ impl CheckedPath {
     }
 
     /// Verifies that a path beneath the handle of the root leads to this open directory.
-    fn ensure_at(&self, opened: &Handle, path: &Path) -> Result<()> {
+    pub(crate) fn ensure_at(&self, opened: &Handle, path: &Path) -> Result<()> {
         let opened = opened.identity()?;
         let named = self.root.handle()?.dir(path, self.roots.policy().mounts);
         match named.and_then(|named| named.identity()) {
@@ -473,127 +474,8 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// Returns an error if an entry that is put here could make a protected name appear, because
-    /// the place is the beginning of a pattern. Call this before anything is put here, except an
-    /// empty directory.
-    pub(crate) fn ensure_may_appear(&self) -> Result<()> {
-        let place = [self.root.path(), &self.relative];
-        // Defense: A symlink or a renamed directory makes no protected name appear.
-        if self.roots.protected().is_some_and(|protected| protected.begin_at(&place)) {
-            let text = "protected: only a new directory can have this name";
-            return Err(Error::new(Code::Protected).says(text));
-        }
-        Ok(())
-    }
-
-    /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
-    /// still at the path that was checked, so that it has not been moved to a protected name.
-    /// `opened` is the directory of the last name. Call this immediately before a change. Opening a
-    /// file by its whole path beneath the allowed directory needs no such verification.
-    pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
-        self.ensure_ancestor_not_moved(opened, 1)
-    }
-
-    /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the directory that is this many names
-    /// above the place.
-    pub(crate) fn ensure_ancestor_not_moved(&self, opened: &Handle, above: usize) -> Result<()> {
-        if self.roots.protected().is_none() {
-            return Ok(());
-        }
-        let place = self.root.beneath_handle(&self.relative);
-        let parent = place.ancestors().nth(above).ok_or(Code::RootItself)?;
-        // This comes last, so that hardly any time passes before the change.
-        self.ensure_at(opened, parent)
-    }
-
-    /// Refuses an operation that would remove or move a root of this snapshot, an allowed
-    /// directory, or a directory that contains one.
-    pub(crate) fn ensure_not_root(&self) -> Result<()> {
-        if self.holds_root(&self.canonical()) {
-            return Err(Code::RootItself.into());
-        }
-        Ok(())
-    }
-
-    /// Whether a root of this snapshot or an allowed directory, even a missing one, is at this
-    /// canonical path or below it.
-    pub(crate) fn holds_root(&self, canonical: &Path) -> bool {
-        self.snapshots().any(|roots| roots.hold(canonical))
-    }
-
-    /// The snapshots whose roots no operation on this place may remove or move: that of the proof,
-    /// and the allowed directories.
-    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Roots> {
-        self.roots.with_allowed()
-    }
-
-    /// Like [`ensure_not_root`](Self::ensure_not_root), but recognizes such a directory or file
-    /// under another name, for example through a bind mount, or in a different case on a
-    /// case-insensitive filesystem. Call this for a name in its open directory, immediately before
-    /// the name is removed, renamed or replaced.
-    pub(crate) fn ensure_not_root_alias(&self, directory: &Handle, name: &OsStr) -> Result<()> {
-        match directory.look_in(name, Rule::Allow)? {
-            Look::Other(metadata) if metadata.is_dir() => {
-                let mut seen = HashSet::new();
-                for root in self.protected_roots() {
-                    // Defense: A root is not removed under another name, such as a bind mount.
-                    if root.is_at_or_below(metadata.identity(), &mut seen)? {
-                        return Err(Code::RootItself.into());
-                    }
-                }
-                Ok(())
-            }
-            Look::Other(_) => self.ensure_not_file_root_alias(directory, name),
-            _ => Ok(()),
-        }
-    }
-
-    /// Like [`ensure_not_root_alias`](Self::ensure_not_root_alias), for an operation that does not
-    /// affect directories.
-    pub(crate) fn ensure_not_file_root_alias(
-        &self,
-        directory: &Handle,
-        name: &OsStr,
-    ) -> Result<()> {
-        let mut files =
-            self.protected_roots().filter_map(|root| Some((root, root.leaf()?))).peekable();
-        if files.peek().is_none() {
-            return Ok(());
-        }
-        let here = directory.identity()?;
-        let look = |name: &OsStr| directory.look_in(name, Rule::Allow);
-        let Look::Other(found) = look(name)? else { return Ok(()) };
-        let is_found = |leaf: &OsStr| match look(leaf) {
-            Ok(Look::Other(leaf)) => leaf.identity() == found.identity(),
-            _ => false,
-        };
-        let is_here = |root: &Root| {
-            root.handle().and_then(|parent| parent.identity()).is_ok_and(|parent| parent == here)
-        };
-        if files.any(|(root, leaf)| is_here(root) && is_found(leaf)) {
-            return Err(Code::RootItself.into());
-        }
-        Ok(())
-    }
-
-    fn protected_roots(&self) -> impl Iterator<Item = &Root> {
-        self.snapshots().flat_map(Roots::roots)
-    }
-
-    /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be
-    /// writable, must have been checked with [`Intent::NoFollow`], and must neither be nor contain
-    /// a root. The request must not end in `.` or `..`.
-    pub(crate) fn ensure_removable(&self) -> Result<()> {
-        self.ensure_writable()?;
-        self.ensure_not_root()?;
-        if self.intent != Intent::NoFollow {
-            return Err(Code::WrongIntent.into());
-        }
-        self.ensure_names_entry()
-    }
-
     /// Refuses a request that ends in `.` or `..`.
-    fn ensure_names_entry(&self) -> Result<()> {
+    pub(crate) fn ensure_names_entry(&self) -> Result<()> {
         match components(self.request.as_os_str()).last() {
             Some((name, _)) if name == "." || name == ".." => Err(Code::DotName.into()),
             _ => Ok(()),

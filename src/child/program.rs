@@ -88,12 +88,12 @@ fn is_outside(directory: &CheckedPath, path: &Path) -> bool {
     let is_writable =
         |root: &Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
     let Ok((canonical, links)) = resolve_ambient(path) else { return false };
-    let is_inside = directory.snapshots().any(|roots| {
+    let is_inside = directory.roots().with_allowed().any(|roots| {
         let enclosing = roots.index().enclosing_roots(&canonical);
         enclosing.into_iter().any(|number| roots.root(number).is_ok_and(is_writable))
     });
     let directories = || {
-        let roots = directory.snapshots().flat_map(Roots::roots);
+        let roots = directory.roots().with_allowed().flat_map(Roots::roots);
         roots.filter(|root| is_writable(root) && !root.is_file())
     };
     // Defense: A program that a client could have written is not run.

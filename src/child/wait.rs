@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use super::permits::Permits;
 use super::spawn::{Directory, Progress, Shared, THREAD, Task, supervise};
 use super::{ChildCommand, ChildOutput, program};
-use crate::check::{Operation, Side};
 use crate::error::{Code, Error, Result};
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK, CHILDREN};
+use crate::roots::retry_changed;
 
 static RUNNING: Permits = Permits::new(CHILDREN);
 
@@ -23,8 +23,10 @@ pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {
     let roots = command.directory.roots();
     let permit = RUNNING.take(roots.account()).ok_or(Code::TooManyChildren)?;
     let place = &command.directory;
-    let opened = Operation::on("open directory", Side::Checked(place))
-        .run_as_part(|_| crate::fs::open_unguarded_dir(place))?;
+    let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
+        let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
+        error.at("open directory", place.request().sent())
+    })?;
     // Defense: The child starts in the directory that was opened, whatever its path is now.
     let directory = if command.is_directory_by_path {
         Directory::Path(command.directory.canonical())

@@ -94,7 +94,7 @@ pub(crate) fn prepare(
     let mut rules = Rules::new(ruleset.create().map_err(io_error)?);
     rules.has_programs = scope.programs;
     // An extra must not add access to a read-only directory that the client's roots do not include.
-    let known = || directory.snapshots().flat_map(Roots::roots);
+    let known = || directory.roots().with_allowed().flat_map(Roots::roots);
     let others = || known().filter(|root| !root.is_filesystem_root());
     for root in others().filter(|root| root.access() == Access::ReadOnly) {
         rules.read_only.push(root.path().to_owned());

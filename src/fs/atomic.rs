@@ -106,6 +106,11 @@ impl AtomicFile {
     /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the roots belong has
     ///   ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<()> {
+        self.commit_as_part()
+    }
+
+    /// Like [`commit`](Self::commit), for a file that a set holds.
+    pub(super) fn commit_as_part(&mut self) -> Result<()> {
         let place = self.place.clone();
         place.run("write", |place| {
             place.roots().ensure_active()?;
@@ -201,12 +206,6 @@ impl AtomicFile {
             self.created.sync();
         }
         Ok(())
-    }
-
-    /// Takes the directories that were created for this file, which the caller then removes or
-    /// keeps.
-    pub(super) fn take_created(&mut self) -> Created {
-        std::mem::take(&mut self.created)
     }
 
     pub(super) fn place(&self) -> &CheckedPath {

@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
-use super::atomic::{AtomicFile, Created};
+use super::atomic::AtomicFile;
 use super::change::{Replace, verify_removal, verify_rename};
 use super::options::WriteOptions;
 use super::version::Version;
@@ -62,9 +62,7 @@ use crate::roots::{Intent, Roots};
 pub struct ChangeSet {
     roots: Roots,
     affected: Vec<Affected>,
-    // Declared before the created directories, which can be removed only when they are empty.
     changes: Vec<Change>,
-    created: AllCreated,
 }
 
 enum Change {
@@ -80,19 +78,10 @@ struct Affected {
     path: PathBuf,
 }
 
-/// The directories that were created for the files of a set, which must be removed in reverse order.
-#[derive(Default)]
-struct AllCreated(Vec<Created>);
-
 impl Roots {
     /// Begins changes of several files in these roots.
     pub fn change_set(&self) -> ChangeSet {
-        ChangeSet {
-            roots: self.clone(),
-            affected: Vec::new(),
-            changes: Vec::new(),
-            created: AllCreated::default(),
-        }
+        ChangeSet { roots: self.clone(), affected: Vec::new(), changes: Vec::new() }
     }
 }
 
@@ -122,7 +111,6 @@ impl ChangeSet {
             Ok(affected)
         })?;
         self.affected.push(affected);
-        self.created.0.push(file.take_created());
         self.changes.push(Change::Write(file));
         Ok(())
     }
@@ -191,20 +179,18 @@ impl ChangeSet {
     /// [`Roots::rename`]; [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the
     /// roots belong has ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<(), PartialCommit> {
-        let changes = std::mem::take(&mut self.changes);
-        let places: Vec<Vec<CheckedPath>> = changes.iter().map(Change::places).collect();
+        let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Defense: Nothing is changed if one of the files is not what its change expects.
-        if let Err(error) = changes.iter().try_for_each(Change::verify) {
+        if let Err(error) = self.changes.iter().try_for_each(Change::verify) {
             return Err(PartialCommit::new(&[], &places, error));
         }
-        for (made, change) in changes.into_iter().enumerate() {
-            let result = self.roots.ensure_active().map_err(|error| self.roots.log_refusal(error));
-            if let Err(error) = result.and_then(|()| change.commit()) {
+        for (made, change) in self.changes.iter_mut().enumerate() {
+            let active = self.roots.ensure_active().map_err(|error| self.roots.log_refusal(error));
+            if let Err(error) = active.and_then(|()| change.commit()) {
                 let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
                 return Err(PartialCommit::new(committed, pending, error));
             }
         }
-        self.created.0.iter_mut().for_each(Created::keep);
         Ok(())
     }
 
@@ -260,12 +246,12 @@ impl Change {
         }
     }
 
-    fn commit(self) -> Result<()> {
+    fn commit(&mut self) -> Result<()> {
         match self {
-            Self::Write(file) => file.commit(),
+            Self::Write(file) => file.commit_as_part(),
             Self::RemoveFile(place, None) => place.remove_file(),
-            Self::RemoveFile(place, Some(version)) => place.remove_file_if_unchanged(version),
-            Self::Rename { from, to, replace } => from.rename(&to, replace),
+            Self::RemoveFile(place, Some(version)) => place.remove_file_if_unchanged(*version),
+            Self::Rename { from, to, replace } => from.rename(to, *replace),
         }
     }
 }
@@ -276,9 +262,11 @@ impl fmt::Debug for ChangeSet {
     }
 }
 
-impl Drop for AllCreated {
+/// The last change goes first, because a directory that was created for an earlier one can be
+/// removed only when it is empty.
+impl Drop for ChangeSet {
     fn drop(&mut self) {
-        while self.0.pop().is_some() {}
+        while self.changes.pop().is_some() {}
     }
 }
 

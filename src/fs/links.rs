@@ -24,7 +24,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::check::{CheckedPath, Operation, Side};
+use crate::check::CheckedPath;
 use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
@@ -111,10 +111,10 @@ impl Roots {
     /// ```
     pub fn symlink(&self, target: impl AsRef<Path>, at: impl IntoLocation) -> Result<()> {
         let (text, at) = (target.as_ref().as_os_str(), self.location(at)?);
-        let operation = Operation::on("create symlink", Side::Request(self, &at)).to_text(text);
-        operation.run(|budget| {
-            let path = self.decide(&at, Intent::NoFollow, budget)?;
-            path.attempt(|path| symlink(path, text, budget))
+        self.run(SYMLINK, &at, |budget| {
+            let path = self.decide(&at, Intent::NoFollow, budget);
+            let created = path.and_then(|path| path.attempt(|path| symlink(path, text, budget)));
+            created.map_err(|error| error.between(SYMLINK, at.sent(), text))
         })
     }
 
@@ -167,8 +167,10 @@ impl CheckedPath {
     /// Same as [`Roots::symlink`].
     pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
         let text = target.as_ref().as_os_str();
-        let operation = Operation::on("create symlink", Side::Checked(self)).to_text(text);
-        operation.run(|budget| symlink(self, text, budget))
+        self.run(SYMLINK, |path| {
+            let created = symlink(path, text, &mut Budget::new());
+            created.map_err(|error| error.between(SYMLINK, path.request().sent(), text))
+        })
     }
 
     /// Creates a hard link to this file at another checked path. Both must have been checked for
@@ -278,6 +280,8 @@ fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
     });
     linked
 }
+
+const SYMLINK: &str = "create symlink";
 
 /// A second name of a file that is not yet in its final place. It is removed on drop.
 struct TemporaryLink<'a> {

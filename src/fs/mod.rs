@@ -27,6 +27,7 @@
 //! [`NewTree`]: Intent::NewTree
 //! [`NoFollow`]: Intent::NoFollow
 
+mod preconditions;
 mod open;
 #[cfg(feature = "ignore")]
 mod ignored;
