@@ -1,8 +1,8 @@
 //! The POSIX access control list of a file (acl(5)), which Linux keeps in an extended attribute.
 //!
-//! A list is kept as it is or not at all, so nothing here looks into it. Other systems have
-//! different kinds of lists, which only their C libraries can read. There, this module treats every
-//! file as a file without a list.
+//! A list is kept as it is or not at all, so nothing here depends on whom it names. Other systems
+//! have different kinds of lists, which only their C libraries can read. There, this module treats
+//! every file as a file without a list.
 
 use std::fs::File;
 use std::io;
@@ -27,14 +27,26 @@ pub(super) fn read(_: &File) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Puts a list into effect, which also sets the mode.
+/// Sets a list, which has no effect for anybody except the owner until the mode is set: its mask
+/// and the bits of others are zero, and chmod(2) sets them. Some filesystems (tmpfs, btrfs) set the
+/// mode before the list, and would grant the group the bits of the mask in between.
 #[cfg(target_os = "linux")]
-pub(super) fn set(file: &File, list: &[u8]) -> io::Result<()> {
-    Ok(rustix::fs::fsetxattr(file, ACCESS, list, rustix::fs::XattrFlags::empty())?)
+pub(super) fn set_without_effect(file: &File, list: &[u8]) -> io::Result<()> {
+    // linux/posix_acl_xattr.h and linux/posix_acl.h: four bytes, then a tag, bits and an ID for each
+    // entry, all little-endian.
+    const MASK: u8 = 0x10;
+    const OTHER: u8 = 0x20;
+    let mut list = list.to_vec();
+    for entry in list.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
+        if let [MASK | OTHER, 0, bits, ..] = entry {
+            *bits = 0;
+        }
+    }
+    Ok(rustix::fs::fsetxattr(file, ACCESS, &list, rustix::fs::XattrFlags::empty())?)
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn set(_: &File, _: &[u8]) -> io::Result<()> {
+pub(super) fn set_without_effect(_: &File, _: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -171,21 +171,20 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Returns what the new file, or a copy of `source`, can keep of the old permissions.
-    /// This is tried on another file, which remains empty, so that they have no effect on the
-    /// content before the commit, when they can be different.
+    /// Gives the new file the permissions of the old one, but not yet its mode. Returns `None` if
+    /// there is no old file.
     #[cfg(unix)]
-    pub(super) fn can_keep(&self, source: Option<&Permissions>) -> Result<Kept> {
-        let Some(old) = self.old_permissions()? else { return Ok(Kept::All) };
-        let empty = Temporary::new(self.temporary.directory.clone(), PRIVATE_FILE)?;
-        Ok(old.give_to(&empty.file, source)?)
+    fn carry(&self) -> Result<Option<Kept>> {
+        let Some(old) = &self.old else { return Ok(None) };
+        let Temporary { directory, file, .. } = &self.temporary;
+        let policy = self.place.roots().policy();
+        Ok(Some(permissions(directory, &self.name, old, policy)?.carry_to(file)?))
     }
 
+    /// Whether the new file can have the owner, the group and the list of the old one.
     #[cfg(unix)]
-    fn old_permissions(&self) -> Result<Option<Permissions>> {
-        let (directory, name) = self.location();
-        let policy = self.place.roots().policy();
-        self.old.as_ref().map(|old| permissions(directory, name, old, policy)).transpose()
+    pub(super) fn can_keep_owner(&self) -> Result<bool> {
+        Ok(!matches!(self.carry()?, Some(Kept::Mode(_) | Kept::Nothing)))
     }
 
     pub(super) fn write_content(&mut self, content: impl AsRef<[u8]>) -> Result<()> {
@@ -227,20 +226,21 @@ impl AtomicFile {
     #[cfg(unix)]
     fn give_permissions(&self) -> Result<Option<Metadata>> {
         let (old, file) = (self.old_now()?, &self.temporary.file);
-        if let Some(permissions) = self.old_permissions()? {
-            let source = self.source.as_ref().map(|source| &source.permissions);
-            match permissions.give_to(file, source)? {
-                Kept::All => {}
-                _ if self.options.existing == Existing::InPlaceIfOwnerChanges => {
-                    return Err(Code::Changed.into());
-                }
-                Kept::Bits => {}
-                Kept::Nothing => return Err(list_is_lost()),
+        let mode = match self.carry()? {
+            Some(Kept::All(mode)) => Some(mode),
+            Some(_) if self.options.existing == Existing::InPlaceIfOwnerChanges => {
+                return Err(Code::Changed.into());
             }
-        } else if let Some(CopySource { permissions, new_mode }) = &self.source {
+            Some(Kept::Mode(mode)) => Some(mode),
+            Some(Kept::Nothing) => return Err(list_is_lost()),
+            None => None,
+        };
+        if let Some(CopySource { permissions, new_mode }) = &self.source {
             let limit = permissions.limit_of_copy(&Permissions::of(file)?);
             // Defense: A copy grants no more than its source.
-            set_mode(file, limit & new_mode)?;
+            set_mode(file, limit & mode.unwrap_or(*new_mode))?;
+        } else if let Some(mode) = mode {
+            set_mode(file, mode)?;
         }
         Ok(old)
     }
@@ -345,7 +345,7 @@ impl CheckedPath {
         let file = AtomicFile::begin(self, self.destination(options)?, options)?;
         // Its content can take long to write, and other changes can be committed before it.
         #[cfg(unix)]
-        if file.can_keep(None)? == Kept::Nothing {
+        if file.carry()? == Some(Kept::Nothing) {
             return Err(list_is_lost());
         }
         Ok(file)

@@ -12,7 +12,7 @@
 //! | the source is sparse | its size counts; holes are filled, or stay holes, as the system decides |
 //! | the destination does not exist | mode of the source, minus the umask, narrowed because the copy has the owner and group of this process |
 //! | the source has an access control list | it is not copied, and the group and others get nothing |
-//! | the destination exists and is replaced | attributes as for a write, and no bit that a copy of the source may not have; refused if its access control list would have to be narrowed |
+//! | the destination exists and is replaced | attributes as for a write, and no bit that a copy of the source may not have |
 //! | the destination exists and is written in place | its mode is narrowed likewise, before its content changes |
 //! | set-user-ID and set-group-ID | never copied |
 //! | the source cannot be read | refused before the destination is looked up |
@@ -24,7 +24,7 @@ use super::atomic::{AtomicFile, WRITE};
 use super::open::too_large;
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
-use super::permissions::{Kept, Permissions, set_mode};
+use super::permissions::{Permissions, set_mode};
 use super::version::{Condition, change_in_place_if};
 use crate::check::CheckedPath;
 use crate::dir::{Metadata, Want};
@@ -49,8 +49,7 @@ impl Roots {
     /// keep in a [write](Self::write); if the source has an access control list, they get nothing.
     /// If the destination exists, it keeps the attributes that it would keep in a write, and its
     /// permissions are narrowed by those of the source. If it has a list, its group bits are the
-    /// mask, so they keep only what the owner, the group and all others may do with the source;
-    /// where that narrows them, the copy must be made [in place](crate::Existing::InPlace).
+    /// mask, so they keep only what the owner, the group and all others may do with the source.
     /// Extended attributes and times are not copied. A new file inherits the list of its directory,
     /// within these limits on Unix.
     ///
@@ -131,7 +130,7 @@ impl CheckedPath {
         let mut file = to.operate(begin).map_err(of_destination)?;
         #[cfg(unix)]
         if options.existing == Existing::InPlaceIfOwnerChanges
-            && file.can_keep(Some(&source.permissions()?)).map_err(of_destination)? != Kept::All
+            && !file.can_keep_owner().map_err(of_destination)?
         {
             drop(file);
             return source.copy_in_place(options);

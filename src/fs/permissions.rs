@@ -36,15 +36,14 @@ pub(super) struct Permissions {
     list: Option<Vec<u8>>,
 }
 
-/// What a new file keeps of the permissions of the old one.
+/// What a new file keeps of the permissions of the old one, and the mode that puts it into effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// The owner, the group and the list.
-    All,
-    /// There was no list, and the bits of the group and others are narrowed for another owner or
-    /// group.
-    Bits,
-    /// Nothing, because there was a list that the new file cannot have. The new file is private.
+    All(u32),
+    /// The bits of the mode, narrowed for another owner or group. There was no list.
+    Mode(u32),
+    /// Nothing, because there was a list that the new file cannot have.
     Nothing,
 }
 
@@ -65,36 +64,28 @@ impl Permissions {
         Self { mode: mode & 0o700, uid: None, gid: None, list: None }
     }
 
-    /// Gives a new file these permissions. If it is a copy of another file, it grants no more than
-    /// that `source`.
-    pub(super) fn give_to(&self, new: &File, source: Option<&Self>) -> io::Result<Kept> {
-        // Until the last step, only the owner can use the file. A list that it inherited has no
-        // effect while the bits of the group, which are its mask, are zero.
+    /// Gives a new file these permissions, as far as permitted. Only its owner can use the file
+    /// until the mode is set.
+    pub(super) fn carry_to(&self, new: &File) -> io::Result<Kept> {
+        // A list that it inherited has no effect while the bits of the group, its mask, are zero.
         let before = rustix::fs::fstat(new)?;
         if bits(&before) & 0o077 != 0 {
-            // It was given permissions before, or its filesystem has one mode for all files, which
-            // the last step sets successfully (FAT).
+            // It was given permissions before, or its filesystem has one mode for all files (FAT).
             let _ = set_mode(new, PRIVATE_FILE);
         }
-        acl::remove(new)?;
-        let (has_owner, has_group) = change_owner(new, &before, self.uid, self.gid)?;
-        if let Some(list) = &self.list {
-            // A list that was narrowed afterwards would have its full effect until then.
-            let is_within = |source: &Self| self.mode & !source.limit_of_copy(self) == 0;
-            let may_have = has_owner && has_group && source.is_none_or(is_within);
-            let is_kept = may_have && acl::set(new, list).is_ok();
-            return Ok(if is_kept { Kept::All } else { Kept::Nothing });
-        }
-        let mut mode = self.mode_without_list(has_owner, has_group);
-        if let Some(source) = source {
-            mode &= source.limit_of_copy(&Self::of(new)?);
-        }
-        set_mode(new, mode)?;
-        Ok(if has_owner && has_group { Kept::All } else { Kept::Bits })
+        let has = change_owner(new, &before, self.uid, self.gid)?;
+        let has_both = has == (true, true);
+        let Some(list) = &self.list else {
+            acl::remove(new)?;
+            let mode = self.mode_without_list(has);
+            return Ok(if has_both { Kept::All(mode) } else { Kept::Mode(mode) });
+        };
+        let is_kept = has_both && acl::set_without_effect(new, list).is_ok();
+        Ok(if is_kept { Kept::All(self.mode) } else { Kept::Nothing })
     }
 
     /// Returns the mode for a file that has no list, and the same owner and group or others.
-    fn mode_without_list(&self, has_owner: bool, has_group: bool) -> u32 {
+    fn mode_without_list(&self, (has_owner, has_group): (bool, bool)) -> u32 {
         let [owner, group, other] =
             [self.mode >> 6, self.mode >> 3, self.mode].map(|bits| bits & 7);
         // The old owner is now a member of the group, or one of the others.
@@ -117,7 +108,7 @@ impl Permissions {
     pub(super) fn limit_of_copy(&self, copy: &Self) -> u32 {
         let is_same = |one: Option<u32>, other| one.is_some() && one == other;
         let has_owner = is_same(self.uid, copy.uid);
-        let mode = self.mode_without_list(has_owner, is_same(self.gid, copy.gid));
+        let mode = self.mode_without_list((has_owner, is_same(self.gid, copy.gid)));
         let of_everybody = mode >> 6 & mode >> 3 & mode & 7;
         // The list of the copy can name anybody, and the bits of the group are its mask.
         let by_list = if copy.list.is_none() { 0o777 } else { 0o707 | of_everybody << 3 };

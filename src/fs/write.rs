@@ -6,7 +6,7 @@ use std::io::Write as _;
 use super::atomic::{AtomicFile, Created, WRITE};
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
-use super::permissions::{Kept, set_mode};
+use super::permissions::set_mode;
 use super::version::{Condition, change_in_place_if};
 use crate::check::CheckedPath;
 use crate::dir::{Handle, split};
@@ -34,8 +34,7 @@ impl CheckedPath {
         }
         let mut file = AtomicFile::begin(self, to, options)?;
         #[cfg(unix)]
-        if options.existing == Existing::InPlaceIfOwnerChanges && file.can_keep(None)? != Kept::All
-        {
+        if options.existing == Existing::InPlaceIfOwnerChanges && !file.can_keep_owner()? {
             drop(file);
             return self.write_in_place(content.as_ref(), options);
         }
