@@ -70,7 +70,7 @@ impl Permissions {
         // A list that it inherited has no effect while the bits of the group, its mask, are zero.
         let before = rustix::fs::fstat(new)?;
         if bits(&before) & 0o077 != 0 {
-            // It was given permissions before, or its filesystem has one mode for all files (FAT).
+            // It was given permissions before. FAT, which has one mode for all files, refuses this.
             let _ = set_mode(new, PRIVATE_FILE);
         }
         let has = change_owner(new, &before, self.uid, self.gid)?;
