@@ -152,9 +152,9 @@
 //! | permission needed on intermediate directories | search | search | search | read |
 //! | length of a path beneath a root | up to 4,095 bytes | longer paths can be listed and removed | same | same |
 //! | rename without replacing | atomic | atomic | atomic | not atomic: another process can create the destination after the check |
-//! | attributes kept when a file is replaced | permission bits, owner, group and POSIX ACL, as far as permitted | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
+//! | attributes kept when a file is replaced | permission bits; owner and group, as far as permitted; a POSIX ACL, or the write is refused | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
 //! | attributes kept when a file is written in place | all | all | all | all |
-//! | permissions of a copy | the source's bits, narrowed for a lost owner, group or POSIX ACL | same | the source's bits, narrowed for a lost owner or group | inherited from the directory |
+//! | permissions of a copy | the source's bits, narrowed for a lost owner or group; only the owner's if the source has a POSIX ACL | same | the source's bits, narrowed for a lost owner or group | inherited from the directory |
 //! | durable after a write | content and name | content and name | content and name | content |
 //! | moving or removing a root that is in force | possible, and detected | same | same | impossible, also for its parents |
 //! | FIFOs, sockets, devices | refused | refused | refused | device names, sockets and app execution aliases are refused |

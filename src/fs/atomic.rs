@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 #[cfg(unix)]
 use super::open::verify;
-use super::open::{NEW_FILE, allow};
+use super::open::{NEW_FILE, PRIVATE_FILE, allow};
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
-use super::permissions::{Carried, NewFileMode, Permissions};
+use super::permissions::{Kept, Permissions, mode_of_new_file, set_mode};
 use super::version::{Condition, change_if, removed};
 use crate::check::CheckedPath;
 #[cfg(unix)]
@@ -81,7 +81,8 @@ pub struct AtomicFile {
 #[cfg(unix)]
 struct CopySource {
     permissions: Permissions,
-    new_mode: NewFileMode,
+    /// The mode of a new file here.
+    new_mode: u32,
 }
 
 /// The place of a file to be written, with its directory open.
@@ -120,7 +121,13 @@ impl AtomicFile {
 
     pub(super) fn create(place: &CheckedPath, options: WriteOptions) -> Result<Self> {
         options.validate_atomic()?;
-        Self::begin(place, place.destination(options)?, options)
+        let file = Self::begin(place, place.destination(options)?, options)?;
+        // Its content can take long to write, and other changes can be committed before it.
+        #[cfg(unix)]
+        if file.carry()? == Some(Kept::Nothing) {
+            return Err(list_is_lost());
+        }
+        Ok(file)
     }
 
     pub(super) fn begin(
@@ -146,7 +153,7 @@ impl AtomicFile {
     /// Sets the permissions that the source has after its content was copied.
     #[cfg(unix)]
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
-        let new_mode = NewFileMode::in_directory(&self.temporary.directory)?;
+        let new_mode = mode_of_new_file(&self.temporary.directory)?;
         self.source = Some(CopySource { permissions, new_mode });
         Ok(())
     }
@@ -181,11 +188,17 @@ impl AtomicFile {
     /// Gives the new file the permissions of the old one, but not yet its mode. Returns `None` if
     /// there is no old file.
     #[cfg(unix)]
-    pub(super) fn carry(&self) -> Result<Option<Carried>> {
+    fn carry(&self) -> Result<Option<Kept>> {
         let Some(old) = &self.old else { return Ok(None) };
         let Temporary { directory, file, .. } = &self.temporary;
         let policy = self.place.roots().policy();
         Ok(Some(permissions(directory, &self.name, old, policy)?.carry_to(file)?))
+    }
+
+    /// Whether the new file can have the owner, the group and the list of the old one.
+    #[cfg(unix)]
+    pub(super) fn can_keep_owner(&self) -> Result<bool> {
+        Ok(!matches!(self.carry()?, Some(Kept::Mode(_) | Kept::Nothing)))
     }
 
     pub(super) fn write_content(&mut self, content: impl AsRef<[u8]>) -> Result<()> {
@@ -220,20 +233,22 @@ impl AtomicFile {
     /// state of the old file.
     #[cfg(unix)]
     fn give_permissions(&self) -> Result<Option<Metadata>> {
-        let old = self.old_now()?;
-        if let Some(Carried { mode, is_complete }) = self.carry()? {
-            if self.options.existing == Existing::InPlaceIfOwnerChanges && !is_complete {
+        let (old, file) = (self.old_now()?, &self.temporary.file);
+        let mode = match self.carry()? {
+            Some(Kept::All(mode)) => Some(mode),
+            Some(_) if self.options.existing == Existing::InPlaceIfOwnerChanges => {
                 return Err(Code::Changed.into());
             }
-            let file = &self.temporary.file;
-            let mode = match &self.source {
-                Some(source) => mode & source.permissions.limit_of_copy(file)?,
-                None => mode,
-            };
+            Some(Kept::Mode(mode)) => Some(mode),
+            Some(Kept::Nothing) => return Err(list_is_lost()),
+            None => None,
+        };
+        if let Some(CopySource { permissions, new_mode }) = &self.source {
+            let limit = permissions.limit_of_copy(&Permissions::of(file)?);
+            // Defense: A copy grants no more than its source.
+            set_mode(file, limit & mode.unwrap_or(*new_mode))?;
+        } else if let Some(mode) = mode {
             set_mode(file, mode)?;
-        } else if let Some(CopySource { permissions, new_mode }) = &self.source {
-            let file = &self.temporary.file;
-            set_mode(file, permissions.mode_of_copied_file(file, *new_mode)?)?;
         }
         Ok(old)
     }
@@ -511,7 +526,7 @@ impl Drop for Temporary {
 }
 
 /// Reads the permissions of the file to be replaced. The file is opened for this, unless it is a
-/// special file.
+/// special file. If it cannot be opened, its list is not known, so it cannot be kept.
 #[cfg(unix)]
 fn permissions(
     directory: &Handle,
@@ -519,46 +534,36 @@ fn permissions(
     old: &Metadata,
     policy: Policy,
 ) -> Result<Permissions> {
-    if old.is_file() {
-        for want in [Want::READ, WRITE] {
-            match directory.open(Path::new(name), want, policy.mounts) {
-                Ok(file) => {
-                    verify(&file, policy)?;
-                    return Ok(Permissions::of(&file)?);
-                }
-                // The file existed when it was looked up.
-                Err(error) if error.reason() == Code::NotFound => return Err(Code::Changed.into()),
-                Err(error) if !is_denied(&error) => return Err(error),
-                Err(_) => {}
-            }
-        }
+    if !old.is_file() {
+        return Ok(Permissions::private(old.mode().unwrap_or_default()));
     }
-    Ok(Permissions::unknown(old.mode().unwrap_or_default()))
+    let open = |want| directory.open(Path::new(name), want, policy.mounts);
+    let file = match open(Want::READ) {
+        Err(error) if error.reason() == Code::PermissionDenied => open(WRITE),
+        file => file,
+    };
+    let file = file.map_err(|error| match error.reason() {
+        // The file existed when it was looked up.
+        Code::NotFound => Code::Changed.into(),
+        Code::PermissionDenied => error.says(
+            "the file's permissions cannot be kept, because this process may neither read nor \
+             write it; write to another file",
+        ),
+        _ => error,
+    })?;
+    verify(&file, policy)?;
+    Ok(Permissions::of(&file)?)
 }
 
-/// Returns whether a file cannot be opened although it could be replaced, because its permissions
-/// deny it, another process has a lease on it, or it is being executed (open(2)).
 #[cfg(unix)]
-fn is_denied(error: &Error) -> bool {
-    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, WouldBlock};
-    let cause =
-        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| {
-        matches!(cause.kind(), PermissionDenied | WouldBlock | ExecutableFileBusy)
-    })
-}
-
-#[cfg(unix)]
-pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(std::fs::Permissions::from_mode(mode))
+fn list_is_lost() -> Error {
+    Error::new(Code::PermissionDenied).says(
+        "the file's access control list cannot be kept on the new file; write in place, or to \
+         another file",
+    )
 }
 
 pub(super) const WRITE: Want = Want { read: false, write: true, append: false, create_new: None };
-
-/// The mode of the new file until it receives the mode of the old one. Only the owner can read the
-/// new content until then.
-pub(super) const PRIVATE_FILE: u32 = 0o600;
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@
 //! | the source grows during the copy, within the limit | copied to its end |
 //! | the source is sparse | its size counts; holes are filled, or stay holes, as the system decides |
 //! | the destination does not exist | mode of the source, minus the umask, narrowed because the copy has the owner and group of this process |
+//! | the source has an access control list | it is not copied, and the group and others get nothing |
 //! | the destination exists and is replaced | attributes as for a write, and no bit that a copy of the source may not have |
 //! | the destination exists and is written in place | its mode is narrowed likewise, before its content changes |
 //! | set-user-ID and set-group-ID | never copied |
@@ -19,13 +20,11 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
-#[cfg(unix)]
-use super::atomic::set_mode;
 use super::atomic::{AtomicFile, WRITE};
 use super::open::too_large;
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
-use super::permissions::Permissions;
+use super::permissions::{Permissions, set_mode};
 use super::version::{Condition, change_in_place_if};
 use crate::check::CheckedPath;
 use crate::dir::{Metadata, Want};
@@ -46,12 +45,13 @@ impl Roots {
     ///
     /// The copy belongs to this process. It gets the permission bits of the source minus the umask,
     /// without set-user-ID and set-group-ID, and grants nobody else access that the source denies:
-    /// where owner, group or access control list differ, the group and others keep only the bits
-    /// that every affected user had. If the destination exists, it keeps the attributes that it
-    /// would keep in a [write](Self::write), and its permissions are narrowed by those of the
-    /// source in the same way. The exception is its owner, who can always change its mode. Access
-    /// control lists, extended attributes and times are not copied. On Windows, a new file inherits
-    /// the list of its directory.
+    /// if the owner or the group differs, the group and others keep only the bits that they would
+    /// keep in a [write](Self::write); if the source has an access control list, they get nothing.
+    /// If the destination exists, it keeps the attributes that it would keep in a write, and its
+    /// permissions are narrowed by those of the source. If it has a list, its group bits are the
+    /// mask, so they keep only what the owner, the group and all others may do with the source.
+    /// Extended attributes and times are not copied. A new file inherits the list of its directory,
+    /// within these limits on Unix.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl CheckedPath {
         let mut file = begin().map_err(of_destination)?;
         #[cfg(unix)]
         if options.existing == Existing::InPlaceIfOwnerChanges
-            && file.carry().map_err(of_destination)?.is_some_and(|carried| !carried.is_complete)
+            && !file.can_keep_owner().map_err(of_destination)?
         {
             drop(file);
             return source.copy_in_place(options);
@@ -210,7 +210,8 @@ impl<'a> Source<'a> {
         }
         #[cfg(unix)]
         if let Some(mode) = metadata.mode() {
-            let narrowed = mode & (self.permissions()?.limit_of_copy(&to)? | 0o1000);
+            let limit = self.permissions()?.limit_of_copy(&Permissions::of(&to)?);
+            let narrowed = mode & (limit | 0o1000);
             if narrowed != mode {
                 set_mode(&to, narrowed).map_err(|error| Error::from(error).of_destination())?;
             }

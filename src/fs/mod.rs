@@ -111,17 +111,19 @@ operations! {
     /// Writes a whole file atomically. The content is written to a new file in the same directory,
     /// which is then renamed to the final name. A reader sees either the old content or the new,
     /// and a failed write leaves the old content. This requires permission to write to the
-    /// directory, not to the file (rename(2)). The content is synced to the device before the
-    /// rename. The directory is synced afterwards, if the filesystem supports that.
+    /// directory (rename(2)) and, on Unix, to read or to write the old file. The content is synced
+    /// to the device before the rename. The directory is synced afterwards, if the filesystem
+    /// supports that.
     ///
     /// The new file keeps the permission bits of the old one, without set-user-ID and set-group-ID.
-    /// As far as the process may set them, it also keeps the owner, the group and, on Linux, the
-    /// POSIX access control list. These permissions grant nobody access that the old ones denied.
-    /// If the owner, the group or the list cannot be kept, the group and others keep only the bits
-    /// that every owner, group and entry that was not kept had too. The exception is the owner of
-    /// the new file, who can always change its mode. The permissions are those of the old file
-    /// immediately before it is replaced, after the content was written. Lists of other kinds (NFSv4,
-    /// macOS, Windows) are not kept, and the new file inherits the list of its directory.
+    /// It also keeps the owner and the group, as far as the process may set them. If the owner
+    /// cannot be kept, the group and others keep only the bits that the old owner had too; if the
+    /// group cannot be kept, only those that the old group and all others had. On Linux, a POSIX
+    /// access control list is kept exactly. If it cannot be kept, which takes the same owner and
+    /// group, the write is refused. So nobody gains access, except the owner of the new file, who
+    /// can always change its mode. The permissions are those of the old file immediately before it
+    /// is replaced, after the content was written. Lists of other kinds (NFSv4, macOS, Windows) are
+    /// not kept, and the new file inherits the list of its directory.
     ///
     /// The new file does not keep extended attributes, the birth time or other hard links, which
     /// still name the old content. [`write_with`](Self::write_with) can write in place, which keeps
@@ -145,7 +147,9 @@ operations! {
     /// [in place](crate::Existing::InPlace);
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
-    /// operating system errors.
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
+    /// may neither read nor write, or whose access control list cannot be kept; operating system
+    /// errors.
     write(content: impl AsRef<[u8]>) -> (), "write", Intent::New,
         |path| write::write(path, &content, WriteOptions::new());
 

@@ -434,3 +434,6 @@ fn text(content: Vec<u8>) -> Result<String> {
 
 /// The mode of a new file before the umask is applied, as in `std` (open(2)).
 pub(super) const NEW_FILE: u32 = 0o666;
+
+/// The mode of a new file until it receives its permissions. Only its owner can read it until then.
+pub(super) const PRIVATE_FILE: u32 = 0o600;

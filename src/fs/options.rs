@@ -101,9 +101,10 @@ impl WriteOptions {
 #[non_exhaustive]
 pub enum Existing {
     /// Replaces it atomically with a new file. A reader sees either the old content or the new, and
-    /// a failed write leaves the old content. This requires permission to write to the directory,
-    /// not to the file (rename(2)). See [`Roots::write`](crate::Roots::write) for the permissions
-    /// and attributes that the new file keeps.
+    /// a failed write leaves the old content. This requires permission to write to the directory
+    /// (rename(2)). See [`Roots::write`](crate::Roots::write) for the permissions and attributes
+    /// that the new file keeps, and for the files that are not replaced because it cannot keep
+    /// theirs.
     #[default]
     Replace,
     /// Opens the file itself, verifies it and overwrites it. The file keeps its owner, group,

@@ -1,18 +1,24 @@
-//! Carries the owner, group, mode and access control list of a file over to the file that replaces
-//! it.
+//! Gives a new file the owner, group, mode and access control list of the file that it replaces.
 //!
-//! Nobody who could not read or write the old content can read or write the new content: if
-//! something cannot be carried over, the other permissions are narrowed. The new file's owner is
-//! the exception, because an owner can always change the mode.
+//! Nobody who could not read or write the old content can read or write the new content, except the
+//! new file's owner, who can always change the mode. The owner, the group and the list are kept
+//! exactly or not at all:
+//!
+//! | what the new file cannot have | consequence |
+//! | --- | --- |
+//! | the owner | the group and others keep only the bits that the old owner had too |
+//! | the group | the group and others keep only the bits that the old group and all others had |
+//! | the list, which needs the same owner and group | the file is not replaced |
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::fchown;
+use std::os::unix::fs::{PermissionsExt as _, fchown};
 use std::path::Path;
 
-use rustix::fs::Mode;
+use rustix::fs::Stat;
 
-use super::acl::{self, Acl};
+use super::acl;
+use super::open::PRIVATE_FILE;
 use crate::dir::{Handle, Rule, Want, temporary_name};
 use crate::error::{Code, Result};
 use crate::limits::NAMES_TRIED;
@@ -20,189 +26,151 @@ use crate::limits::NAMES_TRIED;
 /// The permissions of a file.
 #[derive(Debug)]
 pub(super) struct Permissions {
-    /// `st_mode`. With an access control list, the bits of the group are the mask of the list
-    /// (acl(5)).
+    /// The bits of the owner, the group and others. With a list, the bits of the group are its mask
+    /// (acl(5)). Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
+    /// (write(2)).
     mode: u32,
-    /// `None` if the file could not be opened to read them.
-    known: Option<Known>,
-}
-
-#[derive(Debug)]
-struct Known {
     /// `None` if the owner has no number in this user namespace.
     uid: Option<u32>,
     gid: Option<u32>,
-    acl: Option<Acl>,
+    list: Option<Vec<u8>>,
 }
 
-/// The permissions that a new file received from the old one.
+/// What a new file keeps of the permissions of the old one, and the mode that puts it into effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Carried {
-    /// The mode that the new file may have. Setting it also puts the access control list into
-    /// effect.
-    pub(super) mode: u32,
-    /// Whether the owner, group and access control list are those of the old file.
-    pub(super) is_complete: bool,
+pub(super) enum Kept {
+    /// The owner, the group and the list.
+    All(u32),
+    /// The bits of the mode, narrowed for another owner or group. There was no list.
+    Mode(u32),
+    /// Nothing, because there was a list that the new file cannot have.
+    Nothing,
 }
 
 impl Permissions {
-    #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
     pub(super) fn of(file: &File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(file)?;
-        let mode = u32::from(stat.st_mode);
-        let Ok(acl) = Acl::of(file) else { return Ok(Self::unknown(mode)) };
-        let (uid, gid) =
-            (mapped(stat.st_uid, "/proc/self/uid_map"), mapped(stat.st_gid, "/proc/self/gid_map"));
-        Ok(Self { known: Some(Known { uid, gid, acl }), ..Self::unknown(mode) })
+        Ok(Self {
+            mode: bits(&stat),
+            uid: mapped(stat.st_uid, "/proc/self/uid_map"),
+            gid: mapped(stat.st_gid, "/proc/self/gid_map"),
+            list: acl::read(file)?,
+        })
     }
 
-    /// The permissions of a file that cannot be opened for reading or for writing.
-    pub(super) fn unknown(mode: u32) -> Self {
-        Self { mode, known: None }
+    /// The permissions of a file that replaces a special file of this mode: only its owner can use
+    /// it.
+    pub(super) fn private(mode: u32) -> Self {
+        Self { mode: mode & 0o700, uid: None, gid: None, list: None }
     }
 
-    /// Gives a new file of mode 0600 the owner, the group and the access control list, as far as
-    /// permitted. Only its owner can use the file until the mode is set.
-    pub(super) fn carry_to(&self, new: &File) -> io::Result<Carried> {
-        // Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
-        // (write(2)).
-        let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
-        let carried = |group: u32, other: u32, is_complete| Carried {
-            mode: owner << 6 | group << 3 | other,
-            is_complete,
+    /// Gives a new file these permissions, as far as permitted. Only its owner can use the file
+    /// until the mode is set.
+    pub(super) fn carry_to(&self, new: &File) -> io::Result<Kept> {
+        // A list that it inherited has no effect while the bits of the group, its mask, are zero.
+        let before = rustix::fs::fstat(new)?;
+        if bits(&before) & 0o077 != 0 {
+            // It was given permissions before. FAT, which has one mode for all files, refuses this.
+            let _ = set_mode(new, PRIVATE_FILE);
+        }
+        let has = change_owner(new, &before, self.uid, self.gid)?;
+        let has_both = has == (true, true);
+        let Some(list) = &self.list else {
+            acl::remove(new)?;
+            let mode = self.mode_without_list(has);
+            return Ok(if has_both { Kept::All(mode) } else { Kept::Mode(mode) });
         };
-        // An inherited list has no effect either while the group bits, which are its mask, are
-        // zero.
-        let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
-        acl::remove(new)?;
-        let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
-        let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
+        let is_kept = has_both && acl::set_without_effect(new, list).is_ok();
+        Ok(if is_kept { Kept::All(self.mode) } else { Kept::Nothing })
+    }
+
+    /// Returns the mode for a file that has no list, and the same owner and group or others.
+    fn mode_without_list(&self, (has_owner, has_group): (bool, bool)) -> u32 {
+        let [owner, group, other] =
+            [self.mode >> 6, self.mode >> 3, self.mode].map(|bits| bits & 7);
         // The old owner is now a member of the group, or one of the others.
         let by_owner = if has_owner { 7 } else { owner };
-        // The same is true of members of the old group. Members of the new group may have been
-        // others before.
+        // So are members of the old group. Members of the new group may have been others before.
         // Defense: A new group gets no more than the old group and all others had.
-        let by_group = if has_group { 7 } else { owning_group & other };
-        let Some(acl) = acl else {
-            let at_most = by_owner & by_group;
-            return Ok(carried(group & at_most, other & at_most, has_owner && has_group));
-        };
-        let new_group = if has_group { owning_group } else { by_group & acl.named_groups(group) };
-        if acl.set_without_effect(new, new_group).is_ok() {
-            return Ok(carried(
-                group & by_owner,
-                other & by_owner & by_group,
-                has_owner && has_group,
-            ));
-        }
-        // Every named user is now a member of the group, or one of the others.
-        let at_most = by_owner & by_group & acl.named(group);
-        Ok(carried(owning_group & at_most, other & at_most, false))
+        let by_group = if has_group { 7 } else { group & other };
+        // A list can deny anybody what the mode grants.
+        let by_list = if self.list.is_none() { 7 } else { 0 };
+        let at_most = by_owner & by_group & by_list;
+        owner << 6 | (group & at_most) << 3 | other & at_most
     }
-}
 
-/// Copies have their own owner and group, which are never changed.
-impl Permissions {
     /// Returns the mode bits that a copy of the file may have, so that they grant nobody access to
     /// the content that the file denies. The exception is the user of this process, who can read
     /// the file.
     ///
-    /// `copy` is the new file, or an existing file that receives the content. The access control
-    /// list of the file is not copied, so the group and others keep only the bits that each of its
-    /// entries has.
-    pub(super) fn limit_of_copy(&self, copy: &File) -> io::Result<u32> {
-        let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
-        let Some(Known { uid, gid, acl }) = &self.known else { return Ok(owner << 6) };
-        let stat = rustix::fs::fstat(copy)?;
-        let (has_owner, has_group) = (*uid == Some(stat.st_uid), *gid == Some(stat.st_gid));
-        let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
-        let named = acl.as_ref().map_or(7, |acl| acl.named(group));
-        // The owner of the file can be a member of the copy's group, or one of the others. The
-        // same is true of members of the file's group, and of the users and groups in its list.
-        let by_owner = if has_owner { 7 } else { owner };
-        let by_group = if has_group { 7 } else { owning_group & other };
-        let at_most = by_owner & by_group & named;
-        let everybody = owner & owning_group & other & named;
-        // The list of an existing file can name anybody, and the bits of the group are its mask.
-        let is_listed = !matches!(Acl::of(copy), Ok(None));
-        let group = if is_listed { everybody } else { owning_group & at_most };
-        let is_own = has_owner || stat.st_uid == rustix::process::geteuid().as_raw();
-        let owner = if is_own { owner } else { owner & everybody };
-        Ok(owner << 6 | group << 3 | (other & at_most))
-    }
-
-    /// Returns the mode for a copy that was created with mode 0600, and removes the list that it
-    /// inherited. That list has no effect before, because the bits of the group, which are
-    /// its mask, are zero.
-    pub(super) fn mode_of_copied_file(&self, copy: &File, new: NewFileMode) -> io::Result<u32> {
-        acl::remove(copy)?;
-        // Defense: A copy grants no more than its source.
-        Ok(self.limit_of_copy(copy)? & new.0)
+    /// `copy` has the owner, group and list of the new file, or of an existing file that receives
+    /// the content. The list of the source is not copied.
+    pub(super) fn limit_of_copy(&self, copy: &Self) -> u32 {
+        let is_same = |one: Option<u32>, other| one.is_some() && one == other;
+        let has_owner = is_same(self.uid, copy.uid);
+        let mode = self.mode_without_list((has_owner, is_same(self.gid, copy.gid)));
+        let of_everybody = mode >> 6 & mode >> 3 & mode & 7;
+        // The list of the copy can name anybody, and the bits of the group are its mask.
+        let by_list = if copy.list.is_none() { 0o777 } else { 0o707 | of_everybody << 3 };
+        let own = mapped(rustix::process::geteuid().as_raw(), "/proc/self/uid_map");
+        let by_owner = if has_owner || copy.uid == own { 0o777 } else { 0o077 | of_everybody << 6 };
+        mode & by_list & by_owner
     }
 }
 
-/// The most bits that a new file in some directory receives, because of the umask of
-/// this process or the default access control list of the directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NewFileMode(u32);
-
-impl NewFileMode {
-    /// Creates an empty file in a directory to find out these bits, and removes it. A process
-    /// cannot read its umask without changing it (umask(2)).
-    pub(super) fn in_directory(directory: &Handle) -> Result<Self> {
-        let want = Want { read: false, write: true, append: false, create_new: Some(0o777) };
-        for _ in 0..NAMES_TRIED {
-            let name = temporary_name();
-            match directory.open(Path::new(&name), want, Rule::Allow) {
-                Err(error) if error.reason() == Code::AlreadyExists => {}
-                opened => {
-                    let mode = Self::of(&opened?);
-                    directory.remove_file(&name)?;
-                    return Ok(mode?);
-                }
+/// Returns the most bits that a new file in some directory receives, because of the umask of this
+/// process or the default access control list of the directory.
+///
+/// This creates an empty file and removes it. A process cannot read its umask without changing it
+/// (umask(2)).
+pub(super) fn mode_of_new_file(directory: &Handle) -> Result<u32> {
+    let want = Want { read: false, write: true, append: false, create_new: Some(0o777) };
+    for _ in 0..NAMES_TRIED {
+        let name = temporary_name();
+        match directory.open(Path::new(&name), want, Rule::Allow) {
+            Err(error) if error.reason() == Code::AlreadyExists => {}
+            opened => {
+                let stat = rustix::fs::fstat(opened?);
+                directory.remove_file(&name)?;
+                return Ok(bits(&stat.map_err(io::Error::from)?));
             }
         }
-        Err(Code::AlreadyExists.into())
     }
+    Err(Code::AlreadyExists.into())
+}
 
-    /// Reads the bits from a file that was just created with mode 0777.
-    #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
-    fn of(file: &File) -> io::Result<Self> {
-        let mode = u32::from(rustix::fs::fstat(file)?.st_mode);
-        let group = match Acl::of(file) {
-            Ok(None) => mode >> 3 & 7,
-            Ok(Some(acl)) => acl.owning_group(mode >> 3 & 7),
-            Err(_) => 0,
-        };
-        Ok(Self(mode & 0o707 | group << 3))
-    }
+pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    file.set_permissions(std::fs::Permissions::from_mode(mode))
+}
+
+#[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
+fn bits(stat: &Stat) -> u32 {
+    u32::from(stat.st_mode) & 0o777
 }
 
 /// Changes the owner and group of a file, as far as permitted (chown(2)). Returns whether each one
 /// is now the requested one.
-fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
-    let has = || -> io::Result<(bool, bool)> {
-        let stat = rustix::fs::fstat(file)?;
-        Ok((uid == Some(stat.st_uid), gid == Some(stat.st_gid)))
-    };
-    let already = has()?;
-    if already == (true, true) {
-        return Ok(already);
+fn change_owner(
+    file: &File,
+    before: &Stat,
+    uid: Option<u32>,
+    gid: Option<u32>,
+) -> io::Result<(bool, bool)> {
+    let has = |stat: &Stat| (uid == Some(stat.st_uid), gid == Some(stat.st_gid));
+    if has(before) == (true, true) {
+        return Ok((true, true));
     }
     // An owner may change the group to one that it is a member of. Only root may change the owner.
-    let own = rustix::fs::fstat(file)?.st_uid;
     if fchown(file, uid, gid).is_err() {
         let _ = fchown(file, None, gid);
     }
     // With CAP_CHOWN alone, the owner can be changed, but the mode can then no longer be set,
     // because that requires CAP_FOWNER (capabilities(7)).
-    if rustix::fs::fstat(file)?.st_uid != own
-        && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err()
-    {
-        fchown(file, Some(own), None)?;
+    if rustix::fs::fstat(file)?.st_uid != before.st_uid && set_mode(file, PRIVATE_FILE).is_err() {
+        fchown(file, Some(before.st_uid), None)?;
     }
     // Some filesystems have one owner for all files and report no error.
-    has()
+    Ok(has(&rustix::fs::fstat(file)?))
 }
 
 /// Returns the owner or group with this number, or `None` if it is unknown. A user without a number

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
-#[cfg(unix)]
-use super::atomic::set_mode;
 use super::atomic::{AtomicFile, Created, WRITE};
 use super::options::{Durability, Existing, WriteOptions};
+#[cfg(unix)]
+use super::permissions::set_mode;
 use super::version::{Condition, change_in_place_if};
 use crate::check::CheckedPath;
 use crate::dir::{Handle, split};
@@ -30,9 +30,7 @@ pub(super) fn write(
     }
     let mut file = AtomicFile::begin(path, to, options)?;
     #[cfg(unix)]
-    if options.existing == Existing::InPlaceIfOwnerChanges
-        && file.carry()?.is_some_and(|carried| !carried.is_complete)
-    {
+    if options.existing == Existing::InPlaceIfOwnerChanges && !file.can_keep_owner()? {
         drop(file);
         return path.write_in_place(content.as_ref(), options);
     }
