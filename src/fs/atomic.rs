@@ -416,13 +416,16 @@ impl CheckedPath {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                 result => result.map(|()| true)?,
             };
-            let child = directory.dir(Path::new(name), mounts);
-            if is_new && child.is_err() {
+            let opened = directory.dir(Path::new(name), mounts).and_then(|child| {
+                let identity = is_new.then(|| child.identity()).transpose()?;
+                Ok((child, identity))
+            });
+            if is_new && opened.is_err() {
                 // For example, no descriptor is left. The caller reports this error.
                 let _ = directory.remove_dir(name);
             }
-            let child = child?;
-            created.add(directory, name, is_new.then(|| child.identity()).transpose()?);
+            let (child, identity) = opened?;
+            created.add(directory, name, identity);
             directory = child;
         }
         Ok(directory)

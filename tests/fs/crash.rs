@@ -7,18 +7,13 @@
 #![cfg(target_arch = "x86_64")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use mcp_roots_guard::{Durability, Existing, Replace, Result, Roots, Version, WriteOptions};
 use nix::libc::{self, c_long};
-use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::{Signal, kill, raise};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, gettid};
 
-use crate::support::tracer::THREAD;
+use crate::support::traced::{Decision, TracedChild, be_traced, between_stops};
 use crate::support::tree::Tree;
 
 const CHILD: &str = "fs::crash::operations_of_the_killed_child_succeed";
@@ -126,12 +121,8 @@ fn operations_of_the_killed_child_succeed() {
         let (number, top) = text.split_once(' ').unwrap();
         let roots = Roots::from_dirs([Path::new(top).join("root")]).unwrap();
         let operation = SCENARIOS[number.parse::<usize>().unwrap()].operation;
-        ptrace::traceme().unwrap();
-        println!("{THREAD}{}", gettid());
-        raise(Signal::SIGSTOP).unwrap();
-        let result = operation(&roots);
-        raise(Signal::SIGSTOP).unwrap();
-        return result.unwrap();
+        be_traced();
+        return between_stops(|| operation(&roots)).unwrap();
     }
     for scenario in SCENARIOS {
         let tree = tree(scenario);
@@ -181,45 +172,22 @@ fn each_durability_syncs_what_it_promises() {
 
 /// Runs a scenario in a traced child, and kills it at the start of the call with this number.
 /// Returns the calls that it made before.
-#[allow(clippy::zombie_processes, reason = "every path waits for the child")]
 fn run(scenario: usize, tree: &Tree, killed_at: Option<usize>) -> Vec<c_long> {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", CHILD, "--nocapture", "--test-threads=1"]);
-    command.env(SCENARIO, format!("{scenario} {}", tree.path("").display()));
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let thread = lines
-        .find_map(|line| line.split_once(THREAD)?.1.parse().ok())
-        .map(Pid::from_raw)
-        .expect("the child reports that it is ready");
-    let wait = || waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
-    let stopped = WaitStatus::Stopped(thread, Signal::SIGSTOP);
-    assert_eq!(wait(), stopped);
-    ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL)
-        .unwrap();
+    let scenario = format!("{scenario} {}", tree.path("").display());
+    let mut child = TracedChild::start(CHILD, SCENARIO, &scenario);
+    child.wait_for_stop();
     let mut calls = Vec::new();
-    loop {
-        ptrace::syscall(thread, None).unwrap();
-        let status = wait();
-        if status == stopped {
-            ptrace::detach(thread, None).unwrap();
-            let rest: Vec<String> = lines.collect();
-            assert!(child.wait().unwrap().success(), "{}", rest.join("\n"));
-            // The calls that raise the signals are not part of the operation.
-            return calls;
-        }
-        assert_eq!(status, WaitStatus::PtraceSyscall(thread));
-        let number = ptrace::getregs(thread).unwrap().orig_rax;
+    let is_alive = child.trace(|call| {
         if killed_at == Some(calls.len()) {
-            kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
-            while !matches!(wait(), WaitStatus::Signaled(..)) {}
-            child.wait().unwrap();
-            return calls;
+            return Decision::Kill;
         }
-        calls.push(i64::from_ne_bytes(number.to_ne_bytes()));
-        ptrace::syscall(thread, None).unwrap();
-        assert_eq!(wait(), WaitStatus::PtraceSyscall(thread));
+        calls.push(call);
+        Decision::Make
+    });
+    if is_alive {
+        child.end();
     }
+    calls
 }
 
 /// Returns what is wrong with the tree of a child that was killed.
@@ -261,7 +229,7 @@ fn judge(tree: &Tree, scenario: &Scenario) -> Option<String> {
 }
 
 /// Whether a name has the form that the documentation of `Roots::write` gives.
-fn is_temporary(name: &std::ffi::OsStr) -> bool {
+pub(super) fn is_temporary(name: &std::ffi::OsStr) -> bool {
     let digits = name
         .to_str()
         .and_then(|name| name.strip_prefix(".mcp-roots-guard-")?.strip_suffix(".tmp"))

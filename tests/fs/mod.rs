@@ -4,6 +4,8 @@ pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod crash;
 pub(crate) mod entries;
+#[cfg(target_os = "linux")]
+pub(crate) mod failures;
 pub(crate) mod open_file;
 #[cfg(target_os = "linux")]
 pub(crate) mod operate;

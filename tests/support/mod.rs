@@ -17,6 +17,8 @@ pub(crate) mod random;
 pub(crate) mod rfc3986;
 pub(crate) mod skip;
 #[cfg(target_os = "linux")]
+pub(crate) mod traced;
+#[cfg(target_os = "linux")]
 pub(crate) mod tracer;
 pub(crate) mod tree;
 #[cfg(target_os = "linux")]

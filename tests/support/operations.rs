@@ -542,7 +542,7 @@ fn used(mut file: OpenFile, pause: Pause<'_>) -> Result<String> {
 
 fn committed(mut file: AtomicFile, pause: Pause<'_>) -> Result<String> {
     pause();
-    file.write_all(WRITTEN.as_bytes()).unwrap();
+    file.write_all(WRITTEN.as_bytes())?;
     pause();
     done(file.commit()?, pause)
 }

@@ -28,12 +28,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::libc::{self, c_long};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use super::traced::OneCpu;
 
 /// The environment variable that selects how the traced child runs.
 pub(crate) const TRACED: &str = "GUARD_TEST_TRACED";
@@ -75,12 +76,7 @@ pub(crate) fn trace_denied(
     file_root: &str,
     is_denied: Option<IsDenied>,
 ) -> Seen {
-    // Run the tracer and the child on one CPU. They alternate at each call, and waking an idle CPU
-    // takes longer than the call.
-    let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let mut one = CpuSet::new();
-    one.set((0..CpuSet::count()).find(|cpu| before.is_set(*cpu).unwrap()).unwrap()).unwrap();
-    sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+    let one_cpu = OneCpu::new();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(TRACED, how);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -104,7 +100,7 @@ pub(crate) fn trace_denied(
     let rest: Vec<String> = lines.collect();
     drop(done);
     watchdog.join().unwrap();
-    sched_setaffinity(Pid::from_raw(0), &before).unwrap();
+    drop(one_cpu);
     assert!(child.wait().unwrap().success(), "{how}: the child failed\n{}", rest.join("\n"));
     seen
 }
