@@ -147,7 +147,7 @@ impl PendingRoots {
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
         for root in &mut roots {
             root.is_always = is_always.contains(&path_key(&root.canonical));
-            // Defense: A root at or below a read-only name is read-only.
+            // A root at or below a read-only name is read-only.
             if allowed.protected().is_some_and(|it| it.of(&[root.path()]).is_some()) {
                 root.access = Access::ReadOnly;
             }

@@ -127,7 +127,7 @@ impl Roots {
         self.ensure_active().map_err(|error| self.log_refusal(error))?;
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
         let location = location.with_separators(self.index());
-        // Defense: A file that is being written is not read or changed under its temporary name.
+        // A file that is being written is not read or changed under its temporary name.
         if components(location.as_os_str()).any(|(name, _)| is_temporary(name)) {
             return Err(self.log_refusal(temporary().at("check", location.sent())));
         }

@@ -180,7 +180,7 @@ impl ChangeSet {
     /// roots belong has ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<(), PartialCommit> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
-        // Defense: Nothing is changed if one of the files is not what its change expects.
+        // Nothing is changed if one of the files is not what its change expects.
         if let Err(error) = self.changes.iter().try_for_each(Change::verify) {
             return Err(PartialCommit::new(&[], &places, error));
         }

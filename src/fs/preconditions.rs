@@ -15,7 +15,7 @@ impl CheckedPath {
     /// empty directory.
     pub(super) fn ensure_may_appear(&self) -> Result<()> {
         let place = [self.root().path(), self.relative()];
-        // Defense: A symlink or a renamed directory makes no protected name appear.
+        // A symlink or a renamed directory must not make a protected name appear.
         if self.roots().protected().is_some_and(|protected| protected.begin_at(&place)) {
             let text = "protected: only a new directory can have this name";
             return Err(Error::new(Code::Protected).says(text));

@@ -596,7 +596,8 @@ fn change_set_refuses_two_changes_of_one_file() {
 /// Every version and every destination is verified before anything is changed.
 #[test]
 fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
-    let changes: [(&str, fn(&Tree)); 5] = [
+    type Change = fn(&Tree);
+    let changes: [(&str, Change); 5] = [
         ("write \"c\": the file was modified", |tree| tree.add("file root/c = theirs")),
         ("write \"new\": the path changed", |tree| tree.add("file root/new = theirs")),
         ("remove \"d\": no such file", |tree| fs::remove_file(tree.path("root/d")).unwrap()),
