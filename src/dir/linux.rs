@@ -86,7 +86,7 @@ fn plain(
 }
 
 /// Calls `openat2`. Returns `None` if it is not available to this process, or if it keeps failing
-/// with `EAGAIN`. Its availability is not cached, because a seccomp filter can be installed at any
+/// with `EAGAIN` or `EINTR`. Its availability is not cached, because a seccomp filter can be installed at any
 /// time.
 fn call(
     at: &Dir,
@@ -105,11 +105,11 @@ fn call(
     let mut again: Option<Instant> = None;
     for _ in 0..OPENAT2_RETRIES {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
-            // A file was renamed somewhere on the system while the kernel resolved `..`
-            // (openat2(2)).
-            Err(Errno::AGAIN)
+            // A file was renamed somewhere on the system while the kernel resolved `..`, or a signal
+            // interrupted it (openat2(2)).
+            Err(Errno::AGAIN | Errno::INTR)
                 if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
-            Err(Errno::AGAIN) => break,
+            Err(Errno::AGAIN | Errno::INTR) => break,
             // ENOSYS means Linux before 5.6, or a seccomp filter. EPERM means a filter such as the
             // ones that container runtimes install. If EPERM concerns the file itself, the fallback
             // walk through open descriptors also fails with EPERM.

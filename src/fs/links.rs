@@ -274,11 +274,10 @@ fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
     }
     to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
     let linked = to_directory.hard_link(&new.name, &to_directory, &to_name);
-    let linked = linked.map_err(|error| match Error::from(error) {
+    linked.map_err(|error| match Error::from(error) {
         error if error.reason() == Code::AlreadyExists => error.of_destination(),
         error => error,
-    });
-    linked
+    })
 }
 
 const SYMLINK: &str = "create symlink";

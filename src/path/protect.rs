@@ -34,7 +34,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -119,8 +119,9 @@ pub const PROTECTED_DEFAULTS: [&str; 24] = [
 pub(crate) struct ProtectedNames {
     patterns: Vec<Pattern>,
     can_deny: bool,
-    /// The ASCII bytes with which the first name of a match can begin.
-    first_bytes: [bool; 128],
+    /// The bytes with which the first names of the patterns begin, or `None` if one begins with a
+    /// wildcard or is not ASCII.
+    first_bytes: Option<BTreeSet<u8>>,
     /// The folded paths of the allowed directories.
     directories: HashSet<String>,
     /// The least and the greatest number of names in these paths.
@@ -204,13 +205,13 @@ impl ProtectedNames {
             let names: Vec<_> = components(path).map(|(name, _)| fold(name)).collect();
             names.join("/")
         };
-        let first = |pattern: &Pattern| pattern.names.first().and_then(|name| name.bytes().next());
-        let first_bytes: HashSet<u8> = patterns.iter().filter_map(first).collect();
-        let is_any = first_bytes.iter().any(|byte| !byte.is_ascii() || b"*?".contains(byte));
-        let is_first = |byte: u8| is_any || first_bytes.contains(&byte.to_ascii_lowercase());
+        let first_byte = |pattern: &Pattern| {
+            let first = pattern.names.first()?.bytes().next()?;
+            (first.is_ascii() && !b"*?".contains(&first)).then_some(first)
+        };
         Some(Arc::new(Self {
             can_deny: patterns.iter().any(|pattern| pattern.protection == Protection::Denied),
-            first_bytes: std::array::from_fn(|byte| u8::try_from(byte).is_ok_and(is_first)),
+            first_bytes: patterns.iter().map(first_byte).collect(),
             patterns: patterns.to_vec(),
             depths: depths.clone().min().unwrap_or(0)..=depths.max().unwrap_or(0),
             directories: directories.map(|path| folded(path.as_os_str())).collect(),
@@ -249,28 +250,23 @@ impl ProtectedNames {
         starts: usize,
         is_counted: impl Fn(Ordering) -> bool,
     ) -> Option<Protection> {
-        let names: Vec<&OsStr> = place
-            .iter()
-            .flat_map(|part| components(part.as_os_str()))
-            .map(|(name, _)| name)
-            .collect();
+        let names = place.iter().flat_map(|part| components(part.as_os_str()));
+        let names: Vec<&OsStr> = names.map(|(name, _)| name).collect();
         let earliest = names.len().saturating_sub(starts).max(*self.depths.start());
         let starts = names.iter().enumerate().skip(earliest);
         let mut starts = starts.filter(|(_, name)| self.may_begin(name)).peekable();
         starts.peek()?;
         let directories = self.directories_above(&names);
+        let outermost = directories.first().copied()?;
         let mut strongest = None;
-        for (start, _) in starts.skip_while(|(start, _)| Some(start) < directories.first()) {
+        for (start, _) in starts.skip_while(|(start, _)| *start < outermost) {
             let rest = names.get(start..).unwrap_or_default();
             let folded: Vec<_> = rest.iter().take(PATTERN_NAMES).map(|name| fold(name)).collect();
             for pattern in &self.patterns {
+                let mut pairs = pattern.names.iter().zip(&folded);
                 let is_match = (!pattern.is_anchored || directories.contains(&start))
                     && is_counted(pattern.names.len().cmp(&rest.len()))
-                    && pattern
-                        .names
-                        .iter()
-                        .zip(&folded)
-                        .all(|(name, folded)| matches(name, folded));
+                    && pairs.all(|(name, folded)| matches(name, folded));
                 strongest = strongest.max(is_match.then_some(pattern.protection));
             }
         }
@@ -279,8 +275,12 @@ impl ProtectedNames {
 
     /// Whether a pattern can begin at this name. This is a quick test, which few names pass.
     fn may_begin(&self, name: &OsStr) -> bool {
-        let first = name.as_encoded_bytes().first().map(|byte| usize::from(*byte));
-        first.and_then(|byte| self.first_bytes.get(byte)).is_none_or(|is_first| *is_first)
+        match (&self.first_bytes, name.as_encoded_bytes().first()) {
+            (Some(first_bytes), Some(byte)) if byte.is_ascii() => {
+                first_bytes.contains(&byte.to_ascii_lowercase())
+            }
+            _ => true,
+        }
     }
 
     /// The number of names in the path of each allowed directory that encloses this path, in
@@ -523,6 +523,7 @@ mod tests {
             ("/q/n/x", None),
             ("/q/n/x/s/t", Some(ReadOnly)),
             ("/s/t", None),
+            ("/q/n/s/t", None),
             ("/r-x/a/b/s/t", None),
             // The directory `n` is denied below `/r`.
             ("/r/n", Some(Denied)),
