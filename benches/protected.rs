@@ -5,7 +5,7 @@
 //! speed affects both. The result is the median of the rounds' ratios. It fails if a ratio exceeds
 //! [`BOUND`].
 //!
-//! The protected names are read-only names at any depth, hidden names at any depth, and names
+//! The protected names are read-only names at any depth, denied names at any depth, and names
 //! anchored at the allowed directory, and no request uses them.
 #![allow(clippy::unwrap_used)] // A benchmark cannot continue without its files.
 
@@ -30,7 +30,7 @@ const PROTECTIONS: &[(&str, Protect)] = &[
     ("read-only", |builder, number| {
         builder.protect(format!(".protected{number}"), Protection::ReadOnly)
     }),
-    ("hidden", |builder, number| {
+    ("denied", |builder, number| {
         builder.protect(format!(".protected{number}"), Protection::Denied)
     }),
     ("anchored", |builder, number| {

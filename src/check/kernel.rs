@@ -16,8 +16,8 @@
 //! whose `..` leaves the root is left to the resolver. If the path of a file to read contains a
 //! symlink, a second walk begins at the root, so that the symlink cannot lead out of it.
 //!
-//! If names can be denied, the kernel gets only paths without `..` in which no name is denied, and
-//! follows no symlink, so that a walk passes through no denied name.
+//! If names can be denied, the kernel gets only paths in which no name can be the beginning of one,
+//! and follows no symlink, so that a walk passes through no denied name.
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
 //! there.
@@ -26,15 +26,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
 use crate::dir::{Follow, Handle, Look, Rule};
 use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
+use crate::path::Location;
 use crate::path::names::components;
-use crate::path::{Location, Protection};
+use crate::path::protect::ProtectedNames;
 use crate::roots::{Found, Intent, Located, Root, Roots};
 
 impl Roots {
@@ -89,7 +90,6 @@ impl Roots {
         let opened = if follows && is_allowed_directory {
             self.walk_beneath(root, rest)?
         } else {
-            lexical_path(rest)?;
             match self.walk_plain(root, rest, Follow::ReadNoLink)? {
                 Err(error) if follows && is_link(&error) => self.walk_beneath(root, rest)?,
                 opened => opened,
@@ -103,12 +103,9 @@ impl Roots {
 
     /// Whether a path in a root may pass through a denied name.
     fn may_deny(&self, root: &Root, path: &OsStr) -> bool {
-        let is_denied = || {
-            let Some(path) = lexical_path(path) else { return true };
-            let protection = self.protected().and_then(|it| it.of(&[root.path(), &path]));
-            protection == Some(Protection::Denied)
-        };
-        self.can_deny() && (climbs(path) || is_denied())
+        let may_match =
+            |protected: &ProtectedNames| protected.may_match(&[root.path(), Path::new(path)]);
+        self.can_deny() && self.protected().is_some_and(may_match)
     }
 
     /// Walks a path and follows no symlink.
@@ -120,7 +117,8 @@ impl Roots {
         let is_allowed_directory = root.names.as_os_str().is_empty();
         // If a directory is moved out of the root during the walk, a `..` in it leads outside, so
         // the walk begins at the root, which the kernel does not let it leave.
-        if is_allowed_directory || climbs(path) || mounts == Rule::Refuse {
+        let climbs = || components(path).any(|(name, _)| name == "..");
+        if is_allowed_directory || climbs() || mounts == Rule::Refuse {
             return root.handle().ok()?.follow(beneath(path), want, mounts);
         }
         // The slash at the end of an empty path requires that the root is a directory.
@@ -138,10 +136,6 @@ impl Roots {
         }
         root.handle().ok()?.follow(beneath(path), Follow::Read, self.policy().mounts)
     }
-}
-
-fn climbs(path: &OsStr) -> bool {
-    components(path).any(|(name, _)| name == "..")
 }
 
 /// Whether a path has a name that is longer than the resolver accepts. A filesystem may allow it.

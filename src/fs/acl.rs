@@ -27,15 +27,21 @@ pub(super) fn read(_: &File) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Sets a list, which has no effect for anybody except the owner until the mode is set: its mask
-/// and the bits of others are zero, and chmod(2) sets them. Some filesystems (tmpfs, btrfs) set the
-/// mode before the list, and would grant the group the bits of the mask in between.
+/// Sets or removes the list of a private file. It has no effect for anybody except the owner until
+/// the mode is set: its mask and the bits of others are zero, and chmod(2) sets them. With its own
+/// mask, the list could be seen too late: tmpfs sets the mode first, whose group bits are the mask.
 #[cfg(target_os = "linux")]
-pub(super) fn set_without_effect(file: &File, list: &[u8]) -> io::Result<()> {
-    // linux/posix_acl_xattr.h and linux/posix_acl.h: four bytes, then a tag, bits and an ID for each
+pub(super) fn set_without_effect(file: &File, list: Option<&[u8]>) -> io::Result<()> {
+    // linux/posix_acl_xattr.h and linux/posix_acl.h: four bytes, then a tag, bits and an ID per
     // entry, all little-endian.
     const MASK: u8 = 0x10;
     const OTHER: u8 = 0x20;
+    let Some(list) = list else {
+        return match rustix::fs::fgetxattr_query(file, ACCESS) {
+            Err(error) if is_none(error) => Ok(()),
+            _ => Ok(rustix::fs::fremovexattr(file, ACCESS)?),
+        };
+    };
     let mut list = list.to_vec();
     for entry in list.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
         if let [MASK | OTHER, 0, bits, ..] = entry {
@@ -46,22 +52,8 @@ pub(super) fn set_without_effect(file: &File, list: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn set_without_effect(_: &File, _: &[u8]) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Removes the list of a file. The mode remains, so the group gets the bits that were the mask.
-#[cfg(target_os = "linux")]
-pub(super) fn remove(file: &File) -> io::Result<()> {
-    match rustix::fs::fgetxattr_query(file, ACCESS) {
-        Err(error) if is_none(error) => Ok(()),
-        _ => Ok(rustix::fs::fremovexattr(file, ACCESS)?),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
 #[allow(clippy::unnecessary_wraps)]
-pub(super) fn remove(_: &File) -> io::Result<()> {
+pub(super) fn set_without_effect(_: &File, _: Option<&[u8]>) -> io::Result<()> {
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use super::open::verify;
 use super::open::{NEW_FILE, PRIVATE_FILE, allow};
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
-use super::permissions::{Kept, Permissions, mode_of_new_file, set_mode};
+use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
 use crate::check::CheckedPath;
 #[cfg(unix)]
@@ -81,7 +81,7 @@ pub struct AtomicFile {
 #[cfg(unix)]
 struct CopySource {
     permissions: Permissions,
-    /// The mode of a new file here.
+    /// The most bits that a new file in this directory receives.
     new_mode: u32,
 }
 
@@ -153,7 +153,10 @@ impl AtomicFile {
     /// Sets the permissions that the source has after its content was copied.
     #[cfg(unix)]
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
-        let new_mode = mode_of_new_file(&self.temporary.directory)?;
+        // A process cannot read its umask without changing it (umask(2)), and the directory can have
+        // a default access control list.
+        let probe = Temporary::new(self.temporary.directory.clone(), 0o777)?;
+        let new_mode = Permissions::of(&probe.file)?.mode;
         self.source = Some(CopySource { permissions, new_mode });
         Ok(())
     }

@@ -13,15 +13,11 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, fchown};
-use std::path::Path;
 
 use rustix::fs::Stat;
 
 use super::acl;
 use super::open::PRIVATE_FILE;
-use crate::dir::{Handle, Rule, Want, temporary_name};
-use crate::error::{Code, Result};
-use crate::limits::NAMES_TRIED;
 
 /// The permissions of a file.
 #[derive(Debug)]
@@ -29,7 +25,7 @@ pub(super) struct Permissions {
     /// The bits of the owner, the group and others. With a list, the bits of the group are its mask
     /// (acl(5)). Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
     /// (write(2)).
-    mode: u32,
+    pub(super) mode: u32,
     /// `None` if the owner has no number in this user namespace.
     uid: Option<u32>,
     gid: Option<u32>,
@@ -58,8 +54,8 @@ impl Permissions {
         })
     }
 
-    /// The permissions of a file that replaces a special file of this mode: only its owner can use
-    /// it.
+    /// The permissions of a file that replaces a special file of this mode, which is not opened:
+    /// only its owner can use it.
     pub(super) fn private(mode: u32) -> Self {
         Self { mode: mode & 0o700, uid: None, gid: None, list: None }
     }
@@ -75,13 +71,13 @@ impl Permissions {
         }
         let has = change_owner(new, &before, self.uid, self.gid)?;
         let has_both = has == (true, true);
-        let Some(list) = &self.list else {
-            acl::remove(new)?;
-            let mode = self.mode_without_list(has);
-            return Ok(if has_both { Kept::All(mode) } else { Kept::Mode(mode) });
-        };
-        let is_kept = has_both && acl::set_without_effect(new, list).is_ok();
-        Ok(if is_kept { Kept::All(self.mode) } else { Kept::Nothing })
+        if self.list.is_some() {
+            let is_kept = has_both && acl::set_without_effect(new, self.list.as_deref()).is_ok();
+            return Ok(if is_kept { Kept::All(self.mode) } else { Kept::Nothing });
+        }
+        acl::set_without_effect(new, None)?;
+        let mode = self.mode_without_list(has);
+        Ok(if has_both { Kept::All(mode) } else { Kept::Mode(mode) })
     }
 
     /// Returns the mode for a file that has no list, and the same owner and group or others.
@@ -116,27 +112,6 @@ impl Permissions {
         let by_owner = if has_owner || copy.uid == own { 0o777 } else { 0o077 | of_everybody << 6 };
         mode & by_list & by_owner
     }
-}
-
-/// Returns the most bits that a new file in some directory receives, because of the umask of this
-/// process or the default access control list of the directory.
-///
-/// This creates an empty file and removes it. A process cannot read its umask without changing it
-/// (umask(2)).
-pub(super) fn mode_of_new_file(directory: &Handle) -> Result<u32> {
-    let want = Want { read: false, write: true, append: false, create_new: Some(0o777) };
-    for _ in 0..NAMES_TRIED {
-        let name = temporary_name();
-        match directory.open(Path::new(&name), want, Rule::Allow) {
-            Err(error) if error.reason() == Code::AlreadyExists => {}
-            opened => {
-                let stat = rustix::fs::fstat(opened?);
-                directory.remove_file(&name)?;
-                return Ok(bits(&stat.map_err(io::Error::from)?));
-            }
-        }
-    }
-    Err(Code::AlreadyExists.into())
 }
 
 pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
@@ -176,18 +151,11 @@ fn change_owner(
 /// Returns the owner or group with this number, or `None` if it is unknown. A user without a number
 /// in this user namespace reads as [`OVERFLOW`], which can also be the number of another user here
 /// (user_namespaces(7)).
-#[cfg(target_os = "linux")]
 fn mapped(id: u32, map: &str) -> Option<u32> {
     let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
-    (id != OVERFLOW || std::fs::read_to_string(map).is_ok_and(maps_all)).then_some(id)
-}
-
-#[cfg(not(target_os = "linux"))]
-#[allow(clippy::unnecessary_wraps)]
-fn mapped(id: u32, _: &str) -> Option<u32> {
-    Some(id)
+    let is_ambiguous = cfg!(target_os = "linux") && id == OVERFLOW;
+    (!is_ambiguous || std::fs::read_to_string(map).is_ok_and(maps_all)).then_some(id)
 }
 
 /// The default of `/proc/sys/kernel/overflowuid` and `overflowgid` (proc(5)).
-#[cfg(target_os = "linux")]
 const OVERFLOW: u32 = 65534;

@@ -34,7 +34,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -119,9 +119,8 @@ pub const PROTECTED_DEFAULTS: [&str; 24] = [
 pub(crate) struct ProtectedNames {
     patterns: Vec<Pattern>,
     can_deny: bool,
-    /// The bytes with which the first names of the patterns begin, or `None` if one begins with a
-    /// wildcard or is not ASCII.
-    first_bytes: Option<BTreeSet<u8>>,
+    /// For each ASCII byte, whether the first name of a match can begin with it.
+    first_bytes: [bool; 128],
     /// The folded paths of the allowed directories.
     directories: HashSet<String>,
     /// The least and the greatest number of names in these paths.
@@ -205,13 +204,20 @@ impl ProtectedNames {
             let names: Vec<_> = components(path).map(|(name, _)| fold(name)).collect();
             names.join("/")
         };
-        let first_byte = |pattern: &Pattern| {
-            let first = pattern.names.first()?.bytes().next()?;
-            (first.is_ascii() && !b"*?".contains(&first)).then_some(first)
+        // A pattern that begins with a wildcard or another letter matches names of any first byte.
+        let begins_with = |pattern: &Pattern, byte: u8| {
+            let first = pattern.names.first().and_then(|name| name.bytes().next());
+            first.is_none_or(|first| {
+                first == byte || !first.is_ascii() || matches!(first, b'*' | b'?')
+            })
+        };
+        let is_first = |byte: usize| {
+            let byte = u8::try_from(byte).unwrap_or_default().to_ascii_lowercase();
+            patterns.iter().any(|pattern| begins_with(pattern, byte))
         };
         Some(Arc::new(Self {
             can_deny: patterns.iter().any(|pattern| pattern.protection == Protection::Denied),
-            first_bytes: patterns.iter().map(first_byte).collect(),
+            first_bytes: std::array::from_fn(is_first),
             patterns: patterns.to_vec(),
             depths: depths.clone().min().unwrap_or(0)..=depths.max().unwrap_or(0),
             directories: directories.map(|path| folded(path.as_os_str())).collect(),
@@ -250,16 +256,14 @@ impl ProtectedNames {
         starts: usize,
         is_counted: impl Fn(Ordering) -> bool,
     ) -> Option<Protection> {
-        let names = place.iter().flat_map(|part| components(part.as_os_str()));
-        let names: Vec<&OsStr> = names.map(|(name, _)| name).collect();
-        let earliest = names.len().saturating_sub(starts).max(*self.depths.start());
-        let starts = names.iter().enumerate().skip(earliest);
-        let mut starts = starts.filter(|(_, name)| self.may_begin(name)).peekable();
-        starts.peek()?;
+        if !self.may_match(place) {
+            return None;
+        }
+        let names: Vec<&OsStr> = names_of(place).collect();
         let directories = self.directories_above(&names);
-        let outermost = directories.first().copied()?;
+        let earliest = names.len().saturating_sub(starts).max(*directories.first()?);
         let mut strongest = None;
-        for (start, _) in starts.skip_while(|(start, _)| *start < outermost) {
+        for start in earliest..names.len() {
             let rest = names.get(start..).unwrap_or_default();
             let folded: Vec<_> = rest.iter().take(PATTERN_NAMES).map(|name| fold(name)).collect();
             for pattern in &self.patterns {
@@ -273,14 +277,13 @@ impl ProtectedNames {
         strongest
     }
 
-    /// Whether a pattern can begin at this name. This is a quick test, which few names pass.
-    fn may_begin(&self, name: &OsStr) -> bool {
-        match (&self.first_bytes, name.as_encoded_bytes().first()) {
-            (Some(first_bytes), Some(byte)) if byte.is_ascii() => {
-                first_bytes.contains(&byte.to_ascii_lowercase())
-            }
-            _ => true,
-        }
+    /// Whether a match can begin at a name of a path, which may contain `.` and `..`. This is a
+    /// quick test, which few paths pass.
+    pub(crate) fn may_match(&self, place: &[&Path]) -> bool {
+        names_of(place).skip(*self.depths.start()).any(|name| {
+            let first = name.as_encoded_bytes().first().copied().unwrap_or_default();
+            !first.is_ascii() || self.first_bytes.get(usize::from(first)) != Some(&false)
+        })
     }
 
     /// The number of names in the path of each allowed directory that encloses this path, in
@@ -295,6 +298,10 @@ impl ProtectedNames {
         }
         depths
     }
+}
+
+fn names_of<'a>(place: &[&'a Path]) -> impl Iterator<Item = &'a OsStr> {
+    place.iter().flat_map(|part| components(part.as_os_str())).map(|(name, _)| name)
 }
 
 impl Protection {

@@ -285,6 +285,11 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
         Some("special_file"),
         "opening a FIFO without a reader (ENXIO)"
     );
+    // A file that replaces one is private, because the FIFO is not opened to read its access list.
+    fs::set_permissions(tree.path("root/p"), fs::Permissions::from_mode(0o666)).unwrap();
+    allow.write("p", "text").unwrap();
+    let written = fs::metadata(tree.path("root/p")).unwrap();
+    assert_eq!((written.len(), written.mode() & 0o7777), (4, 0o600));
 }
 
 #[cfg(target_os = "linux")]

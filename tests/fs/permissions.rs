@@ -179,7 +179,7 @@ fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: U
 }
 
 /// Nobody gains access, whatever new files inherit from the directory and whatever the writer
-/// cannot preserve. A refused write changes nothing, and root preserves everything. In a set-group-ID
+/// cannot preserve. A refused write changes nothing; root preserves everything. In a set-group-ID
 /// directory, a write once gave the file to another group. A write also once dropped an access list
 /// that denied a group access.
 #[test]
