@@ -225,12 +225,11 @@ impl BoundaryBuilder {
     /// Unicode normalization, invisible characters, and trailing dots and spaces. A name is
     /// protected whether or not it exists.
     ///
-    /// A rename is also refused if it would change which names are protected. For example, if
-    /// `.github/workflows` is protected, no directory can be renamed to or from `.github`. A
-    /// directory that contains a read-only name can be neither renamed nor removed. The directory
-    /// is searched for such names first, so both operations are refused if it has more than
-    /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries. A recursive removal leaves hidden
-    /// names in place.
+    /// Nothing makes a protected name appear. If `.github/workflows` is protected, `.github` can be
+    /// created as a directory, but no file, symlink or renamed directory can get this name. A
+    /// directory that contains a protected name can be neither renamed nor removed. It is searched
+    /// for such names first, so both operations are refused if it has more than
+    /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries.
     ///
     /// `SECURITY.md` lists the limits of this protection. For example, it does not apply to child
     /// processes, and confining the process does not enforce it.
@@ -243,13 +242,13 @@ impl BoundaryBuilder {
     /// let boundary = Boundary::builder()
     ///     .directory(work.path(), Access::ReadWrite)
     ///     .protect_defaults()
-    ///     .protect(".env*", Protection::Hidden)
+    ///     .protect(".env*", Protection::Denied)
     ///     .build()?;
     /// let roots = boundary.allowed_roots();
     /// let refused = roots.create_dir_all(".git/hooks").unwrap_err();
     /// assert_eq!(refused.code(), "protected");
     /// let refused = roots.read(".env", 1024).unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// assert_eq!(refused.kind(), ErrorKind::Protected);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn protect(mut self, pattern: impl Into<String>, protection: Protection) -> Self {
@@ -282,7 +281,7 @@ impl BoundaryBuilder {
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
     ///   pattern for protected names is invalid.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
-    ///   directory is hidden by a pattern that matches below another one.
+    ///   directory is denied by a pattern that matches below another one.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
     ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a
     ///   directory has more than eight aliases.

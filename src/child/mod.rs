@@ -58,7 +58,7 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///
 /// The program runs with the permissions of the server. It is **not restricted to the roots** and
 /// ignores read-only access and protected names, unless it is confined on Linux
-/// (`confined`, feature `landlock`). Even a confined program can use protected and hidden names,
+/// (`confined`, feature `landlock`). Even a confined program can use protected names,
 /// and can change the modes and times of files outside that the server's user owns.
 ///
 /// ```

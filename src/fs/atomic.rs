@@ -236,7 +236,7 @@ impl AtomicFile {
     /// state of the old file.
     #[cfg(unix)]
     fn give_permissions(&self) -> Result<Option<Metadata>> {
-        let (old, file) = (self.old_now()?, &self.temporary.file);
+        let (old, file) = (self.state_of_old()?, &self.temporary.file);
         let mode = match self.carry()? {
             Some(Kept::All(mode)) => Some(mode),
             Some(_) if self.options.existing == Existing::InPlaceIfOwnerChanges => {
@@ -258,7 +258,7 @@ impl AtomicFile {
 
     /// The state of the old file now, if there was one.
     #[cfg(unix)]
-    fn old_now(&self) -> Result<Option<Metadata>> {
+    fn state_of_old(&self) -> Result<Option<Metadata>> {
         if self.old.is_none() {
             return Ok(None);
         }
@@ -281,7 +281,7 @@ impl AtomicFile {
         let renamed = change_if(condition, || {
             // Syncing and comparing take time, in which the old file can become private.
             #[cfg(unix)]
-            if !is_same_state(given.as_ref(), self.old_now()?.as_ref()) {
+            if !is_same_state(given.as_ref(), self.state_of_old()?.as_ref()) {
                 given = self.give_permissions()?;
                 self.sync()?;
             }

@@ -192,10 +192,10 @@ impl<'a> Condition<'a> {
     }
 
     fn compare(&self) -> Result<Seen> {
-        self.compare_now().map_err(|error| self.blame(error))
+        self.compare_content().map_err(|error| self.blame(error))
     }
 
-    fn compare_now(&self) -> Result<Seen> {
+    fn compare_content(&self) -> Result<Seen> {
         if self.place.found() == Found::Link {
             return Err(Code::SpecialFile.into());
         }
