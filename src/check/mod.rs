@@ -25,7 +25,7 @@ use crate::dir::{Access, Budget, Handle};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::{below, components};
-use crate::path::protect::is_temporary;
+use crate::path::protect::has_temporary_name;
 use crate::path::{IntoLocation, Location, Protection};
 use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in};
 
@@ -128,7 +128,7 @@ impl Roots {
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
         let location = location.with_separators(self.index());
         // A file that is being written is not read or changed under its temporary name.
-        if components(location.as_os_str()).any(|(name, _)| is_temporary(name)) {
+        if has_temporary_name(location.as_os_str()) {
             return Err(self.log_refusal(temporary().at("check", location.sent())));
         }
         Ok(location)
@@ -468,7 +468,7 @@ impl CheckedPath {
             return Err(Code::ReadOnly.into());
         }
         // A symlink can lead to it.
-        if self.relative.iter().any(is_temporary) {
+        if has_temporary_name(self.relative.as_os_str()) {
             return Err(temporary());
         }
         Ok(())

@@ -29,6 +29,7 @@ use super::{error::Code, escapes::decode};
 pub(crate) mod apple;
 #[cfg(unix)]
 pub(crate) mod drive;
+pub(crate) mod folded;
 #[cfg(windows)]
 pub(crate) mod windows;
 

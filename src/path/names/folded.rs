@@ -1,0 +1,53 @@
+//! The form of a name in which protected names are compared.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+/// A form that is equal for all names that a supported filesystem could treat as the same name. It
+/// ignores case, Unicode normalization (APFS, HFS+), invisible characters (HFS+), and trailing dots
+/// and spaces (Windows, SMB). Replacement characters stand for invalid UTF-8.
+pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
+    let name = name.to_string_lossy();
+    let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    if name.bytes().all(is_folded) && !name.ends_with(['.', ' ']) {
+        return name;
+    }
+    let visible = name.chars().filter(|character| !is_ignorable(*character));
+    // Some letters are equal only in lower case, and others only in upper case, so both are
+    // applied.
+    let lower = visible.nfd().flat_map(char::to_lowercase);
+    let folded = lower.flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc();
+    let mut folded: String = folded.collect();
+    folded.truncate(folded.trim_end_matches(['.', ' ']).len());
+    Cow::Owned(folded)
+}
+
+/// Whether a character is invisible by default (`Default_Ignorable_Code_Point` in
+/// DerivedCoreProperties.txt, Unicode 16). This includes the characters that HFS+ ignores (Apple
+/// Technical Note TN1150, "Unicode Subtleties").
+fn is_ignorable(character: char) -> bool {
+    let code = u32::from(character);
+    IGNORABLE.iter().any(|(first, last)| (*first..=*last).contains(&code))
+}
+
+const IGNORABLE: [(u32, u32); 17] = [
+    (0xad, 0xad),
+    (0x34f, 0x34f),
+    (0x61c, 0x61c),
+    (0x115f, 0x1160),
+    (0x17b4, 0x17b5),
+    (0x180b, 0x180f),
+    (0x200b, 0x200f),
+    (0x202a, 0x202e),
+    (0x2060, 0x206f),
+    (0x3164, 0x3164),
+    (0xfe00, 0xfe0f),
+    (0xfeff, 0xfeff),
+    (0xffa0, 0xffa0),
+    (0xfff0, 0xfff8),
+    (0x1_bca0, 0x1_bca3),
+    (0x1_d173, 0x1_d17a),
+    (0xe_0000, 0xe_0fff),
+];
