@@ -6,11 +6,8 @@
 //! allowed directory, along the root's own names and the proof's names, so the place is also inside
 //! when it is used.
 //!
-//! The resolver defines the decision. On Linux, a path walk by the kernel is tried first where its
-//! result is provably the same. `kernel.rs` lists these cases.
+//! The decision is the resolver's ([`Roots::locate`]).
 
-#[cfg(target_os = "linux")]
-mod kernel;
 mod operation;
 mod still_allows;
 mod within;
@@ -24,10 +21,10 @@ use std::sync::Arc;
 use crate::dir::{Access, Budget, Handle};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
-use crate::path::names::{below, components};
+use crate::path::names::components;
 use crate::path::protect::has_temporary_name;
 use crate::path::{IntoLocation, Location, Protection};
-use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, join, resolve_in};
+use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, join};
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
@@ -156,33 +153,6 @@ impl Roots {
             request: request.clone(),
             opened: None,
         })
-    }
-
-    /// Returns the place that a request names.
-    fn locate(
-        &self,
-        request: &Location,
-        intent: Intent,
-        budget: &mut Budget<'_>,
-    ) -> Result<Located> {
-        #[cfg(target_os = "linux")]
-        if let Some(place) = self.locate_by_kernel(request, intent) {
-            return place;
-        }
-        resolve_in(self, self.base(), request.as_os_str(), intent, budget)
-    }
-
-    /// Returns the root in which a request starts, and the rest of the request after that root's
-    /// path or alias. Returns `None` if the request starts in no root.
-    pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
-        let request = request.as_os_str();
-        if !self.index().is_absolute(request) {
-            return Some((self.base()?, request));
-        }
-        // This is a fast path for the common case of one root that is named by its canonical path.
-        let only = self.only_root().filter(|only| only.aliases.is_empty());
-        let below = only.and_then(|only| below(request, only.path()));
-        below.map(|below| (0, below)).or_else(|| self.index().begin(request))
     }
 }
 

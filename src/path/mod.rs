@@ -13,6 +13,7 @@ pub(crate) mod escapes;
 pub(crate) mod names;
 mod location;
 pub(crate) mod index;
+mod folded;
 pub(crate) mod protect;
 
 pub use location::{IntoLocation, Location};

@@ -39,8 +39,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::folded::fold;
 use super::names::components;
-use super::names::folded::fold;
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
 

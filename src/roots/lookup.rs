@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
+use crate::path::Location;
 use crate::path::index::ALIAS_NAMES;
-use crate::path::names::path_key;
+use crate::path::names::{below, path_key};
 use crate::roots::root::join;
 use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Roots, resolve, resolve_symlink};
 
@@ -158,20 +159,42 @@ impl From<Look> for EntryKind {
 // The index has room for ten alias names for each entry of the longest list.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
-/// Resolves a request against a snapshot. Fails with `OutsideRoots` if the request names an
-/// ancestor of a root.
-pub(crate) fn resolve_in(
-    roots: &Roots,
-    base: Option<usize>,
-    request: &OsStr,
-    intent: Intent,
-    budget: &mut Budget<'_>,
-) -> Result<Located> {
-    if base.is_none() && !roots.index().is_absolute(request) {
-        return Err(roots.without_base());
+impl Roots {
+    /// Returns the place that a request names. Fails with `OutsideRoots` if this is an ancestor of
+    /// a root.
+    ///
+    /// The resolver defines the decision. On Linux, a path walk by the kernel is tried first where
+    /// its result is provably the same.
+    pub(crate) fn locate(
+        &self,
+        request: &Location,
+        intent: Intent,
+        budget: &mut Budget<'_>,
+    ) -> Result<Located> {
+        #[cfg(target_os = "linux")]
+        if let Some(place) = self.locate_by_kernel(request, intent) {
+            return place;
+        }
+        let (base, request) = (self.base(), request.as_os_str());
+        if base.is_none() && !self.index().is_absolute(request) {
+            return Err(self.without_base());
+        }
+        let lookups = &mut Lookups::new(self, budget);
+        place_inside(resolve(lookups, self.index(), base, request, intent)?)
     }
-    let lookups = &mut Lookups::new(roots, budget);
-    place_inside(resolve(lookups, roots.index(), base, request, intent)?)
+
+    /// Returns the root in which a request starts, and the rest of the request after that root's
+    /// path or alias. Returns `None` if the request starts in no root.
+    pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
+        let request = request.as_os_str();
+        if !self.index().is_absolute(request) {
+            return Some((self.base()?, request));
+        }
+        // This is a fast path for the common case of one root that is named by its canonical path.
+        let only = self.only_root().filter(|only| only.aliases.is_empty());
+        let below = only.and_then(|only| below(request, only.path()));
+        below.map(|below| (0, below)).or_else(|| self.index().begin(request))
+    }
 }
 
 /// Resolves the target of a symlink at `link` in a root of a snapshot, whether or not the symlink

@@ -12,11 +12,11 @@ mod root;
 mod rejected;
 mod snapshot;
 mod lookup;
+#[cfg(target_os = "linux")]
+mod kernel;
 
 pub(crate) use self::allowed::AllowedDirectory;
-pub(crate) use self::lookup::{
-    Links, Located, Lookups, resolve_in, resolve_symlink_in, retry_changed,
-};
+pub(crate) use self::lookup::{Links, Located, Lookups, resolve_symlink_in, retry_changed};
 pub use self::rejected::RejectedRoot;
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve, resolve_symlink};

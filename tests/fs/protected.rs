@@ -284,6 +284,21 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
 }
 
 #[test]
+fn root_at_or_below_a_read_only_name_is_read_only() {
+    let tree = Tree::new(TREE);
+    let with_nested =
+        boundary(&tree, |builder| builder.directory(tree.path("root/sub/.git"), Access::ReadWrite));
+    let list = [tree.uri("root/.git"), tree.uri("root/.git/hooks"), tree.uri("root/sub")];
+    let listed = with_nested.resolve(&ListRootsResult::from_uris(list)).unwrap();
+    let access = |roots: &Roots| roots.roots().map(|root| root.access()).collect::<Vec<_>>();
+    assert_eq!(access(&listed), [Access::ReadOnly, Access::ReadOnly, Access::ReadWrite]);
+    let allowed = with_nested.allowed_roots();
+    assert_eq!(access(&allowed), [Access::ReadWrite, Access::ReadOnly]);
+    assert_eq!(access(&allowed.within(".git/hooks").unwrap()), [Access::ReadOnly]);
+    assert_eq!(access(&allowed.within("d").unwrap()), [Access::ReadWrite]);
+}
+
+#[test]
 fn invalid_configuration_is_refused() {
     let tree = Tree::new("dir root/.secret/x");
     let build = |builder: BoundaryBuilder| builder.build().unwrap_err();

@@ -29,7 +29,6 @@ use super::{error::Code, escapes::decode};
 pub(crate) mod apple;
 #[cfg(unix)]
 pub(crate) mod drive;
-pub(crate) mod folded;
 #[cfg(windows)]
 pub(crate) mod windows;
 

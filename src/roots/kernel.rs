@@ -25,7 +25,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -173,19 +173,14 @@ fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
 /// Removes `.` and `..` from a path that contains no symlink. Returns `None` if a `..` leaves the
 /// root.
 fn lexical_path(path: &OsStr) -> Option<PathBuf> {
-    let mut names = Vec::with_capacity(path.len());
+    let mut names = PathBuf::with_capacity(path.len());
     for (name, _) in components(path) {
         match name.as_bytes() {
             b"." => {}
-            b".." if names.is_empty() => return None,
-            b".." => names.truncate(names.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),
-            name => {
-                if !names.is_empty() {
-                    names.push(b'/');
-                }
-                names.extend(name);
-            }
+            b".." if !names.pop() => return None,
+            b".." => {}
+            _ => names.push(name),
         }
     }
-    Some(OsString::from_vec(names).into())
+    Some(names)
 }
