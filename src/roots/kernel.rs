@@ -176,9 +176,8 @@ fn lexical_path(path: &OsStr) -> Option<PathBuf> {
     let mut names = PathBuf::with_capacity(path.len());
     for (name, _) in components(path) {
         match name.as_bytes() {
-            b"." => {}
             b".." if !names.pop() => return None,
-            b".." => {}
+            b"." | b".." => {}
             _ => names.push(name),
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, Error, ErrorKind, Intent, ListRootsResult, OpenOptions,
-    Protection, Replace, Roots, WriteOptions,
+    Protection, Replace, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Attributes, CheckedPath, Existing, Result};
@@ -290,7 +290,7 @@ fn root_at_or_below_a_read_only_name_is_read_only() {
         boundary(&tree, |builder| builder.directory(tree.path("root/sub/.git"), Access::ReadWrite));
     let list = [tree.uri("root/.git"), tree.uri("root/.git/hooks"), tree.uri("root/sub")];
     let listed = with_nested.resolve(&ListRootsResult::from_uris(list)).unwrap();
-    let access = |roots: &Roots| roots.roots().map(|root| root.access()).collect::<Vec<_>>();
+    let access = |roots: &Roots| roots.roots().map(Root::access).collect::<Vec<_>>();
     assert_eq!(access(&listed), [Access::ReadOnly, Access::ReadOnly, Access::ReadWrite]);
     let allowed = with_nested.allowed_roots();
     assert_eq!(access(&allowed), [Access::ReadWrite, Access::ReadOnly]);

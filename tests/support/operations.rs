@@ -434,12 +434,15 @@ const MARKED_FILE: u32 = 0o604;
 #[cfg(unix)]
 const MARKED_DIRECTORY: u32 = 0o705;
 
-/// Sets modes that nothing else has on a path and everything below it, so that its description is
-/// recognized.
+/// Sets modes that nothing else has on a path and everything below it, except symlinks, so that its
+/// description is recognized.
 #[cfg(unix)]
 pub(crate) fn mark(path: &std::path::Path) {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    if path.is_symlink() {
+        return;
+    }
     let mode = if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
             mark(&entry.unwrap().path());
