@@ -1,6 +1,5 @@
 //! The client that is charged for what all clients share: slots, child processes and cached lists.
 
-#[cfg(feature = "rmcp")]
 use std::sync::Arc;
 
 use crate::events::SessionId;
@@ -9,10 +8,8 @@ use crate::events::SessionId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Account {
     /// An authenticated principal.
-    #[cfg(feature = "rmcp")]
     Principal(Arc<str>),
     /// A connection that belongs to a single client.
-    #[cfg(feature = "rmcp")]
     Connection(u64),
     /// A session of a client without a key.
     Session(SessionId),

@@ -104,7 +104,6 @@ impl Error {
     }
 
     /// Like `From`, but if the [`io::Error`] wraps an error of this crate, returns that error.
-    #[cfg(feature = "rmcp")]
     pub(crate) fn unwrapped(error: io::Error) -> Self {
         error.downcast::<Self>().unwrap_or_else(Self::from)
     }

@@ -21,7 +21,6 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::error::Error;
-#[cfg(feature = "rmcp")]
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
 /// Identifies a client's session in logs. It is unique within this process and is used for nothing
@@ -105,7 +104,6 @@ pub(crate) fn refused(session: Option<SessionId>, error: Error) -> Error {
 
 /// Logs a handler's error and its causes, which are not sent to the client. The number of causes
 /// and the length of the text are bounded, because other code creates the error.
-#[cfg(feature = "rmcp")]
 pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
     if cfg!(feature = "tracing") {
         let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);

@@ -169,13 +169,17 @@
 //!
 //! # Features
 //!
-//! No feature is enabled by default.
+//! The feature `session` is enabled by default. Without it, the crate has no asynchronous runtime and
+//! no cache: it is the boundary, the check and the file operations, for any program.
 //!
+//! - `session`: [`Guard`] and [`Session`], which fetch, cache and withdraw each client's roots, and
+//!   give its work fair slots. Enables tokio and moka.
+//! - `child`: `CheckedPath::command`, which runs a program in a checked directory. Enables tokio.
 //! - `tracing`: emits [events](#events) about fetches, changes, rejected entries and refusals for
 //!   the operator's log.
-//! - `landlock`: adds `Guard::confine_process`, which makes the Linux kernel restrict the whole
-//!   process to the allowed directories, and `ChildCommand::confined`, which restricts a child
-//!   process to the roots in force. On other systems both return an error.
+//! - `landlock`: adds `Boundary::confine_process`, which makes the Linux kernel restrict the whole
+//!   process to the allowed directories, and, with `child`, `ChildCommand::confined`, which restricts a
+//!   child process to the roots in force. On other systems both return an error.
 //! - `ignore`: adds `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK. Enables rmcp's feature `server`.
 //! - `rmcp-http`: the adapter for rmcp's streamable HTTP transport. Enables rmcp's feature
@@ -207,6 +211,12 @@
 //! One cache of at most 512 MiB holds the snapshots of all sessions and of clients with a key.
 //! 100,000 sessions with one root each take less than two KiB of heap each
 //! (`tests/session/memory.rs`).
+// What only the code of a feature uses is compiled without it too, so that a feature appears at its
+// modules' declarations and nowhere else.
+#![cfg_attr(
+    not(all(feature = "child", feature = "ignore", feature = "landlock", feature = "rmcp")),
+    allow(dead_code, unused_imports, unreachable_pub)
+)]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
@@ -225,9 +235,10 @@ mod roots;
 mod boundary;
 mod check;
 mod fs;
+#[cfg(feature = "session")]
 mod session;
-#[cfg(feature = "landlock")]
 mod confine;
+#[cfg(feature = "child")]
 mod child;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
@@ -236,6 +247,7 @@ pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, WithoutClientRoots};
 pub use check::CheckedPath;
+#[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
 pub use confine::{
@@ -250,6 +262,7 @@ pub use fs::{
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};
+#[cfg(feature = "session")]
 pub use session::{
     Changes, ClientRoots, Guard, GuardBuilder, Observer, RootsResponse, RootsSource, RootsState,
     Session,

@@ -151,7 +151,6 @@ pub(crate) const FAILURE_CHARS: usize = 1024;
 
 /// The maximum number of causes of a handler's error that are logged. An error can be its own
 /// source.
-#[cfg(feature = "rmcp")]
 pub(crate) const FAILURE_CAUSES: usize = 16;
 
 /// The maximum number of rejected entries of a list that are logged individually. The rest are only
@@ -273,20 +272,17 @@ pub const WALK_BYTES: usize = 48 << 20;
 /// The maximum size, in bytes, of all the ignore files that a walk reads. The largest in public
 /// repositories have a few kilobytes. Each rule is compared with every name, so this also bounds the
 /// time that a walk takes.
-#[cfg(feature = "ignore")]
 pub const IGNORE_BYTES: u64 = 256 << 10;
 
 /// The maximum work of a walk for matching names with ignore rules, in rules multiplied by bytes of
 /// paths. A rule with several wildcards counts as many times as it has bytes. A name without a
 /// wildcard and a file extension (`*.o`) do not count. A walk of [`WALK_ENTRIES`] paths of 60 bytes
 /// can have 300 rules with one wildcard.
-#[cfg(feature = "ignore")]
 pub(crate) const IGNORE_WORK: u64 = 2_000_000_000;
 
 /// The maximum size of the regular expressions of a walk's ignore files: the number of rules with
 /// wildcards in a file multiplied by their total length, and summed over the files. At up to 32
 /// bytes each, matching takes at most about 128 MiB. A file can have 450 such rules of 12 bytes.
-#[cfg(feature = "ignore")]
 pub(crate) const IGNORE_SIZE: u64 = 4_000_000;
 
 /// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment

@@ -902,7 +902,7 @@
 //! allowed directories. Confine the process before it starts any thread, and therefore before it
 //! starts the runtime. Instead of `#[tokio::main]`, write a plain `fn main` that builds the guard,
 //! confines the process, and builds the runtime. The documentation of `Confinement` contains such a
-//! `main`, and that of `Guard::confine_process` lists the operations that remain possible. Log the
+//! `main`, and that of `Boundary::confine_process` lists the operations that remain possible. Log the
 //! report that `confine_process` returns.
 //!
 //! # What to log

@@ -37,7 +37,7 @@ mod builder;
 mod pending;
 mod aliases;
 mod ambient;
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 mod confine;
 
 use std::collections::HashSet;

@@ -23,6 +23,8 @@
 //! it never receives or drops a value that owns a descriptor of the server. The calling thread or
 //! task waits and checks whether the request is still active (`wait`).
 
+#[cfg(feature = "landlock")]
+mod confined;
 mod output;
 mod permits;
 mod program;
@@ -38,7 +40,6 @@ use std::time::Duration;
 pub use self::output::{ChildOutput, Ended};
 pub use self::program::CHILD_ENVIRONMENT;
 use crate::check::CheckedPath;
-#[cfg(feature = "landlock")]
 use crate::confine::Confinement;
 use crate::error::{Code, Result};
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
@@ -96,9 +97,7 @@ pub struct ChildCommand {
     output: usize,
     stop: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     is_directory_by_path: bool,
-    #[cfg(feature = "landlock")]
     confinement: Option<Confinement>,
-    #[cfg(feature = "landlock")]
     allowed: crate::confine::ChildScope,
 }
 
@@ -111,9 +110,8 @@ impl CheckedPath {
     /// inside one, because a client could have written it. This also applies to writable allowed
     /// directories that this client's roots do not include.
     ///
-    /// This looks up the directories in `PATH`, which can block. In asynchronous work, call it in
-    #[cfg_attr(feature = "rmcp", doc = " [`RequestRoots::run`](crate::rmcp::RequestRoots::run).")]
-    #[cfg_attr(not(feature = "rmcp"), doc = " a closure that may block.")]
+    /// This looks up the directories in `PATH`, which can block. In asynchronous work, call it in a
+    /// closure that may block, such as that of `RequestRoots::run` (feature `rmcp`).
     ///
     /// # Errors
     ///
@@ -137,9 +135,7 @@ impl CheckedPath {
             output: CHILD_OUTPUT,
             stop: None,
             is_directory_by_path: false,
-            #[cfg(feature = "landlock")]
             confinement: None,
-            #[cfg(feature = "landlock")]
             allowed: crate::confine::ChildScope::default(),
         })
     }
@@ -219,59 +215,6 @@ impl ChildCommand {
         self
     }
 
-    /// Confines the program and all processes that it starts: to the roots in force, with their
-    /// access, and to the extras of the confinement. The server is not affected. If the server
-    /// itself is [confined](crate::Guard::confine_process), the program can use only what both
-    /// allow, and the server must be able to read `/proc`. The program may
-    /// run, but it also needs its libraries ([`Confinement::programs`]).
-    ///
-    /// Executing files in the roots (execve(2)), TCP connections, and signals and abstract Unix
-    /// sockets of processes outside the confinement are denied unless they are allowed with the
-    /// methods below. An interpreter that the program may run, such as a shell or the dynamic
-    /// loader, can still read a file in the roots and run what it says, in the same confinement.
-    /// Other network protocols, and connections to Unix sockets by path, are not denied. Newer
-    /// kernels can deny UDP (Linux 7.2) and such connections (7.1), but this crate does not request
-    /// it. The other restrictions and gaps are those of
-    /// [`Guard::confine_process`](crate::Guard::confine_process).
-    ///
-    /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
-    /// [`allow_partial_confinement`](Self::allow_partial_confinement) is called.
-    #[cfg(feature = "landlock")]
-    pub fn confined(mut self, confinement: Confinement) -> Self {
-        self.confinement = Some(confinement);
-        self
-    }
-
-    /// Lets a confined program run files in the roots, for example tests that it has just built.
-    #[cfg(feature = "landlock")]
-    pub fn allow_programs_in_roots(mut self) -> Self {
-        self.allowed.programs = true;
-        self
-    }
-
-    /// Lets a confined program use TCP.
-    #[cfg(feature = "landlock")]
-    pub fn allow_network(mut self) -> Self {
-        self.allowed.network = true;
-        self
-    }
-
-    /// Lets a confined program send signals and connect to abstract Unix sockets outside the
-    /// confinement.
-    #[cfg(feature = "landlock")]
-    pub fn allow_signals(mut self) -> Self {
-        self.allowed.signals = true;
-        self
-    }
-
-    /// Runs a confined program even if the kernel is too old to enforce all restrictions.
-    /// [`ChildOutput::confined`] reports those that it does not enforce.
-    #[cfg(feature = "landlock")]
-    pub fn allow_partial_confinement(mut self) -> Self {
-        self.allowed.partial = true;
-        self
-    }
-
     /// Runs the program and waits until it exits or is stopped.
     ///
     /// In a handler, this occupies one of the client's slots for the whole time. Use
@@ -290,7 +233,7 @@ impl ChildCommand {
     ///   directory cannot be set by descriptor; `inherited_descriptors` if the program would
     ///   inherit descriptors of the server that cannot be closed.
     /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) and the errors of
-    ///   `Guard::confine_process` for a confined program.
+    ///   `Boundary::confine_process` for a confined program.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) and other errors from opening the
     ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
     ///   [`Io`](crate::ErrorKind::Io) from starting the program.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::process::ExitStatus;
 
-#[cfg(feature = "landlock")]
 use crate::confine::Confined;
 use crate::error::{Code, Error, Result};
 
@@ -17,7 +16,6 @@ pub struct ChildOutput {
     pub(super) ended: Ended,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    #[cfg(feature = "landlock")]
     pub(super) confined: Option<Confined>,
 }
 
@@ -57,13 +55,6 @@ impl ChildOutput {
     #[must_use]
     pub fn stderr(&self) -> &[u8] {
         &self.stderr
-    }
-
-    /// The restrictions of a confined program. `None` if it was not confined.
-    #[cfg(feature = "landlock")]
-    #[must_use]
-    pub fn confined(&self) -> Option<&Confined> {
-        self.confined.as_ref()
     }
 
     /// Returns the standard output of a program that succeeded.

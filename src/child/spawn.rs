@@ -24,7 +24,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "landlock")]
 use crate::confine::Prepared;
 use crate::error::{Code, Error, Result};
 use crate::limits::CHILD_DRAIN;
@@ -44,7 +43,6 @@ pub(super) struct Task {
     pub(super) stdin: Option<Vec<u8>>,
     pub(super) time: Duration,
     pub(super) output: usize,
-    #[cfg(feature = "landlock")]
     pub(super) confinement: Option<Arc<Prepared>>,
     /// Returned when the program has ended.
     pub(super) permit: Arc<Permit>,
@@ -206,7 +204,6 @@ fn run(
     let table = descriptors::Table::copy()?;
     // A confined thread may not be permitted to open `/dev/null`.
     command.stdin(if task.stdin.is_some() { Stdio::piped() } else { File::open(NULL)?.into() });
-    #[cfg(feature = "landlock")]
     let restriction = match task.confinement {
         Some(prepared) => Some(prepared.for_thread()?),
         None => None,
@@ -215,7 +212,6 @@ fn run(
     if table.close_others(&task.directory) {
         let _ = progress.send(Progress::Ready);
     }
-    #[cfg(feature = "landlock")]
     let confined = match restriction {
         Some(restriction) => Some(restriction.restrict()?),
         None => None,
@@ -244,13 +240,7 @@ fn run(
         Some(stopped) => stopped,
         None => Ended::Exited(status),
     };
-    Ok(ChildOutput {
-        ended,
-        stdout,
-        stderr,
-        #[cfg(feature = "landlock")]
-        confined,
-    })
+    Ok(ChildOutput { ended, stdout, stderr, confined })
 }
 
 #[cfg(unix)]

@@ -43,7 +43,6 @@ pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {
         environment.retain(|(other, _)| other != name);
         environment.extend(value.clone().map(|value| (name.clone(), value)));
     }
-    #[cfg(feature = "landlock")]
     let confinement = match &command.confinement {
         Some(confinement) => Some(Arc::new(crate::confine::prepare(
             &command.directory,
@@ -61,7 +60,6 @@ pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {
         stdin: command.stdin.clone(),
         time: command.time,
         output: command.output,
-        #[cfg(feature = "landlock")]
         confinement: confinement.clone(),
         permit: Arc::new(permit),
     };

@@ -1,6 +1,6 @@
 //! Confines the whole process to the allowed directories, or a child process to the roots in force.
 //!
-//! [`Guard::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
+//! [`Boundary::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
 //! in addition to the allowed directories. From then on, no thread of the process and no program
 //! that it starts can open, create, remove, rename or run a file outside these paths and the
 //! allowed directories, whether or not the code uses the guard. This cannot be undone. The result
@@ -32,35 +32,33 @@
 //! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.
 //!
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "landlock"))]
 mod linux;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", feature = "landlock")))]
 mod other;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-#[cfg(target_os = "linux")]
-pub(crate) use self::linux::{Prepared, prepare};
-#[cfg(not(target_os = "linux"))]
-pub(crate) use self::other::{Prepared, prepare};
-#[cfg(not(target_os = "linux"))]
-use crate::error::Code;
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+use self::linux as system;
+#[cfg(not(all(target_os = "linux", feature = "landlock")))]
+use self::other as system;
+pub(crate) use self::system::{Prepared, prepare};
+use crate::boundary::Boundary;
 use crate::error::Result;
-use crate::session::Guard;
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
-/// [`Guard::confine_process`].
+/// [`Boundary::confine_process`].
 ///
 /// ```no_run
-/// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard};
+/// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess};
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-///     let guard = Guard::new(boundary);
 ///     let cache = "/var/cache/server";
 ///     let extras = Confinement::new().runtime_files().extra(cache, ExtraAccess::ReadWrite);
-///     eprintln!("{}", guard.confine_process(&extras)?); // first, while there is no other thread
+///     eprintln!("{}", boundary.confine_process(&extras)?); // first, while there is no other thread
 ///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 ///     runtime.block_on(async { /* serve */ });
 ///     Ok(())
@@ -289,7 +287,7 @@ impl Confined {
     }
 
     /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
-    /// or enforces differently. For what is never restricted, see [`Guard::confine_process`].
+    /// or enforces differently. For what is never restricted, see [`Boundary::confine_process`].
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         let (abi, denied) = (self.abi, self.denied);
         let network = denied.network.then_some(&NETWORK_SINCE);
@@ -388,13 +386,13 @@ impl fmt::Display for Confined {
     }
 }
 
-impl Guard {
+impl Boundary {
     /// Restricts the whole process to the allowed directories, with their configured access, and to
     /// the extras. The restriction also applies to code that does not use the guard. This is
     /// permanent, so neither this process nor a program that it starts can undo it. Each further
     /// call, up to 16 in total, narrows the confinement (landlock(7)).
     ///
-    /// Call this right after the guard is built, before any thread or runtime exists. From Linux
+    /// Call this right after the boundary is built, before any thread or runtime exists. From Linux
     /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
     /// thread and the threads that it starts later. On an older kernel, the call is therefore
     /// refused, and nothing changes, if `/proc/self/task` shows more than one thread. On any
@@ -453,13 +451,7 @@ impl Guard {
     /// - [`Io`](crate::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
     ///   nothing else changes.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
-        #[cfg(target_os = "linux")]
-        return linux::confine(self.boundary(), confinement);
-        #[cfg(not(target_os = "linux"))]
-        {
-            let _ = confinement;
-            Err(Code::ConfinementUnavailable.into())
-        }
+        system::confine(self, confinement)
     }
 }
 

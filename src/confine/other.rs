@@ -1,10 +1,15 @@
-//! Systems that cannot confine a child process.
+//! Systems that cannot confine a process, and builds without the feature `landlock`.
 
 use std::path::Path;
 
 use super::{ChildScope, Confined, Confinement};
+use crate::boundary::Boundary;
 use crate::check::CheckedPath;
 use crate::error::{Code, Result};
+
+pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<Confined> {
+    Err(Code::ConfinementUnavailable.into())
+}
 
 pub(crate) enum Prepared {}
 

@@ -391,7 +391,7 @@ impl Handle {
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 impl std::os::fd::AsFd for Handle {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.dir.as_fd()

@@ -30,7 +30,7 @@ mod cursor;
 #[cfg(not(windows))]
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -109,7 +109,7 @@ pub(crate) use self::listing::{DirectoryEntry, Entries, NameAt, NameList, USUAL_
 pub(crate) type Mount = (bool, u64);
 
 /// Whether an open file is in a proc filesystem.
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 pub(crate) fn is_proc(file: &File) -> Result<bool> {
     kernel::is_proc(file)
 }

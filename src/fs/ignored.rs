@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::list::WalkOptions;
 use super::open::verify;
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Look, Policy, Rule, Want};
@@ -65,6 +66,30 @@ impl Level {
 impl fmt::Debug for IgnoreRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("IgnoreRules")
+    }
+}
+
+impl WalkOptions {
+    /// Sets whether entries that git ignores are omitted. They are neither yielded nor entered, and
+    /// do not count as entries. By default, they are included.
+    ///
+    /// The rules are those of gitignore(5): the files `.gitignore` in each directory and in its
+    /// parents up to the directory that contains `.git`, and `.git/info/exclude` there. A file
+    /// named `.ignore` has the same form and precedence over all of these. The files are read
+    /// whether or not there is a repository. Files above the root and the user's own configuration
+    /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
+    /// that is denied by [`Protection::Denied`](crate::Protection::Denied). A file named `.git`, as
+    /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
+    /// `.git` has no effect. With
+    /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
+    /// (`!.github`).
+    ///
+    /// The rule files of a walk may have [`IGNORE_BYTES`](crate::limits::IGNORE_BYTES) in total. A
+    /// directory with a rule file that exceeds what is left of this, whose rules are too complex, or
+    /// that cannot be read, is a directory that cannot be read.
+    pub fn git_ignore(mut self, git_ignore: bool) -> Self {
+        self.git_ignore = git_ignore;
+        self
     }
 }
 

@@ -20,7 +20,6 @@ use std::fmt;
 use std::path::{MAIN_SEPARATOR_STR, Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(feature = "ignore")]
 use super::ignored::IgnoreRules;
 use super::open::OpenFile;
 use crate::check::CheckedPath;
@@ -258,8 +257,7 @@ pub struct WalkOptions {
     max_entries: usize,
     hidden: bool,
     skip_unreadable: bool,
-    #[cfg(feature = "ignore")]
-    git_ignore: bool,
+    pub(super) git_ignore: bool,
 }
 
 impl Default for WalkOptions {
@@ -269,7 +267,6 @@ impl Default for WalkOptions {
             max_entries: WALK_ENTRIES,
             hidden: true,
             skip_unreadable: false,
-            #[cfg(feature = "ignore")]
             git_ignore: false,
         }
     }
@@ -307,28 +304,6 @@ impl WalkOptions {
     /// collected in [`Walk::unreadable`].
     pub fn skip_unreadable(self, skip_unreadable: bool) -> Self {
         Self { skip_unreadable, ..self }
-    }
-
-    /// Sets whether entries that git ignores are omitted. They are neither yielded nor entered, and
-    /// do not count as entries. By default, they are included.
-    ///
-    /// The rules are those of gitignore(5): the files `.gitignore` in each directory and in its
-    /// parents up to the directory that contains `.git`, and `.git/info/exclude` there. A file
-    /// named `.ignore` has the same form and precedence over all of these. The files are read
-    /// whether or not there is a repository. Files above the root and the user's own configuration
-    /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is denied by [`Protection::Denied`](crate::Protection::Denied). A file named `.git`, as
-    /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
-    /// `.git` has no effect. With
-    /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
-    /// (`!.github`).
-    ///
-    /// The rule files of a walk may have [`IGNORE_BYTES`](crate::limits::IGNORE_BYTES) in total. A
-    /// directory with a rule file that exceeds what is left of this, whose rules are too complex, or
-    /// that cannot be read, is a directory that cannot be read.
-    #[cfg(feature = "ignore")]
-    pub fn git_ignore(self, git_ignore: bool) -> Self {
-        Self { git_ignore, ..self }
     }
 }
 
@@ -381,7 +356,6 @@ impl WalkOptions {
 pub struct Walk {
     listed: Arc<Listed>,
     options: WalkOptions,
-    #[cfg(feature = "ignore")]
     rules: Option<IgnoreRules>,
     /// The directories that the walk is in, the innermost last.
     levels: Vec<Level>,
@@ -499,7 +473,6 @@ impl Walk {
         while let Some(level) = self.levels.last_mut() {
             let Some(LevelEntry { name, file_type, .. }) = level.entries.pop() else {
                 self.levels.pop();
-                #[cfg(feature = "ignore")]
                 if let Some(rules) = &mut self.rules {
                     rules.leave();
                 }
@@ -559,7 +532,6 @@ impl Walk {
 
     /// Reads the names of the directory at `path`, and sorts them.
     fn read_names(&mut self, path: &Path, mut names: Names) -> Result<()> {
-        #[cfg(feature = "ignore")]
         if let Some(rules) = &mut self.rules {
             rules.enter(&names.directory, path)?;
         }
@@ -606,14 +578,9 @@ impl Walk {
     }
 
     /// Whether the options exclude an entry of the directory that is being listed.
-    #[cfg_attr(
-        not(feature = "ignore"),
-        allow(unused_variables, clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut)
-    )]
     fn omits(&mut self, name: &OsStr, file_type: FileType) -> Result<bool> {
         let is_dotted = || name.as_encoded_bytes().first() == Some(&b'.');
         let by_name = !self.options.hidden && is_dotted();
-        #[cfg(feature = "ignore")]
         if let Some(rules) = &mut self.rules {
             let is_ignored = rules.decide(name, file_type == FileType::Directory)?;
             return Ok(is_ignored.unwrap_or(by_name));
@@ -649,7 +616,6 @@ pub(super) fn walk(path: &CheckedPath, options: WalkOptions) -> Result<Walk> {
     let mut walk = Walk {
         listed,
         options,
-        #[cfg(feature = "ignore")]
         rules: None,
         levels: Vec::new(),
         next_dir: None,
@@ -660,7 +626,6 @@ pub(super) fn walk(path: &CheckedPath, options: WalkOptions) -> Result<Walk> {
         end: None,
     };
     if let Some(names) = names {
-        #[cfg(feature = "ignore")]
         if options.git_ignore {
             walk.rules = Some(IgnoreRules::above(path)?);
         }

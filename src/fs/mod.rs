@@ -31,6 +31,9 @@ mod preconditions;
 mod open;
 #[cfg(feature = "ignore")]
 mod ignored;
+#[cfg(not(feature = "ignore"))]
+#[path = "not_ignored.rs"]
+mod ignored;
 mod list;
 #[cfg(unix)]
 mod acl;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ::rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use ::rmcp::model::{ClientJsonRpcMessage, Extensions, ServerJsonRpcMessage};
 use ::rmcp::transport::common::server_side_http::ServerSseMessage;
 use ::rmcp::transport::streamable_http_server::SessionId;
 use ::rmcp::transport::streamable_http_server::session::{
@@ -16,6 +16,13 @@ use futures_core::Stream;
 
 use super::transport::GuardedTransport;
 use crate::session::Guard;
+
+/// Returns the value of this type in the extensions of a request's HTTP request.
+pub(super) fn http_extension<T: Clone + Send + Sync + 'static>(
+    extensions: &Extensions,
+) -> Option<&T> {
+    extensions.get::<::http::request::Parts>()?.extensions.get()
+}
 
 /// A session manager wrapped by [`Guard::wrap_sessions`].
 #[derive(Debug)]

@@ -44,13 +44,7 @@ impl ClientKey {
     /// otherwise the key in the request's own extensions.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<&Self> {
-        #[cfg(feature = "rmcp-http")]
-        if let Some(key) =
-            extensions.get::<::http::request::Parts>().and_then(|parts| parts.extensions.get())
-        {
-            return Some(key);
-        }
-        extensions.get()
+        super::http_extension(extensions).or_else(|| extensions.get())
     }
 
     /// The account that its requests are charged to.

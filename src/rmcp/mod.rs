@@ -98,6 +98,9 @@ mod key;
 mod transport;
 #[cfg(feature = "rmcp-http")]
 mod http;
+#[cfg(not(feature = "rmcp-http"))]
+#[path = "no_http.rs"]
+mod http;
 mod peer;
 mod input;
 mod request;
@@ -105,6 +108,7 @@ mod work;
 
 #[cfg(feature = "rmcp-http")]
 pub use self::http::GuardedSessions;
+use self::http::http_extension;
 pub use self::input::{ClientInput, ROOTS_KEY};
 pub use self::key::ClientKey;
 pub use self::request::{RequestRoots, RootsForRequest};

@@ -23,7 +23,6 @@ pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve, resolve
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};
 pub(crate) use self::sharing::WeakTable;
-#[cfg(feature = "rmcp")]
 pub(crate) use self::snapshot::Lease;
 pub use self::snapshot::Roots;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};

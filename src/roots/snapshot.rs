@@ -30,12 +30,10 @@ pub struct Roots {
     /// The account to which child processes are charged.
     account: Account,
     /// Set if these roots are valid only for one request.
-    #[cfg(feature = "rmcp")]
     lease: Option<Arc<dyn Lease>>,
 }
 
 /// The request to which roots belong.
-#[cfg(feature = "rmcp")]
 pub(crate) trait Lease: Send + Sync {
     /// Whether the request has ended.
     fn has_ended(&self) -> bool;
@@ -152,7 +150,6 @@ impl Roots {
 
     /// Whether the client's list could not be obtained, so that only the directories that are
     /// always in force are served.
-    #[cfg(feature = "rmcp")]
     pub(crate) fn is_despite_failure(&self) -> bool {
         self.failure.is_some()
     }
@@ -225,7 +222,6 @@ impl Roots {
             failure: self.failure.clone(),
             session: Some(session),
             account: account.clone(),
-            #[cfg(feature = "rmcp")]
             lease: self.lease.clone(),
         }
     }
@@ -276,16 +272,13 @@ impl Roots {
 
     /// Returns the same roots with a lease. These roots and their clones are valid until the lease
     /// has ended.
-    #[cfg(feature = "rmcp")]
     pub(crate) fn with_lease(self, lease: Arc<dyn Lease>) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
     /// Returns an error if the request to which these roots belong has ended. Without the feature
     /// `rmcp`, roots belong to no request.
-    #[cfg_attr(not(feature = "rmcp"), allow(clippy::unused_self, clippy::unnecessary_wraps))]
     pub(crate) fn ensure_active(&self) -> Result<()> {
-        #[cfg(feature = "rmcp")]
         if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
             let text = "the request that these roots belong to has ended, or its RequestRoots was \
                         dropped; obtain roots for each request, and keep RequestRoots while its \
@@ -298,7 +291,6 @@ impl Roots {
     /// Like [`ensure_active`](Self::ensure_active). Also returns an error if the request was
     /// cancelled, or if its client has changed its roots since they were obtained.
     pub(crate) fn ensure_in_force(&self) -> Result<()> {
-        #[cfg(feature = "rmcp")]
         if let Some(lease) = &self.lease {
             lease.ensure_in_force()?;
         }
@@ -306,7 +298,6 @@ impl Roots {
     }
 
     /// No roots.
-    #[cfg(feature = "rmcp")]
     pub(crate) fn empty() -> Self {
         Self::from(Snapshot::default())
     }
@@ -391,7 +382,6 @@ impl From<Snapshot> for Roots {
             failure: None,
             session: None,
             account: Account::Anonymous,
-            #[cfg(feature = "rmcp")]
             lease: None,
         }
     }

@@ -34,7 +34,6 @@ impl SnapshotCache {
         Self(cache.build())
     }
 
-    #[cfg(feature = "rmcp")]
     pub(crate) fn get(&self, key: &Account) -> Option<Arc<Cached>> {
         self.0.get(key)
     }
@@ -49,7 +48,6 @@ impl SnapshotCache {
     }
 
     /// Replaces an entry by the same list, resolved again, unless the entry has gone or is another.
-    #[cfg(feature = "rmcp")]
     pub(crate) fn update(&self, key: &Account, again: Arc<Cached>) {
         self.0.entry_by_ref(key).and_compute_with(|old| match old {
             Some(old) if old.value().epoch == again.epoch => Op::Put(again),
@@ -97,7 +95,7 @@ fn weight(cached: &Cached) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-#[cfg(all(test, feature = "rmcp"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::ROOT_LIST_ENTRIES;

@@ -111,7 +111,6 @@ pub struct GuardBuilder {
     pub(crate) fetch_limit: Duration,
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
-    #[cfg(feature = "rmcp")]
     pub(crate) time_to_live_keyed: Duration,
     work_at_once: usize,
     runtime: Option<Handle>,
@@ -169,7 +168,6 @@ impl GuardBuilder {
     /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so with a
     /// longer time, those requests are served a withdrawn root for up to that time, or until the
     /// client's next list has been resolved or refused.
-    #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
         self.list_option_error
@@ -233,7 +231,6 @@ impl GuardBuilder {
 
     fn into_guard(self) -> Guard {
         let time_to_live = self.time_to_live.max(self.time_to_live_unannounced);
-        #[cfg(feature = "rmcp")]
         let time_to_live = time_to_live.max(self.time_to_live_keyed);
         let (cache, sessions) = (SnapshotCache::new(time_to_live), AtomicUsize::new(0));
         let slots = Slots::new(self.work_at_once, self.runtime.clone());
@@ -265,7 +262,6 @@ impl Guard {
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
-            #[cfg(feature = "rmcp")]
             time_to_live_keyed: Duration::ZERO,
             work_at_once: WORK,
             runtime: None,
@@ -300,7 +296,6 @@ impl Guard {
         &self.inner.cache
     }
 
-    #[cfg(feature = "rmcp")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }

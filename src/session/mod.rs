@@ -240,7 +240,6 @@ impl Session {
 
     /// Returns a check that fails once the session is closed or, if there is an epoch, in another
     /// epoch. It does not keep the session open.
-    #[cfg(feature = "rmcp")]
     pub(crate) fn in_epoch(&self, epoch: Option<u64>) -> impl Fn() -> Result<()> + use<> {
         let client = self.client().clone();
         move || match (epoch, client.epoch()?) {
@@ -450,7 +449,7 @@ impl Changes {
     }
 }
 
-#[cfg(all(test, feature = "rmcp"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::Boundary;

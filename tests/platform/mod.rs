@@ -1,6 +1,6 @@
 //! What depends on the operating system.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "child"))]
 pub(crate) mod child;
 #[cfg(target_vendor = "apple")]
 pub(crate) mod macos_names;

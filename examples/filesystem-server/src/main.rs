@@ -27,7 +27,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let guard = options.guard()?;
     let programs = options.programs();
     if options.confine {
-        let confined = guard.confine_process(&programs.process_confinement())?;
+        let confined = guard.boundary().confine_process(&programs.process_confinement())?;
         eprintln!("filesystem-server: {confined}");
     }
     programs.verify(&guard)?;

@@ -79,7 +79,7 @@ fn guard(top: &Path) -> Guard {
 /// Confines this process and prints the result. Panics if the kernel cannot confine it, so that no
 /// case passes without confinement.
 fn confine(guard: &Guard, confinement: &Confinement) -> Confined {
-    let confined = guard.confine_process(confinement).unwrap_or_else(|error| {
+    let confined = guard.boundary().confine_process(confinement).unwrap_or_else(|error| {
         panic!("{error}; {:?}; {:?}", error.operator_detail(), std::error::Error::source(&error));
     });
     println!("{confined}");
@@ -191,7 +191,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
     };
     assert!(read_there().is_ok() && outside_is_open(top));
     let guard = guard(top);
-    match guard.confine_process(&Confinement::new()) {
+    match guard.boundary().confine_process(&Confinement::new()) {
         Ok(confined) => {
             println!("this kernel confines all threads at once: {confined}");
             assert!(confined.abi() >= 8 && confined.threads() == 2);
@@ -225,7 +225,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
 fn confinement_is_refused_if_threads_cannot_be_counted(top: &Path) {
     let guard = guard(top);
     block(libc::SYS_fstatfs, libc::ENOSYS);
-    let refused = guard.confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard.boundary().confine_process(&Confinement::new()).unwrap_err();
     assert_eq!(refused.code(), "threads_running");
     assert!(outside_is_open(top));
 }
@@ -393,7 +393,7 @@ fn an_invalid_extra_is_refused(top: &Path) {
         ("ro/sub", ExtraAccess::ReadWrite, "access_conflict"),
     ] {
         let path = top.join(path);
-        let refused = guard.confine_process(&extra(&path, access)).unwrap_err();
+        let refused = guard.boundary().confine_process(&extra(&path, access)).unwrap_err();
         assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
@@ -410,11 +410,12 @@ fn an_invalid_extra_is_refused(top: &Path) {
         .unwrap();
     for path in ["", "scratch"] {
         let refused = Guard::new(boundary.clone())
+            .boundary()
             .confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
         assert_eq!(refused.unwrap_err().code(), "access_conflict", "{path}");
     }
     // An optional extra may be missing, but confinement fails on any other error.
-    let refused = guard.confine_process(
+    let refused = guard.boundary().confine_process(
         &Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
     );
     assert_eq!(refused.unwrap_err().code(), "not_a_directory");
@@ -445,7 +446,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
                 .optional_extra(&link, ExtraAccess::ReadOnly)
                 .extra(top.join("extra"), ExtraAccess::ReadWrite),
         ] {
-            let refused = guard.confine_process(&extras).unwrap_err();
+            let refused = guard.boundary().confine_process(&extras).unwrap_err();
             assert_eq!(refused.code(), "through_link", "{}", link.display());
         }
     }
@@ -480,7 +481,10 @@ fn a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra(top: &Pa
         return;
     }
     let extras = Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadWrite);
-    assert_eq!(guard(top).confine_process(&extras).unwrap_err().code(), "access_conflict");
+    assert_eq!(
+        guard(top).boundary().confine_process(&extras).unwrap_err().code(),
+        "access_conflict"
+    );
     let _ =
         confine(&guard(top), &Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadOnly));
     assert!(denied(fs::write(top.join("scratch/f"), "")));
@@ -516,13 +520,13 @@ fn a_swapped_directory_widens_nothing(top: &Path) {
     let guard = guard(top);
     fs::rename(top.join("rw"), top.join("moved")).unwrap();
     symlink("out", top.join("rw")).unwrap();
-    let refused = guard.confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard.boundary().confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
     // The directory is now missing.
     fs::remove_file(top.join("rw")).unwrap();
-    let refused = guard.confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard.boundary().confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
@@ -585,14 +589,15 @@ fn each_call_narrows_the_confinement(top: &Path) {
     // Threads are counted inside the confinement, too. The kernel limits the number of layers.
     let (stop, stopped) = channel::<()>();
     let other = thread::spawn(move || stopped.recv());
-    match inner.confine_process(&Confinement::new()) {
+    match inner.boundary().confine_process(&Confinement::new()) {
         Ok(confined) => assert!(confined.abi() >= 8 && confined.threads() == 2),
         Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
     drop(stop);
     other.join().unwrap().unwrap_err();
-    let more =
-        (0..1_000).map(|_| inner.confine_process(&Confinement::new())).filter_map(Result::err);
+    let more = (0..1_000)
+        .map(|_| inner.boundary().confine_process(&Confinement::new()))
+        .filter_map(Result::err);
     let full = more.map(|error| error.code()).find(|kind| *kind != "threads_running");
     assert_eq!(full, Some("io"));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
@@ -601,6 +606,7 @@ fn each_call_narrows_the_confinement(top: &Path) {
 fn confinement_without_allowed_directories_is_refused(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let refused = guard
+        .boundary()
         .confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite))
         .unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
@@ -614,7 +620,7 @@ const UNAVAILABLE: &str = "confinement_unavailable";
 /// is enforced.
 fn is_refused(top: &Path, call: i64, errno: i32, code: &str) {
     block(call, errno);
-    let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard(top).boundary().confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), code);
     let is_text = refused.to_string() == "process confinement is not available here";

@@ -1,0 +1,62 @@
+//! Confined programs (feature `landlock`).
+
+use super::{ChildCommand, ChildOutput};
+use crate::confine::{Confined, Confinement};
+
+impl ChildCommand {
+    /// Confines the program and all processes that it starts: to the roots in force, with their
+    /// access, and to the extras of the confinement. The server is not affected. If the server
+    /// itself is [confined](crate::Boundary::confine_process), the program can use only what both
+    /// allow, and the server must be able to read `/proc`. The program may
+    /// run, but it also needs its libraries ([`Confinement::programs`]).
+    ///
+    /// Executing files in the roots (execve(2)), TCP connections, and signals and abstract Unix
+    /// sockets of processes outside the confinement are denied unless they are allowed with the
+    /// methods below. An interpreter that the program may run, such as a shell or the dynamic
+    /// loader, can still read a file in the roots and run what it says, in the same confinement.
+    /// Other network protocols, and connections to Unix sockets by path, are not denied. Newer
+    /// kernels can deny UDP (Linux 7.2) and such connections (7.1), but this crate does not request
+    /// it. The other restrictions and gaps are those of
+    /// [`Boundary::confine_process`](crate::Boundary::confine_process).
+    ///
+    /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
+    /// [`allow_partial_confinement`](Self::allow_partial_confinement) is called.
+    pub fn confined(mut self, confinement: Confinement) -> Self {
+        self.confinement = Some(confinement);
+        self
+    }
+
+    /// Lets a confined program run files in the roots, for example tests that it has just built.
+    pub fn allow_programs_in_roots(mut self) -> Self {
+        self.allowed.programs = true;
+        self
+    }
+
+    /// Lets a confined program use TCP.
+    pub fn allow_network(mut self) -> Self {
+        self.allowed.network = true;
+        self
+    }
+
+    /// Lets a confined program send signals and connect to abstract Unix sockets outside the
+    /// confinement.
+    pub fn allow_signals(mut self) -> Self {
+        self.allowed.signals = true;
+        self
+    }
+
+    /// Runs a confined program even if the kernel is too old to enforce all restrictions.
+    /// [`ChildOutput::confined`] reports those that it does not enforce.
+    pub fn allow_partial_confinement(mut self) -> Self {
+        self.allowed.partial = true;
+        self
+    }
+}
+
+impl ChildOutput {
+    /// The restrictions of a confined program. `None` if it was not confined.
+    #[must_use]
+    pub fn confined(&self) -> Option<&Confined> {
+        self.confined.as_ref()
+    }
+}
