@@ -41,7 +41,8 @@ use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, 
 /// the filesystem treats them as one.
 ///
 /// ```
-/// ///
+/// use std::collections::HashSet;
+///
 /// use mcp_roots_guard::{Intent, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();

@@ -41,9 +41,9 @@ pub struct Location {
     sent: Option<Arc<str>>,
 }
 
-/// What a request can be made from: text, which [`Location::parse`] parses, a
-/// [`Path`](std::path::Path), which is used unchanged, or a [`Location`]. It is implemented for
-/// every type that converts to a [`Location`].
+/// What a request can be made from: text, which [`Location::parse`] parses, a [`Path`], which is
+/// used unchanged, or a [`Location`]. It is implemented for every type that converts to a
+/// [`Location`].
 pub trait IntoLocation: TryInto<Location, Error: Into<Error>> {}
 
 impl<T: TryInto<Location, Error: Into<Error>>> IntoLocation for T {}
