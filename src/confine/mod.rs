@@ -1,10 +1,10 @@
 //! Confines the whole process to the allowed directories, or a child process to the roots in force.
 //!
-//! [`Boundary::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
-//! in addition to the allowed directories. From then on, no thread of the process and no program
-//! that it starts can open, create, remove, rename or run a file outside these paths and the
-//! allowed directories, whether or not the code uses the guard. This cannot be undone. The result
-//! is a [`Confined`], which reports what the kernel enforces.
+//! [`Boundary::confine_process`](crate::Boundary::confine_process) takes a [`Confinement`], which
+//! lists the paths that the process needs in addition to the allowed directories. From then on, no
+//! thread of the process and no program that it starts can open, create, remove, rename or run a
+//! file outside these paths and the allowed directories, whether or not the code uses the guard.
+//! This cannot be undone. The result is a [`Confined`], which reports what the kernel enforces.
 //!
 //! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. It confines only
 //! the thread that starts the child process, and with it the child process and everything that it
@@ -32,6 +32,8 @@
 //! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.
 //!
 
+#[cfg(feature = "landlock")]
+mod process;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod linux;
 #[cfg(not(all(target_os = "linux", feature = "landlock")))]
@@ -45,11 +47,9 @@ use self::linux as system;
 #[cfg(not(all(target_os = "linux", feature = "landlock")))]
 use self::other as system;
 pub(crate) use self::system::{Prepared, prepare};
-use crate::boundary::Boundary;
-use crate::error::Result;
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
-/// [`Boundary::confine_process`].
+/// [`Boundary::confine_process`](crate::Boundary::confine_process).
 ///
 /// ```no_run
 /// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess};
@@ -287,7 +287,8 @@ impl Confined {
     }
 
     /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
-    /// or enforces differently. For what is never restricted, see [`Boundary::confine_process`].
+    /// or enforces differently. For what is never restricted, see
+    /// [`Boundary::confine_process`](crate::Boundary::confine_process).
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         let (abi, denied) = (self.abi, self.denied);
         let network = denied.network.then_some(&NETWORK_SINCE);
@@ -383,75 +384,6 @@ impl fmt::Display for Confined {
             write!(f, "\n  missing, inaccessible until a restart: {path:?}")?;
         }
         Ok(())
-    }
-}
-
-impl Boundary {
-    /// Restricts the whole process to the allowed directories, with their configured access, and to
-    /// the extras. The restriction also applies to code that does not use the guard. This is
-    /// permanent, so neither this process nor a program that it starts can undo it. Each further
-    /// call, up to 16 in total, narrows the confinement (landlock(7)).
-    ///
-    /// Call this right after the boundary is built, before any thread or runtime exists. From Linux
-    /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
-    /// thread and the threads that it starts later. On an older kernel, the call is therefore
-    /// refused, and nothing changes, if `/proc/self/task` shows more than one thread. On any
-    /// kernel, it is refused if the threads cannot be counted. A thread that was just joined can
-    /// still be counted for an instant.
-    ///
-    /// This is a second line of defense and does not replace the guard, because Landlock applies
-    /// the same rules to all clients. **It does not restrict**, on any kernel:
-    ///
-    /// - descriptors that are already open, including standard input and output;
-    /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
-    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
-    ///   entries in a watched directory (`inotify`);
-    /// - changes to modes, owners, times and extended attributes that the user is permitted to
-    ///   make, even outside the accessible paths;
-    /// - the network, signals, and connections to sockets by path, where a service such as a
-    ///   session bus or a container daemon executes requests unconfined;
-    /// - other privileges: a process that runs as root can set the clock and the host's name;
-    /// - access through other names of the same object, which bind mounts and hard links create. A
-    ///   file in a read-only directory can be written through a name in a writable one, and a file
-    ///   inside can also have a name outside.
-    ///
-    /// The rules are tied to the objects that exist when this method is called. A directory that is
-    /// moved away stays accessible under its new name. A directory that **replaces it or is created
-    /// later is not accessible**: the guard resolves it again, and operations there are refused
-    /// ([`PermissionDenied`](crate::ErrorKind::PermissionDenied)) until the process is restarted.
-    /// So a deployment that replaces an allowed directory requires a restart, but one that replaces
-    /// only its content does not. A single-file root also becomes inaccessible once another file
-    /// has its name.
-    ///
-    /// A file can be run as a program only if it is in an extra with [`ExtraAccess::Execute`]. A
-    /// program that exists only in memory (memfd_create(2)) can be run, but it is also confined.
-    /// Device nodes cannot be created, and a device that is opened later accepts none of its own
-    /// ioctls. `no_new_privs` is set (prctl(2)), so programs that are started later gain no
-    /// privileges from a set-user-ID bit.
-    ///
-    /// # Errors
-    ///
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
-    ///   there are no allowed directories, because the clients' lists are not known yet.
-    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
-    ///   (`confinement_unavailable`) if Landlock is not available: on other systems, on kernels
-    ///   before 5.13, on kernels where it is not built in or not enabled (`lsm=`), and under a
-    ///   seccomp filter that blocks it or only reports success.
-    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`threads_running`)
-    ///   if other threads exist that the kernel would not confine, or if the threads cannot be
-    ///   counted.
-    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and similar errors for an allowed
-    ///   directory that is gone.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
-    ///   writable extra that is inside a read-only allowed directory, contains one, or is another
-    ///   name of one.
-    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is
-    ///   named through a symlink in an allowed directory or in a writable extra.
-    /// - The error from opening an extra path that is not optional.
-    /// - [`Io`](crate::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
-    ///   nothing else changes.
-    pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
-        system::confine(self, confinement)
     }
 }
 
