@@ -50,20 +50,6 @@ pub(crate) use self::system::{Prepared, prepare};
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Boundary::confine_process`](crate::Boundary::confine_process).
-///
-/// ```no_run
-/// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess};
-///
-/// fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-///     let cache = "/var/cache/server";
-///     let extras = Confinement::new().runtime_files().extra(cache, ExtraAccess::ReadWrite);
-///     eprintln!("{}", boundary.confine_process(&extras)?); // first, while there is no other thread
-///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-///     runtime.block_on(async { /* serve */ });
-///     Ok(())
-/// }
-/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Confinement {

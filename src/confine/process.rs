@@ -47,6 +47,20 @@ impl Boundary {
     /// device that is opened later accepts none of its own ioctls. `no_new_privs` is set
     /// (prctl(2)), so programs that are started later gain no privileges from a set-user-ID bit.
     ///
+    /// ```no_run
+    /// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess};
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
+    ///     let cache = "/var/cache/server";
+    ///     let extras = Confinement::new().runtime_files().extra(cache, ExtraAccess::ReadWrite);
+    ///     eprintln!("{}", boundary.confine_process(&extras)?); // first, while there is no other thread
+    ///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    ///     runtime.block_on(async { /* serve */ });
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if

@@ -78,13 +78,13 @@ impl WalkOptions {
     /// named `.ignore` has the same form and precedence over all of these. The files are read
     /// whether or not there is a repository. Files above the root and the user's own configuration
     /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is denied by [`Protection::Denied`](crate::Protection::Denied). A file named `.git`, as
+    /// that is denied by [`Protection::Denied`]. A file named `.git`, as
     /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
     /// `.git` has no effect. With
     /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
     /// (`!.github`).
     ///
-    /// The rule files of a walk may have [`IGNORE_BYTES`](crate::limits::IGNORE_BYTES) in total. A
+    /// The rule files of a walk may have [`IGNORE_BYTES`] in total. A
     /// directory with a rule file that exceeds what is left of this, whose rules are too complex, or
     /// that cannot be read, is a directory that cannot be read.
     pub fn git_ignore(mut self, git_ignore: bool) -> Self {
