@@ -121,33 +121,13 @@ impl AtomicFile {
 
     pub(super) fn create(place: &CheckedPath, options: WriteOptions) -> Result<Self> {
         options.validate_atomic()?;
-        let file = Self::begin(place, place.destination(options)?, options)?;
+        let file = Self::begin(place, place.destination(options)?, options, NEW_FILE)?;
         // Its content can take long to write, and other changes can be committed before it.
         #[cfg(unix)]
         if file.carry()? == Some(Kept::Nothing) {
             return Err(list_is_lost());
         }
         Ok(file)
-    }
-
-    pub(super) fn begin(
-        place: &CheckedPath,
-        to: Destination,
-        options: WriteOptions,
-    ) -> Result<Self> {
-        let mode = if to.old.is_some() { PRIVATE_FILE } else { NEW_FILE };
-        Self::begin_with(place, to, options, mode)
-    }
-
-    /// Like [`begin`](Self::begin), for the copy of a file. Until the commit, only the owner can
-    /// read it.
-    #[cfg(unix)]
-    pub(super) fn begin_copy(
-        place: &CheckedPath,
-        to: Destination,
-        options: WriteOptions,
-    ) -> Result<Self> {
-        Self::begin_with(place, to, options, PRIVATE_FILE)
     }
 
     /// Sets the permissions that the source has after its content was copied.
@@ -161,13 +141,15 @@ impl AtomicFile {
         Ok(())
     }
 
-    fn begin_with(
+    /// Begins a file with this mode. A file that replaces another one is private until the commit.
+    pub(super) fn begin(
         place: &CheckedPath,
         to: Destination,
         options: WriteOptions,
         mode: u32,
     ) -> Result<Self> {
         let Destination { directory, name, old, created } = to;
+        let mode = if old.is_some() { PRIVATE_FILE } else { mode };
         // This check comes last, so that a directory is refused with `IsADirectory`.
         place.ensure_not_root()?;
         place.ensure_not_file_root_alias(&directory, &name)?;

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
 use super::atomic::{AtomicFile, WRITE};
-use super::open::too_large;
+use super::open::{PRIVATE_FILE, too_large};
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Permissions, set_mode};
@@ -113,12 +113,10 @@ impl CheckedPath {
         if in_place && place.old.is_some() {
             return source.copy_in_place(options);
         }
-        #[cfg(unix)]
-        let begin = || AtomicFile::begin_copy(to, place, options);
-        #[cfg(not(unix))]
-        let begin = || AtomicFile::begin(to, place, options);
+        // Until the commit, only the owner can read it.
         #[cfg_attr(windows, allow(unused_mut))]
-        let mut file = begin().map_err(of_destination)?;
+        let mut file =
+            AtomicFile::begin(to, place, options, PRIVATE_FILE).map_err(of_destination)?;
         #[cfg(unix)]
         if options.existing == Existing::InPlaceIfOwnerChanges
             && !file.can_keep_owner().map_err(of_destination)?

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 use super::atomic::{AtomicFile, Created, WRITE};
+use super::open::NEW_FILE;
 use super::options::{Durability, Existing, WriteOptions};
 #[cfg(unix)]
 use super::permissions::set_mode;
@@ -28,7 +29,7 @@ pub(super) fn write(
     if in_place && to.old.is_some() {
         return path.write_in_place(content.as_ref(), options);
     }
-    let mut file = AtomicFile::begin(path, to, options)?;
+    let mut file = AtomicFile::begin(path, to, options, NEW_FILE)?;
     #[cfg(unix)]
     if options.existing == Existing::InPlaceIfOwnerChanges && !file.can_keep_owner()? {
         drop(file);
