@@ -43,7 +43,7 @@ impl Error {
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
     /// | the text cannot name a file or a version: `InvalidPath`, `InvalidUri`, `InvalidVersion`, `TooLong` | -32602 | -32602 |
-    /// | the named file cannot be served: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile` | -32002 with `data.uri` for a resource, otherwise -32602 | -32602, with `data.uri` for a resource |
+    /// | the named file cannot be served: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile`, `Protected` | -32002 with `data.uri` for a resource, otherwise -32602 | -32602, with `data.uri` for a resource |
     /// | the client offers no roots: `RootsUnsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
     ///

@@ -525,18 +525,18 @@ mod tests {
         memory.denied = Some("h");
         let long = format!("h/{}", "n".repeat(256));
         let rows = [
-            ("h", Existing, "outside_roots"),
-            ("h", NoFollow, "outside_roots"),
-            ("h/f", Existing, "outside_roots"),
-            ("h/..", Existing, "outside_roots"),
-            ("d/h/../f", Existing, "outside_roots"),
-            ("d/../h", New, "outside_roots"),
-            ("l", Existing, "outside_roots"),
+            ("h", Existing, "protected"),
+            ("h", NoFollow, "protected"),
+            ("h/f", Existing, "protected"),
+            ("h/..", Existing, "protected"),
+            ("d/h/../f", Existing, "protected"),
+            ("d/../h", New, "protected"),
+            ("l", Existing, "protected"),
             ("l", NoFollow, "0:l Link"),
-            ("m/h", NewTree, "outside_roots"),
-            ("m/o/h/p", NewTree, "outside_roots"),
+            ("m/h", NewTree, "protected"),
+            ("m/o/h/p", NewTree, "protected"),
             ("m/h", Existing, "not_found"),
-            (&long, Existing, "outside_roots"),
+            (&long, Existing, "protected"),
             ("h2", Existing, "0:h2 Exists"),
         ];
         for (request, intent, expected) in rows {
