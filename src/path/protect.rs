@@ -261,7 +261,8 @@ impl ProtectedNames {
         let directories = self.directories_above(&names);
         let earliest = names.len().saturating_sub(starts).max(*directories.first()?);
         let mut strongest = None;
-        for start in earliest..names.len() {
+        let starts = names.iter().enumerate().skip(earliest);
+        for (start, _) in starts.filter(|(_, name)| self.may_begin(name)) {
             let rest = names.get(start..).unwrap_or_default();
             let folded: Vec<_> = rest.iter().take(PATTERN_NAMES).map(|name| fold(name)).collect();
             for pattern in &self.patterns {
@@ -278,10 +279,12 @@ impl ProtectedNames {
     /// Whether a match can begin at a name of a path, which may contain `.` and `..`. This is a
     /// quick test, which few paths pass.
     pub(crate) fn may_match(&self, place: &[&Path]) -> bool {
-        names_of(place).skip(*self.depths.start()).any(|name| {
-            let first = name.as_encoded_bytes().first().copied().unwrap_or_default();
-            !first.is_ascii() || self.first_bytes.get(usize::from(first)) != Some(&false)
-        })
+        names_of(place).skip(*self.depths.start()).any(|name| self.may_begin(name))
+    }
+
+    fn may_begin(&self, name: &OsStr) -> bool {
+        let first = name.as_encoded_bytes().first().copied().unwrap_or_default();
+        !first.is_ascii() || self.first_bytes.get(usize::from(first)) != Some(&false)
     }
 
     /// The number of names in the path of each allowed directory that encloses this path, in
