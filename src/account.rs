@@ -8,7 +8,8 @@ use crate::events::SessionId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Account {
     /// An authenticated principal.
-    Principal(Arc<str>),
+    // One pointer wide, because each cached snapshot has an account.
+    Principal(Arc<String>),
     /// A connection that belongs to a single client.
     Connection(u64),
     /// A session of a client without a key.

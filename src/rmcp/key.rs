@@ -1,6 +1,7 @@
 //! The identity of a client, which the server supplies and which is never read from the wire.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::Extensions;
@@ -31,7 +32,11 @@ impl ClientKey {
     /// other.
     #[must_use]
     pub fn principal(name: &str) -> Self {
-        if name.is_empty() { Self::connection() } else { Self(Account::Principal(name.into())) }
+        if name.is_empty() {
+            Self::connection()
+        } else {
+            Self(Account::Principal(Arc::new(name.to_owned())))
+        }
     }
 
     /// A key that equals no other.

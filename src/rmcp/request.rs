@@ -195,7 +195,7 @@ impl RequestLease {
     }
 }
 
-impl Lease for RequestLease {
+impl Lease for Arc<RequestLease> {
     fn has_ended(&self) -> bool {
         // Defense: Roots allow nothing after their request was answered or cancelled.
         self.ended.load(Ordering::Acquire) || self.cancelled.is_cancelled()
@@ -211,7 +211,7 @@ impl Lease for RequestLease {
 
 impl fmt::Debug for RequestLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLease").field("ended", &self.has_ended()).finish_non_exhaustive()
+        f.debug_struct("RequestLease").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 

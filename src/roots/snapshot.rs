@@ -30,7 +30,8 @@ pub struct Roots {
     /// The account to which child processes are charged.
     account: Account,
     /// Set if these roots are valid only for one request.
-    lease: Option<Arc<dyn Lease>>,
+    // One pointer wide, because cached snapshots have none.
+    lease: Option<Arc<Box<dyn Lease>>>,
 }
 
 /// The request to which roots belong.
@@ -272,8 +273,8 @@ impl Roots {
 
     /// Returns the same roots with a lease. These roots and their clones are valid until the lease
     /// has ended.
-    pub(crate) fn with_lease(self, lease: Arc<dyn Lease>) -> Self {
-        Self { lease: Some(lease), ..self }
+    pub(crate) fn with_lease(self, lease: impl Lease + 'static) -> Self {
+        Self { lease: Some(Arc::new(Box::new(lease))), ..self }
     }
 
     /// Returns an error if the request to which these roots belong has ended. Without the feature

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_later_request_replaces_an_earlier_one() {
         let cache = SnapshotCache::new(MINUTE);
-        let (key, stranger) = (Account::Principal("one".into()), Account::Anonymous);
+        let (key, stranger) = (Account::Principal(Arc::new("one".to_owned())), Account::Anonymous);
         let epoch = || cache.get(&key).map(|cached| cached.epoch);
         let roots = Roots::from_list(&ListRootsResult::default()).unwrap();
         let list = |epoch| Arc::new(cached(epoch, ListRootsResult::default(), roots.clone()));
