@@ -169,8 +169,8 @@
 //!
 //! # Features
 //!
-//! The feature `session` is enabled by default. Without it, the crate has no asynchronous runtime and
-//! no cache: it is the boundary, the check and the file operations, for any program.
+//! The feature `session` is enabled by default. Without any feature, the crate has no asynchronous
+//! runtime and no cache: it is the boundary, the check and the file operations, for any program.
 //!
 //! - `session`: [`Guard`] and [`Session`], which fetch, cache and withdraw each client's roots, and
 //!   give its work fair slots. Enables tokio and moka.

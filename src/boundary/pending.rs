@@ -97,7 +97,9 @@ impl PendingRoots {
     /// Applies the patterns below the allowed directories. An allowed directory that another one
     /// protects is read-only, or rejected if it is denied.
     pub(super) fn protect(&mut self, patterns: &[Pattern]) {
-        let paths = self.roots.iter().map(|(.., root)| root.path());
+        // A missing directory can appear while the snapshot is in use.
+        let planned = self.planned.iter().map(PathBuf::as_path);
+        let paths = self.roots.iter().map(|(.., root)| root.path()).chain(planned);
         let Some(protected) = ProtectedNames::new(patterns, paths) else { return };
         for (index, entry, mut root) in std::mem::take(&mut self.roots) {
             match protected.of(&[root.path()]) {

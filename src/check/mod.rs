@@ -125,7 +125,7 @@ impl Roots {
         self.ensure_active().map_err(|error| self.log_refusal(error))?;
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
         let location = location.with_separators(self.index());
-        // A file that is being written is not read or changed under its temporary name.
+        // A file that is being written is not named in requests, and not changed before its commit.
         if has_temporary_name(location.as_os_str()) {
             return Err(self.log_refusal(temporary().at("check", location.sent())));
         }

@@ -290,20 +290,30 @@ impl AtomicFile {
         Condition::new(&self.place, self.location(), self.options.if_unchanged)
     }
 
-    /// Fails if the commit would fail now.
+    /// Fails if the file to be replaced, the directory or the temporary file is not what the commit
+    /// expects.
     pub(super) fn verify(&self) -> Result<()> {
         if let Some(condition) = self.condition() {
-            return condition.verify();
+            condition.verify()?;
         }
         let (directory, name) = self.location();
-        let is_missing = matches!(directory.look_in(name, Rule::Allow)?, Look::Missing);
-        match (is_missing, self.old.is_some()) {
-            (true, false) | (false, true) => Ok(()),
-            (false, false) if self.options.existing == Existing::Refuse => {
-                Err(Code::AlreadyExists.into())
+        let policy = self.place.roots().policy();
+        match (directory.look_in(name, policy.mounts)?, self.old.is_some()) {
+            (Look::Missing, false) => {}
+            (Look::Other(metadata), true) => allow(&metadata, policy)?,
+            (_, false) if self.options.existing == Existing::Refuse => {
+                return Err(Code::AlreadyExists.into());
             }
-            _ => Err(Code::Changed.into()),
+            _ => return Err(Code::Changed.into()),
         }
+        if matches!(directory.look_in(&self.temporary.name, policy.mounts)?, Look::Missing) {
+            return Err(Code::Changed.into());
+        }
+        #[cfg(unix)]
+        if self.carry()? == Some(Kept::Nothing) {
+            return Err(list_is_lost());
+        }
+        self.place.ensure_not_moved(directory)
     }
 }
 

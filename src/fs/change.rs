@@ -71,7 +71,7 @@ impl Roots {
     }
 }
 
-/// Fails if the rename would fail now.
+/// Fails if the source or the destination is not what the rename expects.
 pub(super) fn verify_rename(from: &CheckedPath, to: &CheckedPath, replace: Replace) -> Result<()> {
     Renaming::check(from, to, replace)?.verify()
 }
@@ -108,16 +108,35 @@ impl<'a> Renaming<'a> {
         Condition::new(self.to, place, Some(version)).map(Condition::of_destination)
     }
 
-    /// Fails if the rename would fail now.
+    /// Fails if the source or the destination is not what the rename expects. A destination
+    /// directory that is not empty is left to the rename itself.
     fn verify(&self) -> Result<()> {
-        let mounts = self.from.roots().policy().mounts;
-        if let Look::Missing = self.from_directory.look_in(&self.from_name, mounts)? {
-            return Err(Code::NotFound.into());
+        let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
+        let mounts = from.roots().policy().mounts;
+        let is_dir = |look: &Look| matches!(look, Look::Other(metadata) if metadata.is_dir());
+        let source = from_directory.look_in(from_name, mounts)?;
+        let destination = to_directory.look_in(to_name, mounts).map_err(Error::of_destination)?;
+        let fails = |kind: io::ErrorKind| Err(from.blame(to, kind.into()));
+        match (&source, &destination) {
+            (Look::Missing, _) => return Err(Code::NotFound.into()),
+            _ if from_directory.identity()?.device != to_directory.identity()?.device => {
+                return fails(io::ErrorKind::CrossesDevices);
+            }
+            _ if is_dir(&source) && to.canonical().starts_with(from.canonical()) => {
+                return fails(io::ErrorKind::InvalidInput);
+            }
+            (_, Look::Missing) => {}
+            _ if self.replace == Replace::Never => return fails(io::ErrorKind::AlreadyExists),
+            _ if is_dir(&source) && !is_dir(&destination) => {
+                return fails(io::ErrorKind::NotADirectory);
+            }
+            _ if !is_dir(&source) && is_dir(&destination) => {
+                return fails(io::ErrorKind::IsADirectory);
+            }
+            _ => {}
         }
-        let to = self.to_directory.look_in(&self.to_name, mounts).map_err(Error::of_destination)?;
-        if self.replace == Replace::Never && !matches!(to, Look::Missing) {
-            return Err(Error::from(Code::AlreadyExists).of_destination());
-        }
+        from.ensure_not_moved(from_directory)?;
+        to.ensure_not_moved(to_directory).map_err(Error::of_destination)?;
         self.condition().map_or(Ok(()), |condition| condition.verify())
     }
 
@@ -192,7 +211,7 @@ pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<Version>) -> 
     })
 }
 
-/// Fails if the removal of the file would fail now.
+/// Fails if the file is not what the removal expects.
 pub(super) fn verify_removal(path: &CheckedPath, if_unchanged: Option<Version>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     match directory.look_in(&name, path.roots().policy().mounts)? {
@@ -368,6 +387,7 @@ impl CheckedPath {
             listed => listed?,
         };
         let mut directories = Vec::new();
+        self.roots().ensure_active()?;
         for entry in entries {
             let entry = entry?;
             if self.contains_protected(path, &entry.name) {

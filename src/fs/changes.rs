@@ -32,9 +32,10 @@ use crate::roots::{Intent, Roots};
 /// nothing, and the set can still be committed without that change. If the set is dropped before it
 /// is committed, nothing remains of it.
 ///
-/// The commit first verifies every file again, and changes nothing if one is not what its change
-/// expects. It makes each change atomically, but not all of them together: if a change fails after
-/// that, or the process is killed, the changes before it have been made and the rest have not.
+/// The commit first verifies every version and every destination again, and changes nothing if one
+/// is not what its change expects. It makes each change atomically, but not all of them together: if
+/// the system refuses a change after that, for example because a directory to be replaced is not
+/// empty, or if the process is killed, the changes before it have been made and the rest have not.
 /// [`PartialCommit`] says which. A killed process leaves the temporary files of the remaining
 /// changes behind, as described at [`Roots::write`].
 ///
@@ -233,7 +234,7 @@ impl Change {
         }
     }
 
-    /// Fails if the change would fail now.
+    /// Fails if a file is not what the change expects.
     fn verify(&self) -> Result<()> {
         match self {
             Self::Write(file) => file.place().run("write", |_| file.verify()),

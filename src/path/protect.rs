@@ -330,33 +330,33 @@ pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
 
 /// Whether a folded name matches a folded pattern. `*` matches any number of characters, and `?`
 /// matches one.
-fn matches(mut pattern: &str, mut name: &str) -> bool {
-    // The rest of the pattern after the last `*`, and the rest of the name with which it was last
-    // tried.
-    let mut retry = None;
-    loop {
-        let (mut wanted, mut found) = (pattern.chars(), name.chars());
-        match (wanted.next(), found.next()) {
-            (None, None) => return true,
-            (Some('*'), _) => {
-                pattern = wanted.as_str();
-                retry = Some((pattern, name));
-            }
-            (Some(one), Some(other)) if one == '?' || one == other => {
-                (pattern, name) = (wanted.as_str(), found.as_str());
-            }
-            _ => {
-                // The `*` matches one more character.
-                let Some((rest, tried)) = retry else { return false };
-                let mut tried = tried.chars();
-                if tried.next().is_none() {
-                    return false;
-                }
-                (pattern, name) = (rest, tried.as_str());
-                retry = Some((pattern, name));
-            }
-        }
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return after(pattern, name) == Some("");
+    };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(mut name) = after(start, name) else { return false };
+    for part in middle.split('*') {
+        // The first occurrence leaves the most for the other parts.
+        let found = if part.contains('?') {
+            name.char_indices().find_map(|(at, _)| after(part, name.get(at..)?))
+        } else {
+            name.find(part).and_then(|at| name.get(at + part.len()..))
+        };
+        let Some(rest) = found else { return false };
+        name = rest;
     }
+    let length = end.chars().count();
+    let at = name.char_indices().rev().map(|(at, _)| at).take(length);
+    let (count, at) = at.fold((0, name.len()), |(count, _), at| (count + 1, at));
+    count == length && name.get(at..).and_then(|name| after(end, name)) == Some("")
+}
+
+/// The rest of a name after a part of a pattern without `*`, if the name begins with it.
+fn after<'a>(part: &str, name: &'a str) -> Option<&'a str> {
+    let mut name = name.chars();
+    let is_equal = |wanted| name.next().is_some_and(|one| wanted == '?' || wanted == one);
+    part.chars().all(is_equal).then_some(name.as_str())
 }
 
 const WILDCARDS: [char; 2] = ['*', '?'];
@@ -415,6 +415,38 @@ mod tests {
         for (pattern, path, matches) in rows {
             let expected = matches.then_some(ReadOnly);
             assert_eq!(at(&[(pattern, ReadOnly)], path), expected, "{pattern} {path}");
+        }
+    }
+
+    /// Every pattern and name of up to four characters, against a matcher that tries every length.
+    #[test]
+    fn wildcards_match_as_a_naive_matcher_does() {
+        fn naive(pattern: &[u8], name: &[u8]) -> bool {
+            match (pattern.split_first(), name.split_first()) {
+                (None, _) => name.is_empty(),
+                (Some((b'*', rest)), _) => (0..=name.len()).any(|at| naive(rest, &name[at..])),
+                (Some((one, rest)), Some((other, after))) => {
+                    (*one == b'?' || one == other) && naive(rest, after)
+                }
+                (Some(_), None) => false,
+            }
+        }
+        let texts = |letters: &str| {
+            let mut texts = vec![String::new()];
+            for length in 0..4 {
+                let longer = texts.iter().filter(|text| text.len() == length);
+                let longer =
+                    longer.flat_map(|text| letters.chars().map(move |c| format!("{text}{c}")));
+                texts.extend(longer.collect::<Vec<_>>());
+            }
+            texts
+        };
+        let names = texts("ab");
+        for pattern in texts("ab*?") {
+            for name in &names {
+                let expected = naive(pattern.as_bytes(), name.as_bytes());
+                assert_eq!(matches(&pattern, name), expected, "{pattern:?} {name:?}");
+            }
         }
     }
 

@@ -5,8 +5,8 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Error, ErrorKind, Intent, ListRootsResult, OpenOptions,
-    Protection, Replace, Root, Roots, WriteOptions,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, Error, ErrorKind, Intent, ListRootsResult,
+    OpenOptions, Protection, Replace, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Attributes, CheckedPath, Existing, Result};
@@ -281,6 +281,25 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     assert_eq!(code(roots.read("secret/key", 9)), Some("protected"));
     let below = roots.with_base(tree.path("root/.git")).unwrap();
     assert_eq!(code(below.write("new", "no")), Some("protected"));
+}
+
+/// The directory appears while a snapshot from before is in use.
+#[test]
+fn anchored_pattern_matches_below_an_optional_directory_that_appears_later() {
+    let tree = Tree::new("dir root");
+    let optional = DirectoryOptions::new(Access::ReadWrite).optional(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .directory_with(tree.path("root/m"), optional)
+        .protect("/s", Protection::Denied)
+        .build()
+        .unwrap();
+    let roots = boundary.allowed_roots();
+    tree.add("file root/m/s/x = secret; file root/m/t = text");
+    for roots in [roots, boundary.allowed_roots()] {
+        assert_eq!(code(roots.read(tree.path("root/m/s/x"), 9)), Some("protected"));
+        assert_eq!(roots.read(tree.path("root/m/t"), 9).unwrap(), b"text");
+    }
 }
 
 #[test]

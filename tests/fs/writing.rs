@@ -538,7 +538,7 @@ fn change_set_verifies_each_change_when_it_is_added() {
     let roots = tree.roots(["root"]);
     let before = tree.snapshot("");
     let mut changes = roots.change_set();
-    let cases: [(Add, &str); 12] = [
+    let cases: [(Add, &str); 15] = [
         (|set| set.write("a", "x", if_unchanged("2")), "modified"),
         (|set| set.write("none/x", "x", new()), "not_found"),
         (|set| set.write("../outside", "x", new()), "outside_roots"),
@@ -551,6 +551,9 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.rename("a", "b", Replace::IfUnchanged(Version::of(b"1"))), "modified"),
         (|set| set.rename("none", "x", Replace::Never), "not_found"),
         (|set| set.rename("a", "../x", Replace::Never), "outside_roots"),
+        (|set| set.rename("a", "d", Replace::Existing), "is_a_directory"),
+        (|set| set.rename("d", "a", Replace::Existing), "not_a_directory"),
+        (|set| set.rename("d", "d/x", Replace::Never), "io"),
     ];
     for (number, (add, expected)) in cases.into_iter().enumerate() {
         assert_eq!(code(add(&mut changes)), Some(expected), "case {number}");
@@ -597,8 +600,16 @@ fn change_set_refuses_two_changes_of_one_file() {
 #[test]
 fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
     type Change = fn(&Tree);
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 7] = [
         ("write \"c\": the file was modified", |tree| tree.add("file root/c = theirs")),
+        ("write \"c\": is a directory", |tree| {
+            fs::remove_file(tree.path("root/c")).unwrap();
+            tree.add("dir root/c");
+        }),
+        ("write \"a\": is a directory", |tree| {
+            fs::remove_file(tree.path("root/a")).unwrap();
+            tree.add("dir root/a");
+        }),
         ("write \"new\": the path changed", |tree| tree.add("file root/new = theirs")),
         ("remove \"d\": no such file", |tree| fs::remove_file(tree.path("root/d")).unwrap()),
         ("rename \"b\" to \"moved\": destination", |tree| tree.add("file root/moved = theirs")),
