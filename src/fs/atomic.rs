@@ -260,10 +260,14 @@ impl AtomicFile {
         let condition = Condition::new(&place, (&directory, &name), self.options.if_unchanged);
         place.ensure_not_file_root_alias(&directory, &name)?;
         let is_old = self.old.is_some();
+        #[cfg(unix)]
+        let is_same = |(one, other): (&Metadata, &Metadata)| one.is_same_state(other);
         let renamed = change_if(condition, || {
             // Syncing and comparing take time, in which the old file can become private.
             #[cfg(unix)]
-            if !is_same_state(given.as_ref(), self.state_of_old()?.as_ref()) {
+            let now = self.state_of_old()?;
+            #[cfg(unix)]
+            if !given.as_ref().zip(now.as_ref()).map_or(given.is_none() && now.is_none(), is_same) {
                 given = self.give_permissions()?;
                 self.sync()?;
             }
@@ -306,22 +310,14 @@ impl AtomicFile {
             }
             _ => return Err(Code::Changed.into()),
         }
-        if matches!(directory.look_in(&self.temporary.name, policy.mounts)?, Look::Missing) {
+        let Look::Other(_) = directory.look_in(&self.temporary.name, policy.mounts)? else {
             return Err(Code::Changed.into());
-        }
+        };
         #[cfg(unix)]
         if self.carry()? == Some(Kept::Nothing) {
             return Err(list_is_lost());
         }
         self.place.ensure_not_moved(directory)
-    }
-}
-
-#[cfg(unix)]
-fn is_same_state(one: Option<&Metadata>, other: Option<&Metadata>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one.is_same_state(other),
-        (one, other) => one.is_none() && other.is_none(),
     }
 }
 

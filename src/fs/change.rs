@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::list::is_replaced;
 use super::version::{Condition, Version, change_if};
 use crate::check::CheckedPath;
 use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
@@ -127,13 +128,11 @@ impl<'a> Renaming<'a> {
             }
             (_, Look::Missing) => {}
             _ if self.replace == Replace::Never => return fails(io::ErrorKind::AlreadyExists),
-            _ if is_dir(&source) && !is_dir(&destination) => {
-                return fails(io::ErrorKind::NotADirectory);
-            }
-            _ if !is_dir(&source) && is_dir(&destination) => {
-                return fails(io::ErrorKind::IsADirectory);
-            }
-            _ => {}
+            _ => match (is_dir(&source), is_dir(&destination)) {
+                (true, false) => return fails(io::ErrorKind::NotADirectory),
+                (false, true) => return fails(io::ErrorKind::IsADirectory),
+                _ => {}
+            },
         }
         from.ensure_not_moved(from_directory)?;
         to.ensure_not_moved(to_directory).map_err(Error::of_destination)?;
@@ -383,7 +382,8 @@ impl CheckedPath {
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
             // Another process removed or replaced it, or it is a mount that cannot be entered.
-            Err(error) if is_no_longer_there(error.reason()) => return Ok(Vec::new()),
+            Err(error) if is_replaced(error.reason()) => return Ok(Vec::new()),
+            Err(error) if error.reason() == Code::MountCrossing => return Ok(Vec::new()),
             listed => listed?,
         };
         let mut directories = Vec::new();
@@ -407,10 +407,6 @@ impl CheckedPath {
 
 fn contains_protected() -> Error {
     Error::new(Code::Protected).says("protected: the directory contains a protected name")
-}
-
-fn is_no_longer_there(reason: Code) -> bool {
-    matches!(reason, Code::NotFound | Code::NotADirectory | Code::Changed | Code::MountCrossing)
 }
 
 /// Ignores a missing entry, because another process may have removed it.

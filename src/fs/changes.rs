@@ -196,10 +196,8 @@ impl ChangeSet {
     }
 
     fn ensure_room(&self) -> Result<()> {
-        if self.changes.len() < CHANGES {
-            return Ok(());
-        }
-        Err(self.roots.log_refusal(Code::TooManyChanges.into()))
+        let is_full = self.changes.len() >= CHANGES;
+        if is_full { Err(self.roots.log_refusal(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
     fn affected_entry(&self, place: &CheckedPath) -> Result<Affected> {

@@ -105,12 +105,7 @@ impl CheckedPath {
         if let Some(old) = &place.old {
             source.ensure_is_not(old)?;
         }
-        let in_place = match options.existing {
-            Existing::Replace | Existing::Refuse => false,
-            Existing::InPlace => true,
-            Existing::InPlaceIfOwnerChanges => cfg!(windows),
-        };
-        if in_place && place.old.is_some() {
+        if options.is_in_place() && place.old.is_some() {
             return source.copy_in_place(options);
         }
         // Until the commit, only the owner can read it.

@@ -57,15 +57,6 @@ impl Link {
     }
 }
 
-/// The target of a symlink, which was resolved to a place inside the roots.
-struct Target<'a> {
-    /// The text to store in the symlink.
-    text: Cow<'a, OsStr>,
-    /// Whether the target is a directory. This is always false on Unix, which has only one kind of
-    /// symlink.
-    is_dir: bool,
-}
-
 impl Roots {
     /// Creates a symlink at `at` with the text `target`. An existing entry is never replaced.
     ///
@@ -184,8 +175,13 @@ impl CheckedPath {
     }
 
     /// Resolves the target of a symlink at this place. Fails unless the target is inside. Neither
-    /// the symlink nor its target needs to exist.
-    fn resolve_symlink<'a>(&self, text: &'a OsStr, budget: &mut Budget<'_>) -> Result<Target<'a>> {
+    /// the symlink nor its target needs to exist. Returns the text to store, and whether the target
+    /// is a directory, which is always false on Unix, where there is only one kind of symlink.
+    fn resolve_symlink<'a>(
+        &self,
+        text: &'a OsStr,
+        budget: &mut Budget<'_>,
+    ) -> Result<(Cow<'a, OsStr>, bool)> {
         match text.as_encoded_bytes() {
             b"" => return Err(Code::Empty.into()),
             text if text.contains(&0) => return Err(Code::Nul.into()),
@@ -205,19 +201,11 @@ impl CheckedPath {
             budget,
         )?;
         if !cfg!(windows) || found != Found::Exists {
-            return Ok(Target { text, is_dir: false });
+            return Ok((text, false));
         }
         let root = roots.root(root)?;
         let look = root.handle()?.look(&root.beneath_handle(&path), roots.policy().mounts)?;
-        let is_dir = matches!(look, Look::Other(metadata) if metadata.is_dir());
-        Ok(Target { text, is_dir })
-    }
-
-    fn ensure_linkable(&self) -> Result<()> {
-        self.ensure_removable().map_err(|error| match error.reason() {
-            Code::RootItself => error.says("a root itself cannot be linked or replaced"),
-            _ => error,
-        })
+        Ok((text, matches!(look, Look::Other(metadata) if metadata.is_dir())))
     }
 }
 
@@ -240,15 +228,15 @@ pub(super) fn read_link(path: &CheckedPath) -> Result<Link> {
 fn symlink(path: &CheckedPath, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {
     path.ensure_removable()?;
     path.ensure_may_appear()?;
-    let target = path.resolve_symlink(text, budget).map_err(Error::of_target)?;
+    let (text, is_dir) = path.resolve_symlink(text, budget).map_err(Error::of_target)?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_moved(&directory)?;
-    Ok(directory.symlink(&target.text, &name, target.is_dir)?)
+    Ok(directory.symlink(&text, &name, is_dir)?)
 }
 
 fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
-    from.ensure_linkable()?;
-    to.ensure_linkable().map_err(Error::of_destination)?;
+    from.ensure_removable()?;
+    to.ensure_removable().map_err(Error::of_destination)?;
     if from.root().path() != to.root().path() {
         return Err(Code::DifferentRoots.into());
     }

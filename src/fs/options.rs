@@ -75,6 +75,15 @@ impl WriteOptions {
         if self.create_parents { Intent::NewTree } else { Intent::New }
     }
 
+    /// Whether an existing file is always overwritten in place.
+    pub(super) fn is_in_place(self) -> bool {
+        match self.existing {
+            Existing::Replace | Existing::Refuse => false,
+            Existing::InPlace => true,
+            Existing::InPlaceIfOwnerChanges => cfg!(windows),
+        }
+    }
+
     pub(super) fn validate(self) -> Result<()> {
         if self.existing == Existing::Refuse && self.if_unchanged.is_some() {
             return Err(Error::new(Code::InvalidOptions).says(
@@ -86,13 +95,11 @@ impl WriteOptions {
 
     /// Like [`validate`](Self::validate), for a file that is always replaced.
     pub(super) fn validate_atomic(self) -> Result<()> {
-        match self.existing {
-            Existing::Replace | Existing::Refuse => self.validate(),
-            Existing::InPlace | Existing::InPlaceIfOwnerChanges => {
-                Err(Error::new(Code::InvalidOptions)
-                    .says("an atomic file cannot be written in place"))
-            }
+        if matches!(self.existing, Existing::InPlace | Existing::InPlaceIfOwnerChanges) {
+            let text = "an atomic file cannot be written in place";
+            return Err(Error::new(Code::InvalidOptions).says(text));
         }
+        self.validate()
     }
 }
 

@@ -21,12 +21,7 @@ pub(super) fn write(
     options: WriteOptions,
 ) -> Result<()> {
     let to = path.destination(options)?;
-    let in_place = match options.existing {
-        Existing::Replace | Existing::Refuse => false,
-        Existing::InPlace => true,
-        Existing::InPlaceIfOwnerChanges => cfg!(windows),
-    };
-    if in_place && to.old.is_some() {
+    if options.is_in_place() && to.old.is_some() {
         return path.write_in_place(content.as_ref(), options);
     }
     let mut file = AtomicFile::begin(path, to, options, NEW_FILE)?;
