@@ -378,6 +378,8 @@ impl CheckedPath {
         let named = self.root.handle()?.dir(path, self.roots.policy().mounts);
         match named.and_then(|named| named.identity()) {
             Ok(identity) if identity == opened => Ok(()),
+            // For example, no descriptor is free.
+            Err(error) if error.reason() == Code::Io => Err(error),
             _ => Err(Code::Changed.into()),
         }
     }
@@ -439,7 +441,11 @@ impl CheckedPath {
             return Err(Code::ReadOnly.into());
         }
         // A symlink can lead to it.
-        if has_temporary_name(self.relative.as_os_str()) {
+        if [self.root.path(), &self.relative]
+            .map(Path::as_os_str)
+            .into_iter()
+            .any(has_temporary_name)
+        {
             return Err(temporary());
         }
         Ok(())

@@ -97,6 +97,11 @@ impl<'a> Renaming<'a> {
         from.ensure_not_root_alias(&from_directory, &from_name)?;
         to.ensure_may_appear().map_err(Error::of_destination)?;
         from.ensure_contains_nothing_protected(&from_directory, &from_name)?;
+        let patterns = [from, to].map(|path| path.roots().protected().map(std::ptr::from_ref));
+        if patterns[0] != patterns[1] {
+            // The proofs are of two snapshots. These names are compared at the new path.
+            to.ensure_contains_nothing_protected(&from_directory, &from_name)?;
+        }
         if replace != Replace::Never {
             to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
         }

@@ -314,7 +314,8 @@ impl PartialCommit {
         &self.committed
     }
 
-    /// The places of the changes that were not made, in order, beginning with the one that failed.
+    /// The places of the changes that were not made, in order: all of them if one could not be
+    /// verified, or the one that failed and those after it.
     #[must_use]
     pub fn pending(&self) -> &[CheckedPath] {
         &self.pending

@@ -14,6 +14,9 @@ pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
     if name.bytes().all(is_folded) && !name.ends_with(['.', ' ']) {
         return name;
     }
+    if name.is_ascii() {
+        return Cow::Owned(name.trim_end_matches(['.', ' ']).to_ascii_lowercase());
+    }
     let visible = name.chars().filter(|character| !is_ignorable(*character));
     // Some letters are equal only in lower case, and others only in upper case, so both are
     // applied.

@@ -32,6 +32,8 @@
 //! | find its name in a listing or a walk | denied entries are omitted and do not count towards any limit |
 //! | list it as a client root | the entry is rejected |
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -261,15 +263,18 @@ impl ProtectedNames {
         let directories = self.directories_above(&names);
         let earliest = names.len().saturating_sub(starts).max(*directories.first()?);
         let mut strongest = None;
+        // A name is folded only if it is compared, and once.
+        let folded: Vec<OnceCell<Cow<'_, str>>> = vec![OnceCell::new(); names.len()];
+        let is_match = |wanted: &str, at: usize| match (names.get(at), folded.get(at)) {
+            (Some(name), Some(folded)) => matches(wanted, folded.get_or_init(|| fold(name))),
+            _ => true,
+        };
         let starts = names.iter().enumerate().skip(earliest);
         for (start, _) in starts.filter(|(_, name)| self.may_begin(name)) {
-            let rest = names.get(start..).unwrap_or_default();
-            let folded: Vec<_> = rest.iter().take(PATTERN_NAMES).map(|name| fold(name)).collect();
             for pattern in &self.patterns {
-                let mut pairs = pattern.names.iter().zip(&folded);
                 let is_match = (!pattern.is_anchored || directories.contains(&start))
-                    && is_counted(pattern.names.len().cmp(&rest.len()))
-                    && pairs.all(|(name, folded)| matches(name, folded));
+                    && is_counted(pattern.names.len().cmp(&(names.len() - start)))
+                    && pattern.names.iter().zip(start..).all(|(wanted, at)| is_match(wanted, at));
                 strongest = strongest.max(is_match.then_some(pattern.protection));
             }
         }

@@ -258,6 +258,11 @@ fn temporary_file_is_not_used_by_its_name() {
     assert_eq!(code(entry.to_checked().remove_file()), Some("protected"));
     if symlinks_are_visible() {
         tree.add(&format!("link root/to -> new/{path}"));
+        let link = tree.path("root/to");
+        let narrowed = roots.within(link.as_path()).unwrap();
+        let in_place = WriteOptions::new().existing(mcp_roots_guard::Existing::InPlace);
+        let written = narrowed.write_with(link.as_path(), "no", in_place);
+        assert_eq!(code(written), Some("protected"));
         assert_eq!(code(roots.write("to", "no")), Some("protected"));
         assert_eq!(code(roots.open_with("to", OpenOptions::new().append(true))), Some("protected"));
     }
