@@ -133,21 +133,7 @@ impl Serialize for Version {
 
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text)
-    }
-}
-
-struct Text;
-
-impl de::Visitor<'_> for Text {
-    type Value = Version;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the version of a file")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Version, E> {
-        text.parse().map_err(E::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
