@@ -789,7 +789,7 @@
 //!             roots.run(move |roots| Ok(roots.write(&path, &report)?)).await?;
 //!             Ok("saved".to_owned())
 //!         };
-//!         self.guard.tool_async(ctx, call, work).await
+//!         self.guard.respond(ctx, call, work).await
 //!     }
 //! }
 //! # impl rmcp::ServerHandler for Server {

@@ -26,12 +26,25 @@ pub struct ClientInput {
     roots: Option<Value>,
     responses: InputResponses,
     state: Option<String>,
+    /// The URI that the request names, for its errors.
+    resource: Option<String>,
 }
 
 impl ClientInput {
     fn new(responses: Option<InputResponses>, state: Option<String>) -> Self {
         let mut responses = responses.unwrap_or_default();
-        Self { roots: responses.remove(ROOTS_KEY), responses, state }
+        Self { roots: responses.remove(ROOTS_KEY), responses, state, resource: None }
+    }
+
+    /// The input of a request that carries none. `resource` is the URI that it names, if any, as in
+    /// `resources/subscribe`.
+    #[must_use]
+    pub fn none(resource: Option<&str>) -> Self {
+        Self { resource: resource.map(ToOwned::to_owned), ..Self::default() }
+    }
+
+    pub(super) fn take_resource(&mut self) -> Option<String> {
+        self.resource.take()
     }
 
     /// The root list, not yet parsed.
@@ -80,16 +93,18 @@ impl From<(ExtractedResponses, RequestState)> for ClientInput {
 }
 
 macro_rules! impl_from_params {
-    ($($params:ty)*) => { $(
+    ($($params:ident $($uri:ident)?,)*) => { $(
         impl From<&$params> for ClientInput {
             fn from(params: &$params) -> Self {
-                Self::new(params.input_responses.clone(), params.request_state.clone())
+                let input = Self::new(params.input_responses.clone(), params.request_state.clone());
+                $(let input = Self { resource: Some(params.$uri.clone()), ..input };)?
+                input
             }
         }
     )* };
 }
 
-impl_from_params! { CallToolRequestParams GetPromptRequestParams ReadResourceRequestParams }
+impl_from_params! { CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams uri, }
 
 #[cfg(test)]
 mod tests {

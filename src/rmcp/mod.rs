@@ -102,15 +102,17 @@ mod http;
 #[path = "no_http.rs"]
 mod http;
 mod peer;
+mod handler_error;
 mod input;
 mod request;
 mod work;
 
+pub use self::handler_error::HandlerError;
 #[cfg(feature = "rmcp-http")]
 pub use self::http::GuardedSessions;
 use self::http::http_extension;
 pub use self::input::{ClientInput, ROOTS_KEY};
 pub use self::key::ClientKey;
-pub use self::request::{RequestRoots, RootsForRequest};
+pub use self::request::RequestRoots;
 pub use self::transport::GuardedTransport;
-pub use self::work::HandlerError;
+pub use self::work::Response;

@@ -1,24 +1,21 @@
 //! The roots in force for a request, in either era.
 //!
-//! [`Guard::roots_for`] takes the context that rmcp passes to a handler and the input that the
-//! client sent with the request. It returns [`RequestRoots`], or the result that asks the client
-//! for its roots. In the session era, a request belongs to the session that the wrapped transport
-//! added to its extensions, and to no other. In the stateless era, a list is used only if the
-//! request itself declares roots, and each list is resolved within the allowed directories.
+//! [`Guard::respond`] obtains [`RequestRoots`] from the context that rmcp passes to a handler and
+//! the input that the client sent with the request, or the result that asks the client for its
+//! roots. In the session era, a request belongs to the session that the wrapped transport added to
+//! its extensions, and to no other. In the stateless era, a list is used only if the request itself
+//! declares roots, and each list is resolved within the allowed directories.
 
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::input::{ClientInput, add_roots_request};
+use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Received;
@@ -29,32 +26,38 @@ use crate::roots::{Lease, Roots};
 use crate::session::source::fetch_failed;
 use crate::session::state::{Cached, Validity};
 use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
-use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
+use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
 /// They are valid only for that request. They end when the work that received them returns, or when
-/// they are dropped. They also end as soon as rmcp has sent the response or has processed the
-/// client's cancellation, even while work still uses them. From then on, every operation on them
-/// and on any clone of the [`Roots`] is refused ([`RootsStale`](crate::ErrorKind::RootsStale)).
+/// its future is dropped. They also end as soon as rmcp has sent the response or has processed the
+/// client's cancellation, even while work still uses them. From then on, every operation on them, on
+/// any clone, and on any clone of the [`Roots`] is refused
+/// ([`RootsStale`](crate::ErrorKind::RootsStale)).
 ///
 /// Files that are already open stay open, and a [`Walk`](crate::Walk) or
 /// [`ReadDir`](crate::ReadDir) that has begun continues, so drop it with the request. A client that
 /// uses the same id for two concurrent requests can keep the roots of the first request valid until
-/// they are dropped.
+/// its work ends.
 ///
 /// Code that outlives its request, such as a subscription or a task, should keep a [`Session`]
 /// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and call
 /// [`Session::still_allows`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RequestRoots {
     request: Arc<Request>,
 }
 
-/// A request, shared by the pieces of its work. The roots end when this is dropped.
+/// The roots for a request, or the result that asks the client for them.
+pub(super) enum Obtained {
+    Roots(RequestRoots),
+    Question(InputRequiredResult),
+}
+
+/// What all clones of the roots of a request share.
 #[derive(Debug)]
 struct Request {
-    guard: Guard,
     roots: Roots,
     lease: Arc<RequestLease>,
     /// `None` in the stateless era.
@@ -68,27 +71,16 @@ struct Request {
 }
 
 /// Determines how long the roots of a request are valid.
-pub(super) struct RequestLease {
+struct RequestLease {
     /// The request's own token. rmcp cancels it when the client cancels the request, and when the
     /// response was sent.
     cancelled: CancellationToken,
-    /// Fails once the session is closed or its epoch is another.
-    in_epoch: Option<Box<dyn Fn() -> Result<()> + Send + Sync>>,
-    /// Whether the work that received the roots has returned, or the roots were dropped.
-    ended: AtomicBool,
-}
-
-/// Ends the roots of a request when dropped.
-pub(super) struct EndOnDrop(Arc<RequestLease>);
-
-/// The roots for a request, or the result that asks the client for them.
-#[derive(Debug)]
-pub enum RootsForRequest {
-    /// The roots in force.
-    Roots(RequestRoots),
-    /// The client must be asked for its roots. Return this as the result of the request. This
-    /// occurs only in the stateless era.
-    InputRequired(InputRequiredResult),
+    /// A child of that token, which is also cancelled when the work that received the roots has
+    /// ended.
+    ended: CancellationToken,
+    client: Arc<Client>,
+    /// The epoch of the client's list.
+    epoch: Option<u64>,
 }
 
 impl RequestRoots {
@@ -114,7 +106,7 @@ impl RequestRoots {
         self.ensure_active()?;
         let request = &*self.request;
         let is_cached = |key: &ClientKey, epoch| {
-            request.guard.cache().get(key.account()).is_some_and(|cached| cached.epoch == epoch)
+            self.guard().cache().get(key.account()).is_some_and(|cached| cached.epoch == epoch)
         };
         match &request.from_cache {
             Some((key, epoch)) if !is_cached(key, *epoch) => Err(Code::RootsStale.into()),
@@ -124,10 +116,6 @@ impl RequestRoots {
 
     pub(super) fn session_id(&self) -> Option<SessionId> {
         self.request.roots.session()
-    }
-
-    pub(super) fn account(&self) -> &Account {
-        self.request.roots.account()
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
@@ -143,87 +131,39 @@ impl RequestRoots {
         self.request.session.as_ref()
     }
 
-    /// Adds a request for roots to a handler's own request for input, if the retry must contain the
-    /// roots again. [`Guard::tool`] and its siblings do this themselves.
-    #[must_use]
-    pub fn input_required(&self, mut result: InputRequiredResult) -> InputRequiredResult {
-        if self.request.must_list_again {
-            add_roots_request(&mut result);
-        }
-        result
-    }
-
     pub(super) fn must_list_again(&self) -> bool {
         self.request.must_list_again
     }
 
     /// Returns a guard that ends the roots when dropped, even if the work moved them elsewhere.
-    pub(super) fn end_on_drop(&self) -> EndOnDrop {
-        EndOnDrop(self.request.lease.clone())
-    }
-
-    pub(super) fn lease(&self) -> Arc<RequestLease> {
-        self.request.lease.clone()
+    pub(super) fn end_on_drop(&self) -> DropGuard {
+        self.request.lease.ended.clone().drop_guard()
     }
 
     pub(super) fn guard(&self) -> &Guard {
-        &self.request.guard
-    }
-
-    /// Returns the roots for a piece of the request's work.
-    pub(super) fn share(&self) -> Self {
-        Self { request: self.request.clone() }
-    }
-}
-
-impl RequestLease {
-    fn new(
-        ctx: &RequestContext<RoleServer>,
-        in_epoch: Option<Box<dyn Fn() -> Result<()> + Send + Sync>>,
-    ) -> Arc<Self> {
-        let cancelled = ctx.ct.clone();
-        Arc::new(Self { cancelled, in_epoch, ended: AtomicBool::new(false) })
-    }
-
-    fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    /// Returns the output of `work`, or an error if the request is cancelled first.
-    pub(super) async fn run_until_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        self.cancelled.run_until_cancelled(work).await.ok_or_else(|| Code::Cancelled.into())
+        &self.request.lease.client.guard
     }
 }
 
 impl Lease for Arc<RequestLease> {
     fn has_ended(&self) -> bool {
         // Defense: Roots allow nothing after their request was answered or cancelled.
-        self.ended.load(Ordering::Acquire) || self.cancelled.is_cancelled()
+        self.ended.is_cancelled()
     }
 
     fn ensure_in_force(&self) -> Result<()> {
         if self.cancelled.is_cancelled() {
             return Err(Code::Cancelled.into());
         }
-        self.in_epoch.as_ref().map_or(Ok(()), |in_epoch| in_epoch())
+        self.client.ensure_in_epoch(self.epoch)
     }
 }
 
 impl fmt::Debug for RequestLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLease").field("ended", &self.ended).finish_non_exhaustive()
-    }
-}
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        self.lease.end();
+        f.debug_struct("RequestLease")
+            .field("ended", &self.ended.is_cancelled())
+            .finish_non_exhaustive()
     }
 }
 
@@ -236,154 +176,109 @@ impl Deref for RequestRoots {
 }
 
 impl Guard {
-    /// Returns the roots in force for a request, or the result that asks the client for them.
-    ///
-    /// This is for handlers that run their work themselves. Other handlers use
-    /// [`tool`](Self::tool), [`resource`](Self::resource) or [`prompt`](Self::prompt), which call
-    /// it.
+    /// Returns the roots in force for a request, or the result that asks the client for them. In
+    /// the stateless era, `can_ask` is false for a request in which the client cannot be asked. Only
+    /// such a request uses the client's cached list. If there is none, it gets the directories that
+    /// are always in force.
     ///
     /// In the session era, the client is asked within the request, so await this in the handler's
     /// own task. See [`Session::roots`] for time limits and changes.
     ///
     /// # Errors
     ///
-    /// - [`NoSession`](crate::ErrorKind::NoSession) if a request of the session era came through a
-    ///   transport that this guard did not [wrap](Self::wrap), if its client did not begin with
-    ///   `initialize`, or if its [`ClientKey`] differs from the key that its session began with.
+    /// - [`NoSession`](crate::ErrorKind::NoSession), [`Busy`](crate::ErrorKind::Busy) as for
+    ///   [`session_of`](Self::session_of), unless client roots are ignored.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if the client
     ///   capabilities in a request of the stateless era are missing or malformed.
-    /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the request was cancelled.
-    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many sessions at
-    ///   the client's `initialize`.
     /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
-    pub async fn roots_for(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        input: impl Into<ClientInput>,
-    ) -> Result<RootsForRequest> {
-        self.roots_if_asking(ctx, input.into(), true).await
-    }
-
-    /// Like [`roots_for`](Self::roots_for). In the stateless era, `can_ask` is false for a request
-    /// in which the client cannot be asked for its roots. Only such a request uses the client's
-    /// cached list. If there is none, it gets the directories that are always in force.
-    pub(super) async fn roots_if_asking(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        input: ClientInput,
-        can_ask: bool,
-    ) -> Result<RootsForRequest> {
-        if ctx.ct.is_cancelled() {
-            return Err(Code::Cancelled.into());
-        }
-        if stateless(ctx) {
-            until_cancelled(ctx, Box::pin(self.roots_stateless(ctx, input, can_ask))).await
-        } else {
-            self.roots_in_session(ctx, input).await.map(RootsForRequest::Roots)
-        }
-    }
-
-    async fn roots_in_session(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        input: ClientInput,
-    ) -> Result<RequestRoots> {
-        let session = match self.session_of(&ctx.extensions) {
-            // If client roots are ignored, the client's identity and capabilities do not matter.
-            Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
-            session => Some(session.map_err(|error| refused(None, error))?),
-        };
-        let client = match &session {
-            Some(session) => session.client().clone(),
-            None => self.client_of(ctx, ClientCapabilities::without_roots()),
-        };
-        let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
-            (roots, Some(epoch))
-        } else {
-            let source = PeerSource(ctx.peer.clone());
-            until_cancelled(ctx, Box::pin(client.roots(source))).await?
-        };
-        let in_epoch = session.as_ref().map(|session| Box::new(session.in_epoch(epoch)) as Box<_>);
-        let lease = RequestLease::new(ctx, in_epoch);
-        let roots = roots.with_lease(lease.clone());
-        let request = Arc::new(Request {
-            guard: self.clone(),
-            roots,
-            lease,
-            session,
-            responses: input.into_responses(),
-            must_list_again: false,
-            from_cache: None,
-        });
-        Ok(RequestRoots { request })
-    }
-
-    async fn roots_stateless(
+    pub(super) async fn roots_for(
         &self,
         ctx: &RequestContext<RoleServer>,
         mut input: ClientInput,
         can_ask: bool,
-    ) -> Result<RootsForRequest> {
-        let declared = declared(ctx).map_err(|error| refused(None, error))?;
-        let client = self.client_of(ctx, declared);
-        let declares_roots = client.fallback_policy().is_none();
-        let time_to_live = self.choices().time_to_live_keyed;
-        // Without a time to live, the list serves only the request that carried it.
-        let known = ClientKey::of(&ctx.extensions)
-            .filter(|_| !time_to_live.is_zero())
-            .map(|key| (key, Received::number(&ctx.extensions)));
-        let mut from_cache = None;
-        let roots = match (declares_roots, input.take_roots()) {
-            (false, _) => client.roots_of_list(Arc::default()).await?,
-            (true, Some(list)) => {
-                let current = self.current();
-                let keep = |expires, list, roots| {
-                    let Some((key, epoch)) = known else { return };
-                    let (guard_number, resolved) = (current.guard_number, current.now);
-                    let cached = Cached { epoch, expires, guard_number, list, roots, resolved };
-                    self.cache().replace(key.account(), Arc::new(cached));
-                };
-                // An expired snapshot withdraws the previous list, even if this one is refused or
-                // the request is cancelled. No list that was received earlier replaces it.
-                keep(current.now, Arc::default(), Roots::empty());
-                let (list, roots) = match parse_list(list) {
-                    Ok(list) => {
-                        let list = Arc::new(list);
-                        (list.clone(), client.roots_of_list(list).await?)
-                    }
-                    Err(error) => (Arc::default(), client.always_roots(error)?),
-                };
-                if !roots.is_despite_failure() {
-                    keep(current.now + time_to_live, list, roots.clone());
+    ) -> Result<Obtained> {
+        let stateless = stateless(ctx);
+        let (session, client) = if stateless {
+            (None, self.client_of(ctx, declared(ctx).map_err(|error| refused(None, error))?))
+        } else {
+            match self.session_of(&ctx.extensions) {
+                Ok(session) => (Some(session.clone()), session.client().clone()),
+                // If client roots are ignored, the client's identity and capabilities do not matter.
+                Err(_) if self.choices().client_roots == ClientRoots::Ignore => {
+                    (None, self.client_of(ctx, ClientCapabilities::without_roots()))
                 }
-                roots
-            }
-            (true, None) if can_ask => {
-                return Ok(RootsForRequest::InputRequired(input.into_roots_request()));
-            }
-            (true, None) => {
-                let key = known.map(|(key, _)| key);
-                match self.cached_roots(key, &client).await? {
-                    Some((roots, epoch)) => {
-                        from_cache = key.cloned().map(|key| (key, epoch));
-                        roots.for_session(client.id, &client.account)
-                    }
-                    None => client.always_roots(Code::RootsStale.into())?,
-                }
+                Err(error) => return Err(refused(None, error)),
             }
         };
-        let lease = RequestLease::new(ctx, None);
+        let must_list_again = stateless && client.fallback_policy().is_none();
+        let sent = input.take_roots();
+        if must_list_again && can_ask && sent.is_none() {
+            return Ok(Obtained::Question(input.into_roots_request()));
+        }
+        let mut from_cache = None;
+        let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
+            (roots, Some(epoch))
+        } else if stateless {
+            let key = ClientKey::of(&ctx.extensions);
+            let number = Received::number(&ctx.extensions);
+            let (roots, cached) = self.roots_stateless(&client, key, number, sent).await?;
+            from_cache = key.cloned().zip(cached);
+            (roots, None)
+        } else {
+            client.roots(PeerSource(ctx.peer.clone())).await?
+        };
+        let (cancelled, ended) = (ctx.ct.clone(), ctx.ct.child_token());
+        let lease = Arc::new(RequestLease { cancelled, ended, client, epoch });
         let roots = roots.with_lease(lease.clone());
-        let request = Arc::new(Request {
-            guard: self.clone(),
-            roots,
-            lease,
-            session: None,
-            responses: input.into_responses(),
-            must_list_again: declares_roots,
-            from_cache,
-        });
-        Ok(RootsForRequest::Roots(RequestRoots { request }))
+        let responses = input.into_responses();
+        let request = Request { roots, lease, session, responses, must_list_again, from_cache };
+        Ok(Obtained::Roots(RequestRoots { request: Arc::new(request) }))
+    }
+
+    /// Returns the roots for a request of the stateless era, and the epoch of the cached list if
+    /// they are of one. `number` is the request's, and `sent` the list that it carries.
+    async fn roots_stateless(
+        &self,
+        client: &Client,
+        key: Option<&ClientKey>,
+        number: u64,
+        sent: Option<Value>,
+    ) -> Result<(Roots, Option<u64>)> {
+        let time_to_live = self.choices().time_to_live_keyed;
+        // Without a time to live, the list serves only the request that carried it.
+        let key = key.filter(|_| !time_to_live.is_zero());
+        if client.fallback_policy().is_some() {
+            return Ok((client.roots_of_list(Arc::default()).await?, None));
+        }
+        let Some(sent) = sent else {
+            return Ok(match self.cached_roots(key, client).await? {
+                Some((roots, epoch)) => {
+                    (roots.for_session(client.id, &client.account), Some(epoch))
+                }
+                None => (client.always_roots(Code::RootsStale.into())?, None),
+            });
+        };
+        let current = self.current();
+        let keep = |expires, list, roots| {
+            let Some(key) = key else { return };
+            let (epoch, guard_number, resolved) = (number, current.guard_number, current.now);
+            let cached = Cached { epoch, expires, guard_number, list, roots, resolved };
+            self.cache().replace(key.account(), Arc::new(cached));
+        };
+        // An expired snapshot withdraws the previous list, even if this one is refused or the
+        // request is cancelled. No list that was received earlier replaces it.
+        keep(current.now, Arc::default(), Roots::empty());
+        let (list, roots) = match RootsResponse::from_result(sent).into_list() {
+            Ok(list) => {
+                let list = Arc::new(list);
+                (list.clone(), client.roots_of_list(list).await?)
+            }
+            Err(error) => (Arc::default(), client.always_roots(error)?),
+        };
+        if !roots.is_despite_failure() {
+            keep(current.now + time_to_live, list, roots.clone());
+        }
+        Ok((roots, None))
     }
 
     /// Returns the roots of a list that came with an earlier request of the client, if the list has
@@ -427,9 +322,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoSession`](crate::ErrorKind::NoSession), as for [`roots_for`](Self::roots_for);
-    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many sessions at
-    /// the client's `initialize`.
+    /// - [`NoSession`](crate::ErrorKind::NoSession) if the request came through a transport that
+    ///   this guard did not [wrap](Self::wrap), if its client did not begin with `initialize`, or
+    ///   if its [`ClientKey`] differs from the key that its session began with.
+    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many sessions at
+    ///   the client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let no_session = |why: &str| Error::new(Code::NoSession).detail(why);
         let connection = Received::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
@@ -445,15 +342,6 @@ impl Guard {
         }
         Ok(session)
     }
-}
-
-/// Obtains roots until the request is cancelled. A waiting request then asks the client instead. The
-/// caller boxes the future, to keep every handler's future small.
-async fn until_cancelled<T>(
-    ctx: &RequestContext<RoleServer>,
-    obtain: Pin<Box<impl Future<Output = Result<T>>>>,
-) -> Result<T> {
-    ctx.ct.run_until_cancelled(obtain).await.ok_or(Code::Cancelled)?
 }
 
 /// The usual causes, for the operator.
@@ -486,13 +374,4 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     // Defense: Malformed capabilities are an error, not a client without roots.
     serde_json::from_value(declared)
         .map_err(|error| fetch_failed(&format!("client capabilities: {error}")))
-}
-
-/// Parses the root list in a retried request.
-fn parse_list(result: Value) -> Result<ListRootsResult> {
-    match RootsResponse::from_result(result) {
-        RootsResponse::List(list) => Ok(list),
-        RootsResponse::Failed(why) => Err(fetch_failed(&why)),
-        RootsResponse::Unsupported => Err(Code::RootsUnsupported.into()),
-    }
 }

@@ -73,6 +73,14 @@ impl Client {
         Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 
+    /// Returns an error if the session is closed or, if there is an epoch, in another epoch.
+    pub(crate) fn ensure_in_epoch(&self, epoch: Option<u64>) -> Result<()> {
+        match (epoch, self.epoch()?) {
+            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the cached snapshot if it may serve a new call.
     pub(crate) fn valid(&self) -> Option<Arc<Cached>> {
         let current = self.guard.current();

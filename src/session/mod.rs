@@ -238,16 +238,6 @@ impl Session {
         }
     }
 
-    /// Returns a check that fails once the session is closed or, if there is an epoch, in another
-    /// epoch. It does not keep the session open.
-    pub(crate) fn in_epoch(&self, epoch: Option<u64>) -> impl Fn() -> Result<()> + use<> {
-        let client = self.client().clone();
-        move || match (epoch, client.epoch()?) {
-            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
     /// the stateless era (2026-07-28). They apply only to this request and are not cached. The
     /// policies are the same as in [`roots`](Self::roots). For a list from configuration, see
@@ -458,7 +448,8 @@ mod tests {
     fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| session.in_epoch(epoch)().map_err(|error: Error| error.reason());
+        let still =
+            |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.reason());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),

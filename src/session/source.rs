@@ -87,6 +87,14 @@ impl RootsResponse {
         serde_json::from_value(result)
             .map_or_else(|error| Self::Failed(error.to_string()), Self::List)
     }
+
+    pub(crate) fn into_list(self) -> Result<ListRootsResult> {
+        match self {
+            Self::List(list) => Ok(list),
+            Self::Unsupported => Err(Code::RootsUnsupported.into()),
+            Self::Failed(why) => Err(fetch_failed(&why)),
+        }
+    }
 }
 
 /// Requests all pages, one after the other. Also returns their number.
@@ -95,11 +103,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<(ListRoo
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     for pages in 1..=ROOT_LIST_PAGES {
-        let page = match source.ask(cursor.take()).await {
-            RootsResponse::List(page) => page,
-            RootsResponse::Unsupported => return Err(Code::RootsUnsupported.into()),
-            RootsResponse::Failed(why) => return Err(fetch_failed(&why)),
-        };
+        let page = source.ask(cursor.take()).await.into_list()?;
         list.roots.extend(page.roots);
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {

@@ -22,7 +22,7 @@ where
 {
     let mut raw = Raw::to_tool(guard, move |guard, call, ctx| {
         let (work, path) = (work.clone(), path_of(&call));
-        async move { guard.tool_async(&ctx, &call, move |roots| work(roots, path)).await }
+        async move { guard.respond(&ctx, &call, move |roots| work(roots, path)).await }
     });
     raw.initialize(announcing()).await;
     raw
@@ -182,7 +182,7 @@ async fn roots_end_with_asynchronous_work() {
                 *kept.lock().unwrap() = Some(roots);
                 Ok("moved".to_owned())
             };
-            let response = guard.tool_async(&ctx, &call, work).await;
+            let response = guard.respond(&ctx, &call, work).await;
             // The response has not been sent yet.
             let kept = kept.lock().unwrap();
             let roots = kept.as_ref().unwrap();
@@ -195,7 +195,7 @@ async fn roots_end_with_asynchronous_work() {
     raw.send(&call(1, "any", "")).await;
     assert_eq!(tool_text(&raw.answer(&roots_of(&tree)).await), Ok("moved".into()));
     let kept = kept.lock().unwrap().take().unwrap();
-    let clone: Roots = (*kept).clone();
+    let clone = Roots::clone(&kept);
     assert_eq!(clone.read("in.txt", 99).unwrap_err().code(), "roots_stale");
     let refused = kept.run(|roots| Ok(roots.read("in.txt", 99)?)).await.unwrap_err();
     assert_eq!(refused.to_string(), "the request was cancelled");

@@ -1,11 +1,11 @@
 //! Roots that a handler keeps are valid only until their request ends.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots, RootsForRequest};
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedPath, Guard, Intent, Roots, Session, WriteOptions,
+    AtomicFile, ChangeSet, CheckedPath, Guard, Intent, OpenFile, Roots, Session, WriteOptions,
 };
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
@@ -25,6 +25,7 @@ struct Keeping {
     proofs: Vec<(CheckedPath, Option<Session>)>,
     /// Writes that were begun and not committed.
     writes: Vec<(AtomicFile, ChangeSet)>,
+    files: Vec<OpenFile>,
 }
 
 /// A tool that keeps the roots and proofs of its requests.
@@ -35,18 +36,22 @@ async fn keep(
     ctx: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let (after, way) = (kept.clone(), call.name.to_string());
-    if way == "obtain" {
-        if let Ok(RootsForRequest::Roots(roots)) = guard.roots_for(&ctx, &call).await {
-            assert_eq!(roots.read_to_string("c/in.txt", 9).unwrap(), "c");
+    if way == "asynchronous" {
+        let work = async |roots: RequestRoots| {
             let mut kept = kept.lock().unwrap();
-            kept.roots.push(roots.clone());
-            kept.requests.push(roots);
-        }
-        return Ok(CallToolResult::success(Vec::new()).into());
+            kept.files.push(roots.open("c/in.txt")?);
+            kept.roots.push(Roots::clone(&roots));
+            kept.requests.extend([roots.clone(), roots]);
+            Ok(String::new())
+        };
+        let response = guard.respond(&ctx, &call, work).await;
+        let kept = after.lock().unwrap();
+        kept.requests.iter().for_each(|roots| assert_ended(roots, None, "work that has ended"));
+        return response;
     }
     let work = move |roots: RequestRoots| {
         let mut kept = kept.lock().unwrap();
-        kept.roots.push(roots.clone());
+        kept.roots.push(Roots::clone(&roots));
         // Roots with another base end with the request, too.
         kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
         // Narrowed roots, too.
@@ -100,7 +105,7 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
 async fn roots_end_with_their_request() {
     let tree = Tree::new();
     for era in ERAS {
-        for way in ["clone", "move", "fail", "panic", "obtain"] {
+        for way in ["clone", "move", "fail", "panic", "asynchronous"] {
             let (guard, kept) = (tree.guard(), Arc::<Mutex<Keeping>>::default());
             let keeping = kept.clone();
             let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
@@ -118,20 +123,10 @@ async fn roots_end_with_their_request() {
             let kept = std::mem::take(&mut *kept.lock().unwrap());
             assert!(!kept.roots.is_empty(), "{what}");
             let proof = kept.proofs.first().map(|(proof, _)| proof);
-            if way == "obtain" {
-                // The request ends when rmcp has sent the response, slightly before or after the
-                // response arrives here.
-                let start = Instant::now();
-                while kept.requests[0].metadata("c/in.txt").is_ok()
-                    && start.elapsed() < Duration::from_secs(20)
-                {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            }
             kept.requests.iter().for_each(|roots| assert_ended(roots, proof, &what));
             kept.roots.iter().for_each(|roots| assert_ended(roots, proof, &what));
             // What the request did not commit is discarded.
-            assert_eq!(kept.writes.is_empty(), way == "obtain", "{what}");
+            assert_eq!(kept.writes.is_empty(), way == "asynchronous", "{what}");
             for (file, changes) in kept.writes {
                 assert_eq!(file.commit().unwrap_err().code(), "roots_stale", "{what}");
                 let partial = changes.commit().unwrap_err();
@@ -139,6 +134,12 @@ async fn roots_end_with_their_request() {
                 assert!(partial.committed().is_empty(), "{what}");
                 drop(partial);
                 assert_eq!(std::fs::read_dir(tree.path("op/c")).unwrap().count(), 1, "{what}");
+            }
+            // An open file stays usable.
+            for mut file in kept.files {
+                let mut text = String::new();
+                std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+                assert_eq!(text, "c", "{what}");
             }
             // Proofs kept for a subscription remain valid while the session still allows them.
             for (proof, session) in &kept.proofs {
@@ -150,32 +151,6 @@ async fn roots_end_with_their_request() {
             }
         }
     }
-}
-
-/// The roots are dropped before the request ends. Their clones end with them.
-#[tokio::test]
-async fn clones_end_with_the_roots_of_the_request() {
-    let tree = Tree::new();
-    let guard = tree.guard();
-    let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
-        async move {
-            let Ok(RootsForRequest::Roots(roots)) = guard.roots_for(&ctx, &call).await else {
-                panic!("no question")
-            };
-            let mut file = roots.open("c/in.txt").unwrap();
-            let clone = roots.clone();
-            clone.metadata("c/in.txt").unwrap();
-            drop(roots);
-            assert_ended(&clone, None, "drop");
-            // An open file stays usable.
-            let mut text = String::new();
-            std::io::Read::read_to_string(&mut file, &mut text).unwrap();
-            Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
-        }
-    });
-    raw.initialize(json!({})).await;
-    raw.send(&call(1, "any", "")).await;
-    assert_eq!(raw.receive().await["result"]["content"][0]["text"], "c");
 }
 
 /// The handler drops its work, or the client cancels the request. The work continues, but its roots

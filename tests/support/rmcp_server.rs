@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots, RootsForRequest};
+use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
 use mcp_roots_guard::{Access, Boundary, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
@@ -105,7 +105,7 @@ impl Server {
         if !self.is_async {
             return self.guard.tool(ctx, call, work).await;
         }
-        self.guard.tool_async(ctx, call, |roots| async move { roots.run(work).await }).await
+        self.guard.respond(ctx, call, |roots| async move { roots.run(work).await }).await
     }
 
     async fn resource<W>(
@@ -120,7 +120,7 @@ impl Server {
         if !self.is_async {
             return self.guard.resource(ctx, params, work).await;
         }
-        self.guard.resource_async(ctx, params, |roots| async move { roots.run(work).await }).await
+        self.guard.respond(ctx, params, |roots| async move { roots.run(work).await }).await
     }
 
     async fn prompt<W>(
@@ -135,18 +135,22 @@ impl Server {
         if !self.is_async {
             return self.guard.prompt(ctx, params, work).await;
         }
-        self.guard.prompt_async(ctx, params, |roots| async move { roots.run(work).await }).await
+        self.guard.respond(ctx, params, |roots| async move { roots.run(work).await }).await
     }
 
-    async fn request<T, W>(&self, ctx: &RequestContext<RoleServer>, work: W) -> Result<T, ErrorData>
+    async fn request<W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        work: W,
+    ) -> Result<ListResourcesResult, ErrorData>
     where
-        T: Send + 'static,
-        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<ListResourcesResult, HandlerError> + Send + 'static,
     {
         if !self.is_async {
             return self.guard.request(ctx, None, work).await;
         }
-        self.guard.request_async(ctx, None, |roots| async move { roots.run(work).await }).await
+        let work = |roots: RequestRoots| async move { roots.run(work).await };
+        self.guard.respond(ctx, ClientInput::default(), work).await
     }
 }
 
@@ -273,7 +277,7 @@ impl ServerHandler for Server {
         self.resource(&ctx, &params, work).await
     }
 
-    /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::roots_for`.
+    /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::respond`.
     async fn get_prompt(
         &self,
         params: GetPromptRequestParams,
@@ -286,15 +290,13 @@ impl ServerHandler for Server {
                 move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
             return self.prompt(&ctx, &params, first).await;
         }
-        match self.guard.roots_for(&ctx, &params).await.unwrap() {
-            RootsForRequest::InputRequired(question) => Ok(question.into()),
-            RootsForRequest::Roots(roots) if roots.responses().is_empty() => {
-                Ok(roots.input_required(own_question()).into())
+        let work = async |roots: RequestRoots| {
+            if roots.responses().is_empty() {
+                return Ok(GetPromptResponse::from(own_question()));
             }
-            RootsForRequest::Roots(roots) => {
-                Ok(message(roots.read_to_string("in.txt", 1000).unwrap()).into())
-            }
-        }
+            Ok(message(roots.read_to_string("in.txt", 1000)?).into())
+        };
+        self.guard.respond(&ctx, &params, work).await
     }
 
     async fn list_resources(

@@ -100,7 +100,7 @@ impl Call {
     {
         let work = async |roots| self.reply.text(work(roots).await?);
         // Boxed because the future is large.
-        Box::pin(self.guard.tool_async(&self.ctx, self.answers, work)).await
+        Box::pin(self.guard.respond(&self.ctx, self.answers, work)).await
     }
 
     /// Performs the work, and returns its result.

@@ -1,0 +1,221 @@
+//! The error of a handler's work, and what the client and the operator see of it.
+
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ::rmcp::ErrorData;
+use ::rmcp::handler::server::tool::IntoCallToolResult;
+use ::rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode};
+
+use crate::error::{Code, Error};
+use crate::events::{self, SessionId};
+use crate::wire::{ErrorBody, Revision};
+
+/// The error of a handler's work. Its `Debug` output shows no more than its text.
+///
+/// | created from | the model sees | the operator sees the event |
+/// | --- | --- | --- |
+/// | a refusal ([`Error`]), with `?` | its text | `refused` |
+/// | a system error ([`std::io::Error`]), with `?` | the system's message for the error number | |
+/// | a text ([`new`](Self::new)) | the text | |
+/// | any other error ([`other`](Self::other)) | only that the server failed | `handler failed` |
+/// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client receives it | |
+///
+/// The events require the feature `tracing`. `refused` contains the
+/// [`operator_detail`](Error::operator_detail), and `handler failed` contains the error with its
+/// causes. A protocol error is sent as a JSON-RPC error. If the request is not a tool call, the
+/// other texts are also sent as JSON-RPC errors. The error passed to `other` is the
+/// [`source`](std::error::Error::source).
+#[derive(thiserror::Error)]
+#[error(transparent)]
+pub struct HandlerError(Reason);
+
+#[derive(Debug, thiserror::Error)]
+enum Reason {
+    #[error(transparent)]
+    Refused(Error),
+    #[error("{0}")]
+    Text(String),
+    #[error("{}", .0.message)]
+    Protocol(ErrorData),
+    #[error("{FAILED}")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl HandlerError {
+    /// Creates an error with the handler's own text. The model reads the text, so it must not
+    /// contain anything that the client must not know.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Reason::Text(text.into()))
+    }
+
+    /// Creates an error from any other error, whose text may contain information that the model
+    /// must not read, such as paths, addresses or secrets of a service. The model sees only that
+    /// the server failed, and the operator sees the error.
+    ///
+    /// An error that `?` can convert is converted in the same way, so a handler can use `Box<dyn
+    /// Error + Send + Sync>` throughout and convert once. An error wrapped in another type, such as
+    /// anyhow's, is not recognized; downcast it to [`Error`] first.
+    ///
+    /// ```
+    /// use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+    ///
+    /// fn titles(roots: &RequestRoots, path: &str) -> Result<String, HandlerError> {
+    ///     let text = roots.read_to_string(path, 1 << 20)?; // the model sees why it was refused
+    ///     let books: Result<Vec<(String, u32)>, _> = serde_json::from_str(&text);
+    ///     // The model sees only that the server failed.
+    ///     let books = books.map_err(HandlerError::other)?;
+    ///     let titles: Vec<_> = books.into_iter().map(|(title, _)| title).collect();
+    ///     Ok(titles.join(", "))
+    /// }
+    /// ```
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        // An error without a number does not come from the system, so its text can be anything.
+        let is_known = |error: &io::Error| {
+            let inner = error.get_ref();
+            error.raw_os_error().is_some()
+                || inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>)
+        };
+        (error.into().downcast::<Self>().map(|error| *error))
+            .or_else(|error| error.downcast::<Error>().map(|error| (*error).into()))
+            .or_else(|error| error.downcast::<ErrorData>().map(|error| (*error).into()))
+            .or_else(|error| match error.downcast::<io::Error>() {
+                Ok(error) if is_known(&error) => Ok((*error).into()),
+                Ok(error) => Err(error.into()),
+                Err(error) => Err(error),
+            })
+            .unwrap_or_else(|error| Self(Reason::Other(error)))
+    }
+
+    /// The reason of a refusal.
+    pub(super) fn reason(&self) -> Option<Code> {
+        match &self.0 {
+            Reason::Refused(error) => Some(error.reason()),
+            _ => None,
+        }
+    }
+
+    /// Shows an error that only the operator may see to the operator, and only then. From then on,
+    /// it is the text that the client sees.
+    pub(super) fn logged(self, session: Option<SessionId>) -> Self {
+        let Reason::Other(error) = &self.0 else { return self };
+        // The `Display` implementation of the author's error may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
+        Self(Reason::Text(FAILED.into()))
+    }
+
+    /// Converts the error for a request other than a tool call into a JSON-RPC error.
+    pub(super) fn into_error_data(self, revision: Revision, resource: Option<&str>) -> ErrorData {
+        match self.0 {
+            Reason::Refused(error) => error.to_error_body(revision, resource).into(),
+            Reason::Protocol(error) => error,
+            Reason::Text(_) | Reason::Other(_) => ErrorData::internal_error(self.to_string(), None),
+        }
+    }
+}
+
+/// The result of a tool whose work failed. A tool that received its roots as an extension can return
+/// this error.
+impl IntoCallToolResult for HandlerError {
+    fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
+        match self.logged(None).0 {
+            Reason::Protocol(error) => Err(error),
+            reason => {
+                let text = Self(reason).to_string();
+                Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HandlerError({self})")
+    }
+}
+
+/// The text that the model sees for an error that only the operator may read. It does not suggest a
+/// retry, which would fail in the same way.
+const FAILED: &str = "the server failed to do this; its operator can see why";
+
+impl From<Error> for HandlerError {
+    fn from(error: Error) -> Self {
+        Self(Reason::Refused(error))
+    }
+}
+
+impl From<ErrorData> for HandlerError {
+    fn from(error: ErrorData) -> Self {
+        Self(Reason::Protocol(error))
+    }
+}
+
+impl From<io::Error> for HandlerError {
+    fn from(error: io::Error) -> Self {
+        Self(Reason::Refused(Error::unwrapped(error)))
+    }
+}
+
+impl From<ErrorBody> for ErrorData {
+    fn from(body: ErrorBody) -> Self {
+        let code = i32::try_from(body.code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
+        Self::new(code, body.message, body.data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    /// An error that `?` can convert is converted in the same way from a box. Only the operator
+    /// sees any other error.
+    #[test]
+    fn only_the_operator_sees_an_unknown_error() {
+        let data = || ErrorData::invalid_params("no such thing", None);
+        let system = || io::Error::from_raw_os_error(28);
+        let refusal = || Error::from(Code::OutsideRoots);
+        let sent = |error: HandlerError| error.into_error_data(Revision::V2025_11_25, None);
+        for (boxed, plain) in [
+            (HandlerError::other(data()), HandlerError::from(data())),
+            (HandlerError::other(system()), system().into()),
+            (HandlerError::other(refusal()), refusal().into()),
+            (HandlerError::other(io::Error::other(refusal())), io::Error::other(refusal()).into()),
+            (HandlerError::other(HandlerError::new("words")), HandlerError::new("words")),
+        ] {
+            assert_eq!(boxed.to_string(), plain.to_string());
+            assert!(!matches!(boxed.0, Reason::Other(_)), "{boxed:?}");
+            assert_eq!(sent(boxed), sent(plain));
+        }
+        let refused = HandlerError::from(io::Error::other(refusal()));
+        assert!(
+            matches!(refused.0, Reason::Refused(error) if error.reason() == Code::OutsideRoots)
+        );
+        let secret = "https://user:password@host refused";
+        for other in [
+            HandlerError::other(secret),
+            HandlerError::other(io::Error::other(secret)),
+            HandlerError::other(secret.parse::<u8>().unwrap_err()),
+        ] {
+            assert!(matches!(other.0, Reason::Other(_)), "{other:?}");
+            let cause = other.source().unwrap().to_string();
+            assert!(!other.to_string().contains(&cause), "{other}");
+            let sent = sent(other);
+            assert_eq!(
+                (sent.code, &*sent.message, sent.data),
+                (ErrorCode::INTERNAL_ERROR, FAILED, None)
+            );
+        }
+    }
+
+    #[test]
+    fn the_source_of_a_handler_error_is_the_error_that_caused_it() {
+        let refusal = HandlerError::from(Error::from(io::Error::from_raw_os_error(28)));
+        let source = refusal.source().unwrap().downcast_ref::<io::Error>().unwrap();
+        assert_eq!(source.raw_os_error(), Some(28));
+        assert!(HandlerError::new("words").source().is_none());
+        assert!(HandlerError::from(ErrorData::invalid_params("no", None)).source().is_none());
+    }
+}
