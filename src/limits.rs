@@ -292,7 +292,8 @@ pub(crate) const ALLOCATION: usize = 16;
 
 /// The maximum number of entries that one call removes. Removing this many takes a minute or two of
 /// system calls, and no workspace has a tenth as many. The limit ensures that the call ends even if
-/// another process keeps adding entries. Another call can continue the removal.
+/// another process keeps adding entries to a directory that takes more than one batch. Another call
+/// can continue the removal.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
 /// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. The

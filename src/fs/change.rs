@@ -264,68 +264,66 @@ pub(super) fn remove_dir_all(path: &CheckedPath) -> Result<()> {
 /// two directories are therefore open, however deep the tree is.
 ///
 /// The removal ends at a protected name, which another process has created since the directory was
-/// searched.
+/// searched. A directory that was listed to its end is not listed again. If it still contains
+/// something, another process has added it, or the system keeps the name of a file that is open
+/// (DeleteFileW), and the error is that it is not empty.
 fn remove_content(base: &Handle, is_protected: &IsProtected<'_>, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    // For each depth, the directories of the last batch that have not been removed yet.
-    let mut levels: Vec<Vec<OsString>> = vec![Vec::new()];
-    loop {
-        let mut not_empty = None;
-        if let Some(name) = levels.last_mut().and_then(Vec::pop) {
+    // For each depth, the last batch.
+    let mut levels: Vec<Batch> = vec![Batch { directories: Vec::new(), is_last: false }];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.directories.pop() {
             if levels.len() >= WALK_DEPTH {
                 return Err(Code::TooDeep.into());
             }
             path.push(name);
-            levels.push(Vec::new());
-        } else if let Some((parent, name)) = split(&path) {
-            match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
-                // The directory has more entries than one batch, or another process adds some.
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                    not_empty = Some(error);
-                }
-                removed => {
-                    removed?;
-                    path.pop();
-                    levels.pop();
-                    continue;
-                }
+            levels.push(Batch { directories: Vec::new(), is_last: false });
+        } else if level.is_last {
+            if let Some((parent, name)) = split(&path) {
+                ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name))?;
             }
-        }
-        let held: usize = levels.iter().map(Vec::len).sum();
-        let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
-        let Some(level) = levels.last_mut() else { return Ok(()) };
-        match (remove_batch(base, &path, is_protected, level, batch, &mut budget)?, not_empty) {
-            // The system reports that the directory is not empty, but lists no entries.
-            (false, Some(error)) => return Err(error.into()),
-            (false, None) if path.as_os_str().is_empty() => return Ok(()),
-            (true, _) | (false, None) => {}
+            path.pop();
+            levels.pop();
+        } else {
+            let held: usize = levels.iter().map(|it| it.directories.len()).sum();
+            let most = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
+            let batch = remove_batch(base, &path, is_protected, most, &mut budget)?;
+            levels.pop();
+            levels.push(batch);
         }
     }
+    Ok(())
 }
 
 /// Whether an entry of the directory at a path below the one to be removed is protected.
 type IsProtected<'a> = dyn Fn(&Path, &OsStr) -> bool + 'a;
 
-/// Reads one batch of entries of the directory at `path`. Removes the entries that are not
-/// directories, and stores the directories in `level`. Returns whether there were any entries.
+/// What remains of a batch of entries after its files were removed.
+struct Batch {
+    directories: Vec<OsString>,
+    /// Whether the listing ended with this batch.
+    is_last: bool,
+}
+
+/// Reads at most `most` entries of the directory at `path`, and removes those that are not
+/// directories.
 fn remove_batch(
     base: &Handle,
     path: &Path,
     is_protected: &IsProtected<'_>,
-    level: &mut Vec<OsString>,
-    batch: usize,
+    most: usize,
     budget: &mut usize,
-) -> Result<bool> {
-    let (directory, entries) = base.list(path, Rule::Refuse)?;
+) -> Result<Batch> {
+    let (directory, mut entries) = base.list(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
-    for entry in entries {
-        if files.len() + directories.len() >= batch {
-            break;
+    let is_last = loop {
+        if files.len() + directories.len() >= most {
+            break false;
         }
-        let entry = entry?;
+        let Some(entry) = entries.next().transpose()? else { break true };
         let Some(left) = budget.checked_sub(1) else {
             within = Err(Code::TooManyEntries.into());
-            break;
+            break false;
         };
         *budget = left;
         if is_protected(path, &entry.name) {
@@ -333,15 +331,13 @@ fn remove_batch(
         }
         let kind = if is_directory(&directory, &entry)? { &mut directories } else { &mut files };
         kind.push(entry.name);
-    }
-    let found = !files.is_empty() || !directories.is_empty();
+    };
     // Files are removed after the listing, because removing them during it could make the listing
     // skip entries (readdir(3)).
     for name in files {
         ignore_missing(directory.remove_file(&name))?;
     }
-    *level = directories;
-    within.map(|()| found)
+    within.map(|()| Batch { directories, is_last })
 }
 
 /// Whether an entry of a directory is itself a directory. False if the entry is gone.
@@ -430,7 +426,6 @@ mod tests {
         false
     }
 
-    /// This bound is reached if another process adds entries as fast as they are removed.
     #[test]
     fn a_removal_is_bounded_and_the_next_call_continues() {
         let directory = tempfile::tempdir().unwrap();

@@ -282,8 +282,11 @@ operations! {
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
-    /// so memory use does not grow with their number (under 20 MB). If another process adds
-    /// entries, removal continues until nothing is left or a limit is reached.
+    /// so memory use does not grow with their number (under 20 MB). If another process adds entries
+    /// meanwhile, the directory that they are in remains, and the error is
+    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty). This also happens on systems that
+    /// keep the name of an open file until it is closed (Windows before version 10, some network
+    /// filesystems).
     ///
     /// If names are protected, the directory is searched first, and nothing is removed if it
     /// contains a protected name.

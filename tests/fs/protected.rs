@@ -244,7 +244,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
 fn temporary_file_is_not_used_by_its_name() {
     let tree = Tree::new("dir root/new");
     let roots = tree.roots(["root"]);
-    let _file = roots.atomic_file("new/f", WriteOptions::new()).unwrap();
+    let _temporary = roots.atomic_file("new/f", WriteOptions::new()).unwrap();
     let entry = roots.read_dir("new").unwrap().next().unwrap().unwrap();
     let path = entry.path().into_os_string().into_string().unwrap();
     for attempt in attempts().filter(|attempt| attempt.position == 0) {
@@ -267,7 +267,9 @@ fn temporary_file_is_not_used_by_its_name() {
         assert_eq!(code(roots.open_with("to", OpenOptions::new().append(true))), Some("protected"));
     }
     drop(entry);
-    roots.remove_dir_all("new").unwrap();
+    // Windows can keep the name of an open file until it is closed.
+    let removed = code(roots.remove_dir_all("new"));
+    assert!(removed.is_none_or(|code| cfg!(windows) && code == "directory_not_empty"));
 }
 
 #[test]
