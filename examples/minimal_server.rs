@@ -4,6 +4,7 @@
 //! To build it as a project of its own, depend on `mcp-roots-guard` (feature `rmcp`), `rmcp`
 //! (`macros`, `transport-io`), `serde` (`derive`) and `tokio` (`macros`, `rt-multi-thread`).
 
+use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{Access, Boundary, Guard};
 use rmcp::handler::server::tool::InputResponses;
 use rmcp::handler::server::wrapper::Parameters;
@@ -33,7 +34,8 @@ impl Server {
         ctx: RequestContext<RoleServer>,
         answers: InputResponses,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.guard.read_text(&ctx, answers, args.path, LIMIT).await
+        let work = move |roots: RequestRoots| Ok(roots.read_to_string(&args.path, LIMIT)?);
+        self.guard.tool(&ctx, answers, work).await
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - [Configured directories without a client](#configured-directories-without-a-client)
 //! - [A server with the official SDK on stdio](#a-server-with-the-official-sdk-on-stdio)
+//! - [A server with many tools](#a-server-with-many-tools)
 //! - [A server over HTTP for many clients](#a-server-over-http-for-many-clients)
 //! - [Stateless requests (2026-07-28)](#stateless-requests-2026-07-28)
 //! - [A read-only server](#a-read-only-server)
@@ -116,6 +117,111 @@
 //!
 //! In the handler, open files only through `roots`. Any other access is not guarded.
 //!
+//! # A server with many tools
+//!
+//! This recipe needs the feature `rmcp`. The server obtains the roots once, in `call_tool`, and every
+//! tool receives them as an extension of its request. A tool cannot forget the guard, because it
+//! has no other access to a directory. In the stateless era, the guard itself asks the client for
+//! its roots, so that no tool needs the client's input as a parameter.
+//!
+//! [`RequestRoots::run`](crate::rmcp::RequestRoots::run) runs the work on a thread that may block.
+//! The tool waits for a slot there, and not in `call_tool`.
+//!
+#![cfg_attr(feature = "__rmcp-tests", doc = "```")]
+#![cfg_attr(not(feature = "__rmcp-tests"), doc = "```ignore")]
+//! use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
+//! use mcp_roots_guard::{Guard, WriteOptions};
+//! use rmcp::handler::server::router::tool::ToolRouter;
+//! use rmcp::handler::server::tool::{Extension, ToolCallContext};
+//! use rmcp::handler::server::wrapper::Parameters;
+//! use rmcp::model::{CallToolRequestParams, CallToolResponse};
+//! use rmcp::service::{RequestContext, RoleServer};
+//! use rmcp::{ErrorData, ServerHandler, schemars, tool, tool_handler, tool_router};
+//!
+//! struct Server {
+//!     guard: Guard,
+//!     tools: ToolRouter<Self>,
+//! }
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Read {
+//!     path: String,
+//! }
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Write {
+//!     path: String,
+//!     content: String,
+//! }
+//!
+//! #[tool_router]
+//! impl Server {
+//!     #[tool(description = "Read a text file")]
+//!     async fn read_file(
+//!         &self,
+//!         Parameters(args): Parameters<Read>,
+//!         Extension(roots): Extension<RequestRoots>,
+//!     ) -> Result<String, HandlerError> {
+//!         roots.run(move |roots| Ok(roots.read_to_string(&args.path, 1 << 20)?)).await
+//!     }
+//!
+//!     #[tool(description = "Write a text file")]
+//!     async fn write_file(
+//!         &self,
+//!         Parameters(args): Parameters<Write>,
+//!         Extension(roots): Extension<RequestRoots>,
+//!     ) -> Result<String, HandlerError> {
+//!         let options = WriteOptions::new().create_parents(true);
+//!         roots.run(move |roots| Ok(roots.write_with(&args.path, &args.content, options)?)).await?;
+//!         Ok("written".to_owned())
+//!     }
+//! }
+//!
+//! #[tool_handler(router = self.tools)]
+//! impl ServerHandler for Server {
+//!     async fn call_tool(
+//!         &self,
+//!         call: CallToolRequestParams,
+//!         mut ctx: RequestContext<RoleServer>,
+//!     ) -> Result<CallToolResponse, ErrorData> {
+//!         let (request, input) = (ctx.clone(), ClientInput::from(&call));
+//!         let work = async move |roots: RequestRoots| {
+//!             ctx.extensions.insert(roots);
+//!             Ok(self.tools.call(ToolCallContext::new(self, call, ctx)).await?)
+//!         };
+//!         self.guard.respond(&request, input, work).await
+//!     }
+//! }
+//! # use mcp_roots_guard::{Access, Boundary};
+//! # use rmcp::ServiceExt;
+//! # let work = tempfile::tempdir()?;
+//! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+//! # let guard = Guard::new(boundary);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! # let (near, far) = tokio::io::duplex(1 << 16);
+//! # let server = Server { guard: guard.clone(), tools: Server::tool_router() };
+//! # let transport = guard.wrap(far);
+//! # tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
+//! # let client = ().serve(near).await?;
+//! # for (tool, path, expected, fails) in [
+//! #     ("write_file", "new/a.txt", "written", false),
+//! #     ("read_file", "new/a.txt", "content", false),
+//! #     ("read_file", "../a.txt", "read \"../a.txt\": not inside the allowed directories", true),
+//! #     ("write_file", "../a.txt", "write \"../a.txt\": not inside the allowed directories", true),
+//! # ] {
+//! #     let arguments = serde_json::json!({"path": path, "content": "content"});
+//! #     let arguments = arguments.as_object().unwrap().clone();
+//! #     let call = CallToolRequestParams::new(tool).with_arguments(arguments);
+//! #     let called = client.call_tool(call).await?;
+//! #     let text = called.content[0].as_text().unwrap().text.clone();
+//! #     assert_eq!((&*text, called.is_error), (expected, Some(fails)));
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # A server over HTTP for many clients
 //!
 //! This recipe needs the feature `rmcp-http`. Wrap the session manager, so that each client has its
@@ -178,7 +284,7 @@
 //! axum = "0.8"
 //! http = "1"
 //! mcp-roots-guard = { version = "0.1", features = ["rmcp-http"] }
-//! rmcp = { version = "3.9", features = ["transport-streamable-http-server"] }
+//! rmcp = { version = "3.11", features = ["transport-streamable-http-server"] }
 //! serde = { version = "1", features = ["derive"] }
 //! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 //! ```

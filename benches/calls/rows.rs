@@ -266,15 +266,9 @@ fn print(row: &str, count: usize, subjects: &mut [Subject]) {
 
 /// Returns the row of the table.
 fn report(row: &str, subjects: &mut [Subject]) -> String {
-    let [inline, blocking, tool, text]: &mut [Subject; 4] = subjects.try_into().unwrap();
-    let reads_text = !row.ends_with("list");
-    let mut cells = vec![row.to_owned(), speed(tool, blocking), speed(tool, inline)];
-    if reads_text {
-        cells.extend([speed(text, blocking), speed(text, inline), ratio(text, inline, USED)]);
-        cells.push(latency(text, inline, 99));
-    } else {
-        cells.extend(vec![String::new(); 4]);
-    }
+    let [inline, blocking, tool]: &mut [Subject; 3] = subjects.try_into().unwrap();
+    let (cpu, p99) = (ratio(tool, blocking, USED), latency(tool, blocking, 99));
+    let cells = [row.to_owned(), speed(tool, blocking), cpu, p99, speed(tool, inline)];
     let line = format!("| {} |", cells.join(" | "));
     println!("{line}");
     line
@@ -309,9 +303,8 @@ fn quartiles(guard: &Subject, other: &Subject, part: Part) -> [f64; 3] {
     [1, 2, 3].map(|quarter| ratios.get(ratios.len() * quarter / 4).copied().unwrap())
 }
 
-const HEAD: &str = "| call | `tool` ÷ blocking | `tool` ÷ inline | `read_text` ÷ blocking \
-                    | `read_text` ÷ inline | CPU | p99 |\n\
-                    | --- | --- | --- | --- | --- | --- | --- |\n";
+const HEAD: &str = "| call | `tool` ÷ blocking | CPU | p99 | `tool` ÷ inline |\n\
+                    | --- | --- | --- | --- | --- |\n";
 
 const BESIDE_HEAD: &str = "| call | speed | CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n";
 

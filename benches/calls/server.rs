@@ -24,11 +24,9 @@ pub(crate) enum Way {
     Blocking,
     /// With `Guard::tool`.
     Guard,
-    /// With `Guard::read_text`. Lists with `Guard::tool`.
-    ReadText,
 }
 
-pub(crate) const WAYS: [Way; 4] = [Way::Inline, Way::Blocking, Way::Guard, Way::ReadText];
+pub(crate) const WAYS: [Way; 3] = [Way::Inline, Way::Blocking, Way::Guard];
 
 impl Way {
     pub(crate) const fn name(self) -> &'static str {
@@ -36,7 +34,6 @@ impl Way {
             Self::Inline => "inline",
             Self::Blocking => "spawn_blocking",
             Self::Guard => "guard",
-            Self::ReadText => "read_text",
         }
     }
 }
@@ -53,13 +50,10 @@ pub(crate) async fn serve(
 ) {
     let boundary = Boundary::builder().directory(&root, Access::ReadOnly).build().unwrap();
     let guard = Guard::new(boundary);
-    if matches!(way, Way::Guard | Way::ReadText) {
+    if way == Way::Guard {
         let transport = guard.wrap((read, write)).one_client();
-        let reads_at_once = way == Way::ReadText;
-        let server = Guarded { tools: Guarded::tool_router(), guard, reads_at_once }
-            .serve(transport)
-            .await
-            .unwrap();
+        let server = Guarded { tools: Guarded::tool_router(), guard };
+        let server = server.serve(transport).await.unwrap();
         server.waiting().await.unwrap();
     } else {
         let server = Unguarded { tools: Unguarded::tool_router(), way, root }
@@ -79,7 +73,6 @@ struct Guarded {
     /// rmcp would otherwise create it again for each call.
     tools: ToolRouter<Self>,
     guard: Guard,
-    reads_at_once: bool,
 }
 
 #[tool_router]
@@ -91,9 +84,6 @@ impl Guarded {
         ctx: RequestContext<RoleServer>,
         answers: InputResponses,
     ) -> Result<CallToolResponse, ErrorData> {
-        if self.reads_at_once {
-            return self.guard.read_text(&ctx, answers, args.path, LIMIT).await;
-        }
         let work = move |roots: RequestRoots| Ok(roots.read_to_string(&args.path, LIMIT)?);
         self.guard.tool(&ctx, answers, work).await
     }

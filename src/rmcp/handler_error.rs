@@ -8,7 +8,7 @@ use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode};
 
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::events::{self, SessionId};
 use crate::wire::{ErrorBody, Revision};
 
@@ -29,10 +29,10 @@ use crate::wire::{ErrorBody, Revision};
 /// [`source`](std::error::Error::source).
 #[derive(thiserror::Error)]
 #[error(transparent)]
-pub struct HandlerError(Reason);
+pub struct HandlerError(pub(super) Reason);
 
 #[derive(Debug, thiserror::Error)]
-enum Reason {
+pub(super) enum Reason {
     #[error(transparent)]
     Refused(Error),
     #[error("{0}")]
@@ -86,14 +86,6 @@ impl HandlerError {
                 Err(error) => Err(error),
             })
             .unwrap_or_else(|error| Self(Reason::Other(error)))
-    }
-
-    /// The reason of a refusal.
-    pub(super) fn reason(&self) -> Option<Code> {
-        match &self.0 {
-            Reason::Refused(error) => Some(error.reason()),
-            _ => None,
-        }
     }
 
     /// Shows an error that only the operator may see to the operator, and only then. From then on,
@@ -169,6 +161,7 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
+    use crate::error::Code;
 
     /// An error that `?` can convert is converted in the same way from a box. Only the operator
     /// sees any other error.

@@ -23,11 +23,13 @@ pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 /// state is sent back to the client with the guard's request for roots.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInput {
-    roots: Option<Value>,
-    responses: InputResponses,
+    /// The root list, not yet parsed.
+    pub(super) roots: Option<Value>,
+    /// The responses to the handler's own requests.
+    pub(super) responses: InputResponses,
     state: Option<String>,
     /// The URI that the request names, for its errors.
-    resource: Option<String>,
+    pub(super) resource: Option<String>,
 }
 
 impl ClientInput {
@@ -41,20 +43,6 @@ impl ClientInput {
     #[must_use]
     pub fn none(resource: Option<&str>) -> Self {
         Self { resource: resource.map(ToOwned::to_owned), ..Self::default() }
-    }
-
-    pub(super) fn take_resource(&mut self) -> Option<String> {
-        self.resource.take()
-    }
-
-    /// The root list, not yet parsed.
-    pub(super) fn take_roots(&mut self) -> Option<Value> {
-        self.roots.take()
-    }
-
-    /// The responses to the handler's own requests.
-    pub(super) fn into_responses(self) -> InputResponses {
-        self.responses
     }
 
     /// Returns a result that requests only roots. It returns the handler's state to the client, so
@@ -125,9 +113,9 @@ mod tests {
             (without_state.state.as_deref(), with_state.state.as_deref()),
             (None, Some("3"))
         );
-        for mut input in [without_state, with_state] {
-            assert_eq!(input.take_roots(), Some(json!({ "roots": [] })));
-            let names: Vec<_> = input.into_responses().into_keys().collect();
+        for input in [without_state, with_state] {
+            assert_eq!(input.roots, Some(json!({ "roots": [] })));
+            let names: Vec<_> = input.responses.into_keys().collect();
             assert_eq!(names, ["name"], "the handler must not see the client's roots");
         }
     }

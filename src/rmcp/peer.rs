@@ -5,14 +5,13 @@
 //! its record of it.
 
 use ::rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientResult, CustomRequest, RequestId,
-    ServerRequest,
+    CancelledNotification, CancelledNotificationParam, CustomRequest, RequestId, ServerRequest,
 };
 use ::rmcp::service::{Peer, PeerRequestOptions, RoleServer};
 use serde_json::json;
 
 use crate::session::{RootsResponse, RootsSource};
-use crate::wire::{ListRootsResult, RootEntry};
+use crate::wire::ListRootsResult;
 
 /// Requests the roots from the client that sent the request in flight.
 pub(super) struct PeerSource(pub(super) Peer<RoleServer>);
@@ -37,12 +36,14 @@ impl RootsSource for PeerSource {
         let mut pending = CancelOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
         pending.id = None;
-        match answered {
-            Ok(result) => to_response(result),
-            // This includes "method not found": a client that declared roots must not gain access
-            // by returning an error.
-            Err(error) => RootsResponse::Failed(error.to_string()),
-        }
+        // rmcp does not parse a list with a malformed entry, of which the other entries are valid.
+        let list = answered.map(|result| serde_json::to_value(result).unwrap_or_default());
+        // An error includes "method not found": a client that declared roots must not gain access
+        // by returning an error.
+        list.map_or_else(
+            |error| RootsResponse::Failed(error.to_string()),
+            RootsResponse::from_result,
+        )
     }
 }
 
@@ -59,37 +60,10 @@ impl Drop for CancelOnDrop {
     }
 }
 
-#[expect(
-    deprecated,
-    reason = "roots are deprecated since 2026-07-28, but this crate enforces them"
-)]
+/// Not rmcp's own request, which has no cursor and which is deprecated.
 fn list_roots_request(cursor: Option<String>) -> ServerRequest {
-    match cursor {
-        None => ServerRequest::ListRootsRequest(::rmcp::model::ListRootsRequest::default()),
-        Some(cursor) => ServerRequest::CustomRequest(CustomRequest::new(
-            ListRootsResult::METHOD,
-            Some(json!({ "cursor": cursor })),
-        )),
-    }
-}
-
-#[expect(deprecated, reason = "as above")]
-fn to_response(result: ClientResult) -> RootsResponse {
-    match result {
-        ClientResult::ListRootsResult(list) => {
-            let entry = |root: ::rmcp::model::Root| {
-                let mut entry = RootEntry::new(root.uri);
-                entry.name = root.name;
-                entry
-            };
-            let roots = list.roots.into_iter().map(entry).collect();
-            RootsResponse::List(ListRootsResult { roots, ..ListRootsResult::default() })
-        }
-        // rmcp could not parse this list. One entry may be malformed and the others valid.
-        ClientResult::CustomResult(result) => RootsResponse::from_result(result.0),
-        // rmcp parsed it as the result of another method.
-        _ => RootsResponse::Failed("the result is not a root list".into()),
-    }
+    let params = cursor.map(|cursor| json!({ "cursor": cursor }));
+    ServerRequest::CustomRequest(CustomRequest::new(ListRootsResult::METHOD, params))
 }
 
 #[cfg(test)]

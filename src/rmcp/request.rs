@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::input::ClientInput;
 use super::key::ClientKey;
@@ -21,7 +21,7 @@ use super::peer::PeerSource;
 use super::transport::Received;
 use crate::account::Account;
 use crate::error::{Code, Error, Result};
-use crate::events::{SessionId, refused};
+use crate::events::refused;
 use crate::roots::{Lease, Roots};
 use crate::session::source::fetch_failed;
 use crate::session::state::{Cached, Validity};
@@ -46,7 +46,7 @@ use crate::wire::{ClientCapabilities, Revision};
 /// [`Session::still_allows`].
 #[derive(Clone, Debug)]
 pub struct RequestRoots {
-    request: Arc<Request>,
+    pub(super) request: Arc<Request>,
 }
 
 /// The roots for a request, or the result that asks the client for them.
@@ -57,28 +57,28 @@ pub(super) enum Obtained {
 
 /// What all clones of the roots of a request share.
 #[derive(Debug)]
-struct Request {
-    roots: Roots,
-    lease: Arc<RequestLease>,
+pub(super) struct Request {
+    pub(super) roots: Roots,
+    pub(super) lease: Arc<RequestLease>,
     /// `None` in the stateless era.
     session: Option<Session>,
     responses: InputResponses,
     /// Whether each retry must contain the client's list. This is so in the stateless era if the
     /// client declared roots.
-    must_list_again: bool,
+    pub(super) must_list_again: bool,
     /// In the stateless era, the key and the epoch of the cached list that was used.
     from_cache: Option<(ClientKey, u64)>,
 }
 
 /// Determines how long the roots of a request are valid.
-struct RequestLease {
+pub(super) struct RequestLease {
     /// The request's own token. rmcp cancels it when the client cancels the request, and when the
     /// response was sent.
     cancelled: CancellationToken,
     /// A child of that token, which is also cancelled when the work that received the roots has
     /// ended.
-    ended: CancellationToken,
-    client: Arc<Client>,
+    pub(super) ended: CancellationToken,
+    pub(super) client: Arc<Client>,
     /// The epoch of the client's list.
     epoch: Option<u64>,
 }
@@ -106,16 +106,18 @@ impl RequestRoots {
         self.ensure_active()?;
         let request = &*self.request;
         let is_cached = |key: &ClientKey, epoch| {
-            self.guard().cache().get(key.account()).is_some_and(|cached| cached.epoch == epoch)
+            request
+                .lease
+                .client
+                .guard
+                .cache()
+                .get(key.account())
+                .is_some_and(|cached| cached.epoch == epoch)
         };
         match &request.from_cache {
             Some((key, epoch)) if !is_cached(key, *epoch) => Err(Code::RootsStale.into()),
             _ => Ok(()),
         }
-    }
-
-    pub(super) fn session_id(&self) -> Option<SessionId> {
-        self.request.roots.session()
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
@@ -129,19 +131,6 @@ impl RequestRoots {
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.request.session.as_ref()
-    }
-
-    pub(super) fn must_list_again(&self) -> bool {
-        self.request.must_list_again
-    }
-
-    /// Returns a guard that ends the roots when dropped, even if the work moved them elsewhere.
-    pub(super) fn end_on_drop(&self) -> DropGuard {
-        self.request.lease.ended.clone().drop_guard()
-    }
-
-    pub(super) fn guard(&self) -> &Guard {
-        &self.request.lease.client.guard
     }
 }
 
@@ -161,9 +150,7 @@ impl Lease for Arc<RequestLease> {
 
 impl fmt::Debug for RequestLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLease")
-            .field("ended", &self.ended.is_cancelled())
-            .finish_non_exhaustive()
+        f.debug_struct("RequestLease").finish_non_exhaustive()
     }
 }
 
@@ -211,7 +198,7 @@ impl Guard {
             }
         };
         let must_list_again = stateless && client.fallback_policy().is_none();
-        let sent = input.take_roots();
+        let sent = input.roots.take();
         if must_list_again && can_ask && sent.is_none() {
             return Ok(Obtained::Question(input.into_roots_request()));
         }
@@ -230,7 +217,7 @@ impl Guard {
         let (cancelled, ended) = (ctx.ct.clone(), ctx.ct.child_token());
         let lease = Arc::new(RequestLease { cancelled, ended, client, epoch });
         let roots = roots.with_lease(lease.clone());
-        let responses = input.into_responses();
+        let responses = input.responses;
         let request = Request { roots, lease, session, responses, must_list_again, from_cache };
         Ok(Obtained::Roots(RequestRoots { request: Arc::new(request) }))
     }

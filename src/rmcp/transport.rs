@@ -6,7 +6,6 @@
 //! handler could not do this, because rmcp runs the handlers of messages in separate tasks, in any
 //! order.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -177,10 +176,6 @@ impl<T> GuardedTransport<T> {
 
 impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
     type Error = T::Error;
-
-    fn name() -> Cow<'static, str> {
-        T::name()
-    }
 
     fn send(
         &mut self,

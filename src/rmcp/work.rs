@@ -19,12 +19,11 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
-use super::handler_error::HandlerError;
+use super::handler_error::{HandlerError, Reason};
 use super::input::{ClientInput, add_roots_request};
 use super::request::{Obtained, RequestRoots, revision};
 use crate::error::{Code, Error};
 use crate::events::refused;
-use crate::path::IntoLocation;
 use crate::session::Guard;
 use crate::wire::Revision;
 
@@ -91,22 +90,6 @@ impl Guard {
     {
         let work = move |roots| Ok(work(roots)?.into_call_tool_result()?);
         self.respond(ctx, input, |roots| async move { roots.run(work).await }).await
-    }
-
-    /// Reads a text file of at most `limit` bytes, and returns the response for `call_tool`. This is
-    /// [`tool`](Self::tool) with [`read_to_string`](crate::Roots::read_to_string).
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`tool`](Self::tool).
-    pub async fn read_text(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        input: impl Into<ClientInput>,
-        request: impl IntoLocation + Send + 'static,
-        limit: u64,
-    ) -> Result<CallToolResponse, ErrorData> {
-        self.tool(ctx, input, move |roots| Ok(roots.read_to_string(request, limit)?)).await
     }
 
     /// Runs the work of `resources/read` with the roots in force, like [`tool`](Self::tool).
@@ -235,7 +218,7 @@ impl Guard {
         F: Future<Output = Result<T, HandlerError>> + Send,
     {
         let mut input = input.into();
-        let resource = input.take_resource();
+        let resource = input.resource.take();
         // Boxed to keep the handler's future small.
         let mut responding = Box::pin(async {
             let roots = match self.roots_for(ctx, input, R::ASK.is_some()).await? {
@@ -245,11 +228,11 @@ impl Guard {
                     None => return Err(refused(None, Code::RootsStale.into()).into()),
                 },
             };
-            let session = roots.session_id();
+            let session = roots.request.roots.session();
             // The work may move the roots elsewhere, but they end when this is dropped.
-            let _end = roots.end_on_drop();
+            let _end = roots.request.lease.ended.clone().drop_guard();
             roots.ensure_may_start().map_err(|error| refused(session, error))?;
-            let must_list_again = roots.must_list_again();
+            let must_list_again = roots.request.must_list_again;
             let done = work(roots).await.and_then(|value| Ok(R::of(value)?));
             let mut response = done.map_err(|error| error.logged(session))?;
             if let (Some(question), true) = (response.question(), must_list_again) {
@@ -300,52 +283,52 @@ impl RequestRoots {
         T: Send + 'static,
         W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (roots, session) = (self.clone(), self.session_id());
+        let (roots, session) = (self.clone(), self.request.roots.session());
         let work = move || {
             // While the work waited for a slot, the request may have been cancelled, or the roots
             // changed.
             roots.ensure_may_start().map_err(|error| refused(session, error))?;
             work(roots)
         };
-        let done = self.guard().slots().work(self.account(), work).await;
+        let done = self.request.lease.client.guard.slots().work(self.account(), work).await;
         done.map_err(|error| refused(session, error))?.map_err(|_| panicked())?
     }
 }
 
 /// A response of a handler, which can be made of a `T`. The types are listed at
 /// [`Guard::respond`]. This trait cannot be implemented outside this crate.
-pub trait Response<T>: form::Form {
+pub trait Response<T>: Sized + sealed::Sealed {
+    /// Makes the response that asks the client, if it may be asked in the stateless era.
+    #[doc(hidden)]
+    const ASK: Option<fn(InputRequiredResult) -> Self> = None;
+
     #[doc(hidden)]
     fn of(value: T) -> Result<Self, ErrorData>;
+
+    /// The question, if this response asks the client.
+    #[doc(hidden)]
+    fn question(&mut self) -> Option<&mut InputRequiredResult> {
+        None
+    }
+
+    #[doc(hidden)]
+    fn of_error(
+        error: HandlerError,
+        revision: Revision,
+        resource: Option<&str>,
+    ) -> Result<Self, ErrorData> {
+        Err(error.into_error_data(revision, resource))
+    }
 }
 
-mod form {
-    use super::{ErrorData, HandlerError, InputRequiredResult, Revision, protocol_error};
-
-    /// What the protocol allows in a response.
-    pub trait Form: Sized {
-        /// Makes the response that asks the client, if it may be asked in the stateless era.
-        const ASK: Option<fn(InputRequiredResult) -> Self> = None;
-
-        /// The question, if this response asks the client.
-        fn question(&mut self) -> Option<&mut InputRequiredResult> {
-            None
-        }
-
-        fn of_error(
-            error: HandlerError,
-            revision: Revision,
-            resource: Option<&str>,
-        ) -> Result<Self, ErrorData> {
-            protocol_error(error, revision, resource)
-        }
-    }
+mod sealed {
+    pub trait Sealed {}
 }
 
 /// The response of [`Guard::request`].
 struct Plain<T>(T);
 
-impl<T> form::Form for Plain<T> {}
+impl<T> sealed::Sealed for Plain<T> {}
 
 impl<T> Response<T> for Plain<T> {
     fn of(value: T) -> Result<Self, ErrorData> {
@@ -355,7 +338,7 @@ impl<T> Response<T> for Plain<T> {
 
 macro_rules! cannot_ask {
     ($($response:ty)*) => { $(
-        impl form::Form for $response {}
+        impl sealed::Sealed for $response {}
 
         impl Response<Self> for $response {
             fn of(value: Self) -> Result<Self, ErrorData> {
@@ -371,9 +354,15 @@ cannot_ask! {
 }
 
 macro_rules! can_ask {
-    ($($response:ident of $value:path, $of:expr, $of_error:expr;)*) => { $(
-        impl form::Form for $response {
+    ($response:ident of $value:path, $of:expr $(, $of_error:item)?) => {
+        impl sealed::Sealed for $response {}
+
+        impl<T: $value> Response<T> for $response {
             const ASK: Option<fn(InputRequiredResult) -> Self> = Some(Self::InputRequired);
+
+            fn of(value: T) -> Result<Self, ErrorData> {
+                $of(value)
+            }
 
             fn question(&mut self) -> Option<&mut InputRequiredResult> {
                 match self {
@@ -382,48 +371,28 @@ macro_rules! can_ask {
                 }
             }
 
-            fn of_error(
-                error: HandlerError,
-                revision: Revision,
-                resource: Option<&str>,
-            ) -> Result<Self, ErrorData> {
-                $of_error(error, revision, resource)
-            }
+            $($of_error)?
         }
+    };
+}
 
-        impl<T: $value> Response<T> for $response {
-            fn of(value: T) -> Result<Self, ErrorData> {
-                $of(value)
+can_ask!(GetPromptResponse of Into<Self>, |value: T| Ok(value.into()));
+can_ask!(ReadResourceResponse of Into<Self>, |value: T| Ok(value.into()));
+can_ask!(
+    CallToolResponse of IntoCallToolResult,
+    T::into_call_tool_result,
+    /// The model reads why its call failed, except that a client must declare roots.
+    fn of_error(error: HandlerError, revision: Revision, _: Option<&str>) -> Result<Self, ErrorData> {
+        match &error.0 {
+            Reason::Refused(refusal)
+                if revision.is_stateless() && refusal.reason() == Code::RootsUnsupported =>
+            {
+                Err(error.into_error_data(revision, None))
             }
+            _ => error.into_call_tool_result(),
         }
-    )* };
-}
-
-can_ask! {
-    CallToolResponse of IntoCallToolResult, T::into_call_tool_result, tool_error;
-    GetPromptResponse of Into<Self>, |value: T| Ok(value.into()), protocol_error;
-    ReadResourceResponse of Into<Self>, |value: T| Ok(value.into()), protocol_error;
-}
-
-fn protocol_error<R>(
-    error: HandlerError,
-    revision: Revision,
-    resource: Option<&str>,
-) -> Result<R, ErrorData> {
-    Err(error.into_error_data(revision, resource))
-}
-
-/// The model reads why its call failed, except that a client must declare roots.
-fn tool_error(
-    error: HandlerError,
-    revision: Revision,
-    _: Option<&str>,
-) -> Result<CallToolResponse, ErrorData> {
-    if revision.is_stateless() && error.reason() == Some(Code::RootsUnsupported) {
-        return protocol_error(error, revision, None);
     }
-    error.into_call_tool_result()
-}
+);
 
 #[cfg(test)]
 mod tests {
@@ -442,7 +411,6 @@ mod tests {
     fn futures_of_handlers_are_small_and_do_not_contain_the_authors() {
         let sizes = [
             size(|guard, ctx| guard.tool(ctx, ClientInput::default(), |_| Ok(String::new()))),
-            size(|guard, ctx| guard.read_text(ctx, ClientInput::default(), "path", 1)),
             size(|guard, ctx| {
                 guard.respond(ctx, ClientInput::default(), async |_| {
                     let held = std::hint::black_box([b'a'; 1 << 14]);

@@ -169,7 +169,6 @@ impl ServerHandler for Server {
         let path = path_of(&call);
         let reporter = self.reporter.clone();
         match &*call.name {
-            "read" if self.is_async => self.guard.read_text(&ctx, &call, path, 1000).await,
             "read" => {
                 self.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await
             }
