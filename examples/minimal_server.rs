@@ -5,7 +5,7 @@
 //! (`macros`, `transport-io`), `serde` (`derive`) and `tokio` (`macros`, `rt-multi-thread`).
 
 use mcp_roots_guard::rmcp::RequestRoots;
-use mcp_roots_guard::{Access, Boundary, Guard};
+use mcp_roots_guard::{Access, Boundary, Guard, Location};
 use rmcp::handler::server::tool::InputResponses;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::CallToolResponse;
@@ -19,7 +19,7 @@ struct Server {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct ReadFile {
     /// A path inside the allowed directories, or a `file:` URI.
-    path: String,
+    path: Location,
 }
 
 #[tool_router(server_handler)]

@@ -130,7 +130,7 @@
 #![cfg_attr(feature = "__rmcp-tests", doc = "```")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```ignore")]
 //! use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
-//! use mcp_roots_guard::{Guard, WriteOptions};
+//! use mcp_roots_guard::{Guard, Location, WriteOptions};
 //! use rmcp::handler::server::router::tool::ToolRouter;
 //! use rmcp::handler::server::tool::{Extension, ToolCallContext};
 //! use rmcp::handler::server::wrapper::Parameters;
@@ -145,12 +145,12 @@
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Read {
-//!     path: String,
+//!     path: Location,
 //! }
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Write {
-//!     path: String,
+//!     path: Location,
 //!     content: String,
 //! }
 //!

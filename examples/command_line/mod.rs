@@ -165,5 +165,5 @@ impl Options {
 fn directory(value: &OsStr) -> Result<PathBuf, String> {
     let location = value.to_str().map_or_else(|| Location::from_path(value), Location::parse);
     let location = location.map_err(|error| error.to_string())?;
-    std::path::absolute(location.as_path()).map_err(|error| error.to_string())
+    std::path::absolute(location.as_unchecked_path()).map_err(|error| error.to_string())
 }

@@ -46,7 +46,7 @@ pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
     {
         return Err(invalid());
     }
-    Ok(location.as_path().clean())
+    Ok(location.as_unchecked_path().clean())
 }
 
 /// Whether an alias resolves to the root on this system. Returns false if nothing exists at that

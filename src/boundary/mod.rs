@@ -421,7 +421,7 @@ impl Boundary {
         let filesystem = &self.filesystem_roots(&[entry], true);
         // If the volume does not exist either, the configured path is compared.
         if filesystem.index().begin(location.as_os_str()).is_none() {
-            return Ok(Some(location.as_path().to_owned()));
+            return Ok(Some(location.as_unchecked_path().to_owned()));
         }
         let mut budget = Budget::new();
         let mut lookups = Lookups::new(filesystem, &mut budget);

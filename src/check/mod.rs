@@ -197,13 +197,13 @@ impl CheckedPath {
     pub fn join(&self, relative: impl IntoLocation, intent: Intent) -> Result<Self> {
         let roots = &self.roots;
         let relative = roots.location(relative)?;
-        let request = self.request.join(relative.as_path());
+        let request = self.request.join(relative.as_unchecked_path());
         let named = |error: Error| roots.log_refusal(error.at("check", request.sent()));
         if roots.index().is_absolute(relative.as_os_str()) {
             return Err(named(Code::NotRelative.into()));
         }
         // The name of a directory in the root can look like an alias of another system.
-        let from_root = Path::new(".").join(&self.relative).join(relative.as_path());
+        let from_root = Path::new(".").join(&self.relative).join(relative.as_unchecked_path());
         let from_root = Location::from_path(from_root).map_err(named)?;
         let roots_here = &roots.with_base_number(self.root_number());
         let checked = roots_here.run("check", &from_root, |budget| {

@@ -79,7 +79,7 @@ impl Roots {
         if checked.protection().is_some() {
             root.access = Access::ReadOnly;
         }
-        let request = checked.request.as_path();
+        let request = checked.request.as_unchecked_path();
         let index = self.index();
         let requested = index
             .is_absolute(request.as_os_str())

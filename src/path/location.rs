@@ -19,6 +19,8 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer};
+
 use crate::error::{Code, Error, Result};
 use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
@@ -33,6 +35,38 @@ use crate::path::names::drive;
 ///
 /// Two locations are equal if they contain the same path, whether it was written as a path or a
 /// URI.
+///
+/// Use it as the type of a path in a tool's arguments. It deserializes from a string, and with the
+/// feature `rmcp` it has a JSON schema. A forgotten check does not compile, because a location is not
+/// a path:
+///
+/// ```compile_fail
+/// # use mcp_roots_guard::Location;
+/// #[derive(serde::Deserialize)]
+/// struct ReadFile {
+///     path: Location,
+/// }
+///
+/// fn read(args: ReadFile) -> std::io::Result<String> {
+///     std::fs::read_to_string(args.path)
+/// }
+/// ```
+///
+/// ```
+/// # use mcp_roots_guard::{Location, Result, Roots};
+/// # #[derive(serde::Deserialize)]
+/// # struct ReadFile {
+/// #     path: Location,
+/// # }
+/// fn read(roots: &Roots, args: ReadFile) -> Result<String> {
+///     roots.read_to_string(args.path, 1 << 20)
+/// }
+/// # let args: ReadFile = serde_json::from_str(r#"{ "path": "Cargo.toml" }"#).unwrap();
+/// # assert!(read(&Roots::from_dirs(["."])?, args)?.contains("mcp-roots-guard"));
+/// # let none = serde_json::from_str::<ReadFile>(r#"{ "path": "" }"#).err().unwrap();
+/// # assert!(none.to_string().starts_with("parse \"\": "), "{none}");
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Location {
     /// Shared, because a `CheckedPath` keeps its request.
@@ -74,8 +108,8 @@ impl Location {
     /// # #[cfg(windows)] fn main() {}
     /// # #[cfg(not(windows))] fn main() -> Result<(), mcp_roots_guard::Error> {
     /// # use mcp_roots_guard::{ErrorKind, Location};
-    /// assert_eq!(Location::parse("docs/a%20b")?.as_path().to_str(), Some("docs/a%20b"));
-    /// assert_eq!(Location::parse("file:///srv/a%20b")?.as_path().to_str(), Some("/srv/a b"));
+    /// assert_eq!(Location::parse("file:///srv/a%20b")?, Location::parse("/srv/a b")?);
+    /// assert_ne!(Location::parse("docs/a%20b")?, Location::parse("docs/a b")?);
     /// let foreign = Location::parse("https://example.com/");
     /// assert_eq!(foreign.unwrap_err().kind(), ErrorKind::InvalidUri);
     /// # Ok(())
@@ -128,9 +162,10 @@ impl Location {
             .map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// The path that the request names. It has not been checked against any roots.
+    /// The path that the request names. It has not been checked against any roots, so do not open
+    /// it.
     #[must_use]
-    pub fn as_path(&self) -> &Path {
+    pub fn as_unchecked_path(&self) -> &Path {
         Path::new(&self.path)
     }
 
@@ -145,7 +180,7 @@ impl Location {
 
     /// The location of a path below this one, for use in errors.
     pub(crate) fn join(&self, path: &Path) -> Self {
-        match self.as_path() {
+        match self.as_unchecked_path() {
             here if here == Path::new(".") => Self::of_place(path),
             here => Self::of_place(&here.join(path)),
         }
@@ -210,6 +245,14 @@ impl Eq for Location {}
 impl Hash for Location {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.path.hash(state);
+    }
+}
+
+/// Parses a string, as in a tool's arguments.
+impl<'de> Deserialize<'de> for Location {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
     }
 }
 
@@ -381,7 +424,7 @@ mod tests {
         let (longest, longer) = (uri(12_320, longest), uri(12_321, longer));
         assert_eq!((longest.len(), longer.len()), (12_320, 12_321));
         let expected = if cfg!(windows) { r"C:\a" } else { "/aa" };
-        assert_eq!(Location::from_uri(&longest).unwrap().as_path(), Path::new(expected));
+        assert_eq!(Location::from_uri(&longest).unwrap().as_unchecked_path(), Path::new(expected));
         assert_eq!(Location::from_uri(&longer).unwrap_err().reason(), Code::TooLong);
     }
 }

@@ -6,8 +6,8 @@
 
 use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{
-    CallToolRequestParams, GetPromptRequestParams, InputRequest, InputRequests,
-    InputRequiredResult, InputResponses, ReadResourceRequestParams,
+    CallToolRequestParams, GetPromptRequestParams, InputRequest, InputRequiredResult,
+    InputResponses, ReadResourceRequestParams,
 };
 use serde_json::Value;
 
@@ -48,24 +48,20 @@ impl ClientInput {
     /// Returns a result that requests only roots. It returns the handler's state to the client, so
     /// that the retry contains the state again.
     pub(super) fn into_roots_request(self) -> InputRequiredResult {
-        InputRequiredResult::new(
-            Some(InputRequests::from([(ROOTS_KEY.to_owned(), roots_request())])),
-            self.state,
-        )
+        let mut result = InputRequiredResult::new(None, self.state);
+        add_roots_request(&mut result);
+        result
     }
 }
 
 /// Adds the request for roots to a handler's own requests.
-pub(super) fn add_roots_request(result: &mut InputRequiredResult) {
-    result.input_requests.get_or_insert_default().insert(ROOTS_KEY.to_owned(), roots_request());
-}
-
 #[expect(
     deprecated,
     reason = "roots are deprecated since 2026-07-28, but this crate enforces them"
 )]
-fn roots_request() -> InputRequest {
-    InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default())
+pub(super) fn add_roots_request(result: &mut InputRequiredResult) {
+    let request = InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default());
+    result.input_requests.get_or_insert_default().insert(ROOTS_KEY.to_owned(), request);
 }
 
 impl From<ExtractedResponses> for ClientInput {

@@ -105,6 +105,7 @@ mod peer;
 mod handler_error;
 mod input;
 mod request;
+mod schema;
 mod work;
 
 pub use self::handler_error::HandlerError;

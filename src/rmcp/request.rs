@@ -185,17 +185,21 @@ impl Guard {
         can_ask: bool,
     ) -> Result<Obtained> {
         let stateless = stateless(ctx);
-        let (session, client) = if stateless {
-            (None, self.client_of(ctx, declared(ctx).map_err(|error| refused(None, error))?))
+        let session = match self.session_of(&ctx.extensions) {
+            _ if stateless => None,
+            // If client roots are ignored, the client's identity and capabilities do not matter.
+            Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
+            session => Some(session.map_err(|error| refused(None, error))?),
+        };
+        let key = ClientKey::of(&ctx.extensions);
+        let client = if let Some(session) = &session {
+            session.client().clone()
         } else {
-            match self.session_of(&ctx.extensions) {
-                Ok(session) => (Some(session.clone()), session.client().clone()),
-                // If client roots are ignored, the client's identity and capabilities do not matter.
-                Err(_) if self.choices().client_roots == ClientRoots::Ignore => {
-                    (None, self.client_of(ctx, ClientCapabilities::without_roots()))
-                }
-                Err(error) => return Err(refused(None, error)),
-            }
+            let declared =
+                if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
+            let declared = declared.map_err(|error| refused(None, error))?;
+            let account = key.map_or(Account::Anonymous, |key| key.account().clone());
+            Arc::new(Client::new(self.clone(), declared, Some(account)))
         };
         let must_list_again = stateless && client.fallback_policy().is_none();
         let sent = input.roots.take();
@@ -206,7 +210,6 @@ impl Guard {
         let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
             (roots, Some(epoch))
         } else if stateless {
-            let key = ClientKey::of(&ctx.extensions);
             let number = Received::number(&ctx.extensions);
             let (roots, cached) = self.roots_stateless(&client, key, number, sent).await?;
             from_cache = key.cloned().zip(cached);
@@ -291,17 +294,6 @@ impl Guard {
                 Ok(Some((roots, last.epoch)))
             }
         }
-    }
-
-    /// Returns the client of a request that belongs to no session.
-    fn client_of(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        declared: ClientCapabilities,
-    ) -> Arc<Client> {
-        let key = ClientKey::of(&ctx.extensions);
-        let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-        Arc::new(Client::new(self.clone(), declared, Some(account)))
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]

@@ -383,14 +383,12 @@ can_ask!(
     T::into_call_tool_result,
     /// The model reads why its call failed, except that a client must declare roots.
     fn of_error(error: HandlerError, revision: Revision, _: Option<&str>) -> Result<Self, ErrorData> {
-        match &error.0 {
-            Reason::Refused(refusal)
-                if revision.is_stateless() && refusal.reason() == Code::RootsUnsupported =>
-            {
-                Err(error.into_error_data(revision, None))
-            }
-            _ => error.into_call_tool_result(),
+        let undeclared =
+            matches!(&error.0, Reason::Refused(it) if it.reason() == Code::RootsUnsupported);
+        if undeclared && revision.is_stateless() {
+            return Err(error.into_error_data(revision, None));
         }
+        error.into_call_tool_result()
     }
 );
 

@@ -115,7 +115,7 @@ impl Roots {
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let location = Location::from_path(path).ok().map(|it| it.with_separators(self.index()));
-        let path = location.as_ref().map_or(path, Location::as_path);
+        let path = location.as_ref().map_or(path, Location::as_unchecked_path);
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
         let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
         let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));

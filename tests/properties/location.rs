@@ -42,7 +42,7 @@ pub(crate) fn hold(bytes: &[u8]) {
                 );
             }
             if let Ok(location) = &uri {
-                uri_path(text, location.as_path());
+                uri_path(text, location.as_unchecked_path());
             }
         } else {
             assert_eq!(
@@ -146,7 +146,7 @@ fn has_drive(text: &str) -> bool {
 /// The bytes of the path, or the code of the refusal.
 fn path_or_code(location: &Result<Location>) -> Result<&[u8], &'static str> {
     match location {
-        Ok(location) => Ok(location.as_path().as_os_str().as_bytes()),
+        Ok(location) => Ok(location.as_unchecked_path().as_os_str().as_bytes()),
         Err(error) => Err(error.code()),
     }
 }

@@ -1,5 +1,6 @@
 //! The server process with `--confine`.
 
+#![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[allow(dead_code)] // Another test uses the other functions.

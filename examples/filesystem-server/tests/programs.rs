@@ -1,5 +1,6 @@
 //! The tools that run programs: git, and those of `--run`.
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[allow(dead_code)] // Another test uses the other functions.

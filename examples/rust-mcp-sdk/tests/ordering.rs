@@ -7,6 +7,7 @@
 //! newest task first, and that is the task of the call. About half of the control's calls are then
 //! stale, because the call after a stale one always requests the list. With several threads, both
 //! orders occur.
+#![allow(clippy::disallowed_methods, reason = "the test is a client")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

@@ -253,7 +253,7 @@ fn answer(output: &ChildOutput) -> Work {
 }
 
 #[cfg(all(test, target_os = "linux"))]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods)]
 mod tests {
     use std::fs;
     use std::path::Path;

@@ -1,6 +1,7 @@
 //! Resources as seen by a client, over an in-memory transport and with real files, for session and
 //! stateless clients.
 
+#![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod client;
