@@ -59,7 +59,7 @@ struct Inner {
     text: &'static str,
     /// Replaces `{}` in the text.
     limit: Option<u64>,
-    /// The effects of the operation that failed, if it had any.
+    /// The effects of the operation that failed, if it had any, or how a program ended.
     outcome: Option<String>,
     operator_detail: Option<String>,
     /// The index of the root in which resolution failed.
@@ -186,7 +186,8 @@ impl Error {
         self
     }
 
-    /// Adds the effects of the operation that failed. They name only requests, quoted.
+    /// Adds the effects of the operation that failed, which name only requests, or how a program
+    /// ended. Their text is quoted.
     pub(crate) fn with_outcome(mut self, outcome: String) -> Self {
         self.0.outcome = Some(outcome);
         self
@@ -312,6 +313,19 @@ pub(crate) fn quoted(text: &OsStr) -> String {
         shown.push('…');
     }
     format!("{shown:?}")
+}
+
+/// Quotes the end of what a program wrote: lossy, escaped and limited to a number of bytes.
+#[cfg_attr(not(feature = "child"), expect(dead_code))]
+pub(crate) fn quoted_end(text: &[u8], limit: usize) -> String {
+    let cut = text.len().saturating_sub(limit);
+    let end = String::from_utf8_lossy(text.get(cut..).unwrap_or_default());
+    let (more, end) = match cut {
+        0 => ("", &*end),
+        // The cut can be inside a character.
+        _ => ("…", end.trim_start_matches('\u{fffd}')),
+    };
+    format!("{:?}", [more, end].concat())
 }
 
 #[cfg(test)]

@@ -84,6 +84,14 @@ pub const CHILDREN: usize = 64;
 /// How often a running child process is checked for the end of its request.
 pub const CHILD_TICK: Duration = Duration::from_millis(50);
 
+/// How long a child process that neither reads nor writes can have exited, or exceeded its time,
+/// before this is noticed. A program runs for longer than looking at it takes.
+pub(crate) const CHILD_PAUSE: Duration = Duration::from_millis(20);
+
+/// How many bytes of a failed child process's standard error are in the text of the error. A
+/// message is at its end, and a model has to read it.
+pub(crate) const CHILD_ERROR: usize = 2048;
+
 /// How long a caller waits for a killed child process to end. A process in an uninterruptible
 /// system call, for example on a hung filesystem, ends later.
 pub(crate) const CHILD_KILL: Duration = Duration::from_secs(2);

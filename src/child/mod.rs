@@ -9,39 +9,48 @@
 //! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `spawn` |
 //! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable roots | `program` |
 //! | secrets in the server's environment | only [`CHILD_ENVIRONMENT`] is inherited | `program` |
-//! | descriptors of the server without `FD_CLOEXEC` | closed in a copy of the descriptor table, or refused | `spawn` |
+//! | descriptors of the server without `FD_CLOEXEC` | closed in a copy of the descriptor table, or refused | `descriptors` |
 //! | a program that reads the server's protocol from standard input | standard input is empty unless it is given | `spawn` |
-//! | endless output, endless time | limits | `spawn`, `wait` |
+//! | a program that does not read its input, or closes its output and continues | pipes do not block, and one that has ended is no longer looked at | `unix`, `windows` |
+//! | endless output, endless time | limits | `spawn` |
 //! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
 //! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
 //! | too many programs of one client | permits for each account | `permits` |
 //! | access to files outside the roots | confinement by Landlock (feature `landlock`) | `confine` |
 //!
-//! Each program is started and supervised by a thread of its own (`spawn`). Where the kernel
-//! allows it, that thread has its own descriptor table, and if requested it is confined, which
-//! affects neither the server nor its other threads. Its descriptors have no meaning elsewhere, so
-//! it never receives or drops a value that owns a descriptor of the server. The calling thread or
-//! task waits and checks whether the request is still active (`wait`).
+//! One thread starts a program, moves its input and output in one loop over the pipes, and stops it
+//! (`spawn`). Where the kernel allows it, that thread has its own descriptor table, and if requested
+//! it is confined, which affects neither the server nor its other threads. Its descriptors have no
+//! meaning elsewhere, so it never receives or drops a value that owns a descriptor of the server,
+//! and never calls the server's functions. The caller waits for its result, and every
+//! [`CHILD_TICK`](crate::limits::CHILD_TICK) checks whether the request is still active (`wait`).
+//! For `output_async`, a second thread is the caller. Where a system cannot wait for several pipes
+//! at once, each pipe has a thread (`windows`).
 
 #[cfg(feature = "landlock")]
 mod confined;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod output;
 mod permits;
 mod program;
 mod spawn;
+#[cfg_attr(unix, path = "unix.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+mod system;
 mod wait;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::process::Command;
 use std::time::Duration;
 
 pub use self::output::{ChildOutput, Ended};
 pub use self::program::CHILD_ENVIRONMENT;
+use self::spawn::Task;
 use crate::check::CheckedPath;
-use crate::confine::Confinement;
-use crate::error::{Code, Result};
+use crate::confine::{ChildScope, Confinement};
+use crate::error::{Error, Result};
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 
 /// A program to run with a checked directory as its working directory, from
@@ -87,18 +96,11 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 #[must_use = "the program runs when `output` or `output_async` is called"]
 pub struct ChildCommand {
     directory: CheckedPath,
-    /// The name or path of the program as the caller gave it, for errors.
-    name: OsString,
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    environment: Vec<(OsString, Option<OsString>)>,
-    stdin: Option<Vec<u8>>,
-    time: Duration,
-    output: usize,
-    stop: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    task: Task,
+    stop: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     is_directory_by_path: bool,
     confinement: Option<Confinement>,
-    allowed: crate::confine::ChildScope,
+    allowed: ChildScope,
 }
 
 impl CheckedPath {
@@ -123,31 +125,26 @@ impl CheckedPath {
     ///   program is inside a writable root, or its path follows a symlink inside one.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<ChildCommand> {
         let name = program.as_ref();
-        let found = self.perform_beside("run", name, || program::find(self, name))?;
+        let found = program::find(self, name);
+        let found = found.map_err(|error| self.roots().log_refusal(error.at("run", name)))?;
+        let mut command = Command::new(found);
+        command.env_clear().envs(program::environment(self));
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(ChildCommand {
             directory: self.clone(),
-            name: name.to_owned(),
-            program: found,
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            stdin: None,
-            time: CHILD_TIME,
-            output: CHILD_OUTPUT,
+            task: Task {
+                name: name.to_owned(),
+                command,
+                stdin: None,
+                time: CHILD_TIME,
+                output: CHILD_OUTPUT,
+            },
             stop: None,
             is_directory_by_path: false,
             confinement: None,
-            allowed: crate::confine::ChildScope::default(),
+            allowed: ChildScope::default(),
         })
-    }
-
-    /// Runs work about another name than the request's, which its error mentions.
-    fn perform_beside<T>(
-        &self,
-        operation: &'static str,
-        name: &OsStr,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        work().map_err(|error| self.roots().log_refusal(error.at(operation, name)))
     }
 }
 
@@ -155,44 +152,44 @@ impl ChildCommand {
     /// Adds an argument. It is passed to the program unchanged, without a shell. An argument from a
     /// model can be an option (`--output=FILE`), so put `--` before it or reject a leading `-`.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
-        self.arguments.push(argument.as_ref().to_owned());
+        self.task.command.arg(argument);
         self
     }
 
     /// Adds several arguments, like [`arg`](Self::arg).
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self.task.command.args(arguments);
         self
     }
 
     /// Sets an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.environment.push((name.as_ref().to_owned(), Some(value.as_ref().to_owned())));
+        self.task.command.env(name, value);
         self
     }
 
     /// Removes an environment variable, for example one in [`CHILD_ENVIRONMENT`].
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
-        self.environment.push((name.as_ref().to_owned(), None));
+        self.task.command.env_remove(name);
         self
     }
 
     /// Passes these bytes to the program's standard input, which then ends.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.stdin = Some(bytes.into());
+        self.task.stdin = Some(bytes.into());
         self
     }
 
     /// Sets how long the program may run. The default is [`CHILD_TIME`].
     pub fn time_limit(mut self, time: Duration) -> Self {
-        self.time = time;
+        self.task.time = time;
         self
     }
 
     /// Sets how many bytes the program may write to standard output and standard error together.
     /// The default is [`CHILD_OUTPUT`].
     pub fn output_limit(mut self, bytes: usize) -> Self {
-        self.output = bytes;
+        self.task.output = bytes;
         self
     }
 
@@ -203,7 +200,7 @@ impl ChildCommand {
     /// because the program is stopped when they end. Other callers can pass a function that calls
     /// [`Session::still_allows`](crate::Session::still_allows).
     pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        self.stop = Some(Arc::new(stop));
+        self.stop = Some(Box::new(stop));
         self
     }
 
@@ -238,7 +235,8 @@ impl ChildCommand {
     ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
     ///   [`Io`](crate::ErrorKind::Io) from starting the program.
     pub fn output(self) -> Result<ChildOutput> {
-        self.directory.perform_beside("run", &self.name, || wait::output(&self))
+        let describe = self.describe();
+        wait::output(self, || false).map_err(describe)
     }
 
     /// Runs the program and waits without blocking a thread of the runtime. If the future is
@@ -249,18 +247,14 @@ impl ChildCommand {
     /// Same as [`output`](Self::output), and [`NoRuntime`](crate::ErrorKind::NoRuntime) outside a
     /// tokio runtime with a timer.
     pub async fn output_async(self) -> Result<ChildOutput> {
-        let (roots, name) = (self.directory.roots().clone(), self.name.clone());
-        let done = wait::output_async(self).await;
-        done.map_err(|error| roots.log_refusal(error.at("run", &name)))
+        let describe = self.describe();
+        wait::output_async(self).await.map_err(describe)
     }
 
-    /// Returns an error if the program must not continue.
-    fn ensure_wanted(&self) -> Result<()> {
-        self.directory.roots().ensure_in_force()?;
-        if self.stop.as_ref().is_some_and(|stop| stop()) {
-            return Err(Code::Cancelled.into());
-        }
-        Ok(())
+    /// Returns a function that adds the program to an error and reports it.
+    fn describe(&self) -> impl FnOnce(Error) -> Error + use<> {
+        let (roots, name) = (self.directory.roots().clone(), self.task.name.clone());
+        move |error| roots.log_refusal(error.at("run", &name))
     }
 }
 
@@ -269,8 +263,8 @@ impl fmt::Debug for ChildCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildCommand")
             .field("directory", &self.directory)
-            .field("program", &self.program)
-            .field("arguments", &self.arguments)
+            .field("program", &self.task.command.get_program())
+            .field("arguments", &self.task.command.get_args())
             .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,12 @@
 //! The result of a child process.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitStatus;
 
 use crate::confine::Confined;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, quoted_end};
+use crate::limits::CHILD_ERROR;
 
 /// The output of a program, and how the program ended.
 ///
@@ -13,6 +15,8 @@ use crate::error::{Code, Error, Result};
 /// other end is closed.
 #[derive(Clone)]
 pub struct ChildOutput {
+    /// The program as the caller named it.
+    pub(super) name: OsString,
     pub(super) ended: Ended,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
@@ -61,24 +65,46 @@ impl ChildOutput {
     ///
     /// # Errors
     ///
+    /// The text of each error has the program's name, its exit status if it exited, and the end of
+    /// what it wrote to standard error, at most 2 KiB, in quotes and escaped:
+    /// `run "git": the program failed; exit status: 128, standard error: "fatal: bad revision"`.
+    /// The model sees it. If a program can write what its caller must not know, return another
+    /// error.
+    ///
     /// - [`ProgramFailed`](crate::ErrorKind::ProgramFailed) (`program_failed`) if the program
     ///   exited with another status than 0 or was ended by a signal.
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `program_timed_out`,
     ///   `program_output_too_large`.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
-        match self.ended {
-            Ended::Exited(status) if status.success() => Ok(self.stdout),
-            Ended::Exited(status) => {
-                Err(match status.code().and_then(|code| u64::try_from(code).ok()) {
-                    Some(code) => {
-                        Error::over(Code::ProgramFailed, "the program exited with status {}", code)
-                    }
-                    None => Error::new(Code::ProgramFailed).says("a signal ended the program"),
-                })
-            }
-            Ended::TimedOut => Err(Code::ProgramTimedOut.into()),
-            Ended::OutputLimit => Err(Code::ProgramOutputTooLarge.into()),
+        let (code, status) = match self.ended {
+            Ended::Exited(status) if status.success() => return Ok(self.stdout),
+            Ended::Exited(status) => (Code::ProgramFailed, format!("{status}, ")),
+            Ended::TimedOut => (Code::ProgramTimedOut, String::new()),
+            Ended::OutputLimit => (Code::ProgramOutputTooLarge, String::new()),
+        };
+        let stderr = quoted_end(self.stderr.trim_ascii_end(), CHILD_ERROR);
+        let outcome = format!("{status}standard error: {stderr}");
+        Err(Error::new(code).at("run", &self.name).with_outcome(outcome))
+    }
+}
+
+/// What a program has written so far.
+pub(super) struct Captured {
+    /// Standard output and standard error.
+    pub(super) streams: [Vec<u8>; 2],
+    /// How much more it may write. `None` if it has written too much.
+    pub(super) left: Option<usize>,
+}
+
+impl Captured {
+    /// Keeps bytes of a stream, up to the limit. Returns whether the program may write more.
+    pub(super) fn push(&mut self, stream: usize, bytes: &[u8]) -> bool {
+        let kept = bytes.len().min(self.left.unwrap_or_default());
+        self.left = self.left.and_then(|left| left.checked_sub(bytes.len()));
+        if let (Some(stream), Some(kept)) = (self.streams.get_mut(stream), bytes.get(..kept)) {
+            stream.extend(kept);
         }
+        self.left.is_some()
     }
 }
 

@@ -1,61 +1,43 @@
 //! Limits the number of child processes, so that a client that starts many leaves some for others.
 
-use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::account::Account;
+use crate::limits::CHILDREN;
 
-/// A limited number of permits to run a child process.
+/// The client of each program that is running.
+static RUNNING: Mutex<Vec<Account>> = Mutex::new(Vec::new());
+
+/// A permit to run a child process. Dropping it returns it.
 ///
 /// A client gets another permit only while it has fewer than twice the number of remaining ones.
 /// The first client gets at most two thirds of them, and the next client at most two thirds of the
 /// remainder. A client that takes many permits thus leaves some for others.
-pub(super) struct Permits {
-    held: LazyLock<Mutex<HashMap<Account, usize>>>,
-    all: usize,
-}
-
-/// One of the [`Permits`]. Dropping it returns it.
 #[must_use]
-pub(super) struct Permit {
-    account: Account,
-    permits: &'static Permits,
-}
+pub(super) struct Permit(Account);
 
-impl Permits {
-    pub(super) const fn new(all: usize) -> Self {
-        Self { held: LazyLock::new(Mutex::default), all }
-    }
-
+impl Permit {
     /// Takes a permit, or returns `None` if the account may not take another.
-    pub(super) fn take(&'static self, account: &Account) -> Option<Permit> {
-        let mut held = self.lock();
-        let all: usize = held.values().sum();
-        let own = held.get(account).copied().unwrap_or_default();
+    pub(super) fn take(account: &Account) -> Option<Self> {
+        let mut running = lock();
+        let own = running.iter().filter(|other| *other == account).count();
         // No client takes the permits that others need.
-        (own < 2 * self.all.saturating_sub(all)).then(|| {
-            held.insert(account.clone(), own + 1);
-            Permit { account: account.clone(), permits: self }
+        (own < 2 * CHILDREN.saturating_sub(running.len())).then(|| {
+            running.push(account.clone());
+            Self(account.clone())
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Account, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut held = self.permits.lock();
-        match held.get_mut(&self.account) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => drop(held.remove(&self.account)),
+        let mut running = lock();
+        if let Some(index) = running.iter().position(|account| *account == self.0) {
+            running.swap_remove(index);
         }
     }
 }
 
-impl std::fmt::Debug for Permit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Permit").field(&self.account).finish()
-    }
+fn lock() -> MutexGuard<'static, Vec<Account>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
 //! The program to run, and its environment.
 
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -39,39 +40,32 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
 /// Returns the absolute path of a program.
 pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
     let path = Path::new(name);
-    if path.is_absolute() {
-        let found = executables(path).find(|path| is_executable(path));
-        let found = found.ok_or(Code::NoSuchProgram)?;
-        return if is_outside(directory, &found) {
-            Ok(found)
-        } else {
-            Err(Code::ProgramInsideRoots.into())
-        };
-    }
-    let is_name = path.file_name() == Some(name) && !name.as_encoded_bytes().contains(&0);
-    if !is_name {
+    let places = if path.is_absolute() {
+        vec![path.to_owned()]
+    } else if path.file_name() == Some(name) && !name.as_encoded_bytes().contains(&0) {
+        search_path(directory).iter().map(|entry| entry.join(name)).collect()
+    } else {
         return Err(Code::InvalidProgram.into());
-    }
+    };
     let mut refused = Code::NoSuchProgram;
-    for entry in search_path(directory) {
-        for found in executables(&entry.join(name)).filter(|path| is_executable(path)) {
-            if is_outside(directory, &found) {
-                return Ok(found);
-            }
-            refused = Code::ProgramInsideRoots;
+    for found in
+        places.iter().flat_map(|place| executables(place)).filter(|path| is_executable(path))
+    {
+        if is_outside(directory, &found) {
+            return Ok(found);
         }
+        refused = Code::ProgramInsideRoots;
     }
     Err(refused.into())
 }
 
 /// The inherited environment.
-pub(super) fn environment(directory: &CheckedPath) -> Vec<(OsString, OsString)> {
-    let value = |name: &&str| match *name {
+pub(super) fn environment(directory: &CheckedPath) -> Vec<(&'static str, OsString)> {
+    let value = |name| match name {
         "PATH" => std::env::join_paths(search_path(directory)).ok(),
         name => std::env::var_os(name),
     };
-    let pair = |name: &&str| Some((OsString::from(*name), value(name)?));
-    CHILD_ENVIRONMENT.iter().filter_map(pair).collect()
+    CHILD_ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect()
 }
 
 /// The directories of `PATH` that are absolute and outside all writable roots.
@@ -122,17 +116,12 @@ fn is_other_name<T>(_: &Path, _: T) -> bool {
     false
 }
 
-#[cfg(unix)]
-fn executables(path: &Path) -> impl Iterator<Item = PathBuf> {
-    std::iter::once(path.to_owned())
-}
-
-/// The names under which Windows looks for a program that is no script.
-#[cfg(windows)]
-fn executables(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let mut with_extension = path.as_os_str().to_owned();
-    with_extension.push(".exe");
-    [path.to_owned(), with_extension.into()].into_iter()
+/// The names under which the system looks for a program that is no script. Windows adds an
+/// extension.
+fn executables(path: &Path) -> [PathBuf; 2] {
+    let mut extended = path.as_os_str().to_owned();
+    extended.push(EXE_SUFFIX);
+    [path.to_owned(), extended.into()]
 }
 
 #[cfg(unix)]

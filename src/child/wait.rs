@@ -1,139 +1,86 @@
-//! Waiting for a program, and stopping it when its request ends.
+//! Preparing a program, waiting for it, and stopping it when its request ends.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::permits::Permits;
-use super::spawn::{Directory, Progress, Shared, THREAD, Task, supervise};
-use super::{ChildCommand, ChildOutput, program};
+use super::permits::Permit;
+use super::spawn::{run, start};
+use super::{ChildCommand, ChildOutput};
+use crate::confine;
 use crate::error::{Code, Error, Result};
-use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK, CHILDREN};
+use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
 use crate::roots::retry_changed;
 
-static RUNNING: Permits = Permits::new(CHILDREN);
-
-/// Runs a program and waits for it.
-pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {
-    command.ensure_wanted()?;
-    let roots = command.directory.roots();
-    let permit = RUNNING.take(roots.account()).ok_or(Code::TooManyChildren)?;
-    let place = &command.directory;
+/// Runs a program and waits for it, unless the future that waits for it is dropped.
+pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Result<ChildOutput> {
+    let ensure_wanted = || {
+        child.directory.roots().ensure_in_force()?;
+        if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
+            return Err(Error::from(Code::Cancelled));
+        }
+        Ok(())
+    };
+    ensure_wanted()?;
+    let place = &child.directory;
+    let permit = Permit::take(place.roots().account()).ok_or(Code::TooManyChildren)?;
     let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
         let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
         error.at("open directory", place.request().sent())
     })?;
+    let mut task = child.task;
     // Defense: The child starts in the directory that was opened, whatever its path is now.
-    let directory = if command.is_directory_by_path {
-        Directory::Path(command.directory.canonical())
+    task.command.current_dir(if child.is_directory_by_path {
+        place.canonical()
     } else {
         #[cfg(target_os = "linux")]
         {
-            Directory::Descriptor(std::os::fd::AsRawFd::as_raw_fd(&opened))
+            super::descriptors::path(std::os::fd::AsRawFd::as_raw_fd(&opened))
         }
         #[cfg(not(target_os = "linux"))]
         return Err(Code::DirectoryByPath.into());
-    };
-    let mut environment = program::environment(&command.directory);
-    for (name, value) in &command.environment {
-        environment.retain(|(other, _)| other != name);
-        environment.extend(value.clone().map(|value| (name.clone(), value)));
-    }
-    let confinement = match &command.confinement {
-        Some(confinement) => Some(Arc::new(crate::confine::prepare(
-            &command.directory,
-            confinement,
-            &command.program,
-            command.allowed,
-        )?)),
-        None => None,
-    };
-    let task = Task {
-        program: command.program.clone(),
-        arguments: command.arguments.clone(),
-        environment,
-        directory,
-        stdin: command.stdin.clone(),
-        time: command.time,
-        output: command.output,
-        confinement: confinement.clone(),
-        permit: Arc::new(permit),
-    };
-    let shared = Arc::new(Shared::default());
-    // A panic of the caller's function also stops the program.
-    let _stop = Stop(&shared);
-    let (sender, progress) = mpsc::channel();
-    let supervised = shared.clone();
-    start(move || supervise(task, &supervised, &sender))?;
-    let mut ready: Option<Instant> = None;
-    let mut unwanted: Option<(Error, Instant)> = None;
-    loop {
-        match progress.recv_timeout(CHILD_TICK) {
-            Ok(Progress::Ready) => ready = Some(Instant::now()),
-            Ok(Progress::Done(done)) => return unwanted.map_or(done, |(error, _)| Err(error)),
+    });
+    let program = Path::new(task.command.get_program());
+    let prepare = |confinement| confine::prepare(place, confinement, program, child.allowed);
+    let confinement = child.confinement.as_ref().map(prepare).transpose()?.map(Arc::new);
+    let (late, prepared) = (task.time.saturating_add(CHILD_LATE), confinement.clone());
+    // The program is stopped when `ready` is dropped, also by a panic of the caller's function.
+    let (caller, ready) = mpsc::sync_channel(1);
+    let (done, result) = mpsc::channel();
+    start(move || {
+        let _ = done.send(run(task, prepared, permit, &caller));
+    })?;
+    // Until then, the thread uses these descriptors.
+    let _ = ready.recv();
+    drop((opened, confinement));
+    let late = Instant::now().checked_add(late);
+    let refusal = loop {
+        match result.recv_timeout(CHILD_TICK) {
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(Code::Io).detail("the thread of the program panicked"));
-            }
+            done => return done.map_err(|_| Error::new(Code::Io).detail("the thread panicked"))?,
         }
-        // Until the thread is ready, it uses descriptors of this one, so this function must not end,
-        // even by a panic of the caller's function.
-        let Some(ready) = ready else { continue };
-        match &unwanted {
-            None => {
-                let is_late = ready.elapsed() > command.time.saturating_add(CHILD_LATE);
-                let late = || Error::new(Code::Busy).detail("the killed program has not ended");
-                let wanted = if is_late { Err(late()) } else { command.ensure_wanted() };
-                if let Err(error) = wanted {
-                    shared.stop();
-                    unwanted = Some((error, Instant::now()));
-                }
-            }
-            // A killed program that hangs in the kernel ends later.
-            Some((_, since)) if since.elapsed() > CHILD_KILL => break,
-            Some(_) => {}
+        if late.is_some_and(|late| late < Instant::now()) {
+            break Error::new(Code::Busy).detail("the killed program has not ended");
         }
-    }
-    drop(opened);
-    unwanted.map_or_else(|| Err(Code::Cancelled.into()), |(error, _)| Err(error))
+        if let Err(error) = ensure_wanted() {
+            break error;
+        }
+    };
+    // A killed program that hangs in the kernel ends later.
+    drop(ready);
+    let _ = result.recv_timeout(CHILD_KILL);
+    Err(refusal)
 }
 
-/// Runs a program on a thread of its own. Dropping the future stops the program.
-pub(super) async fn output_async(mut command: ChildCommand) -> Result<ChildOutput> {
-    let dropped = StopOnDrop(Arc::default());
-    let (is_dropped, stop) = (dropped.0.clone(), command.stop.take());
-    command.stop = Some(Arc::new(move || {
-        is_dropped.load(Ordering::Relaxed) || stop.as_ref().is_some_and(|stop| stop())
-    }));
+/// Waits for a program on a thread. Dropping the future stops the program.
+pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput> {
     let (sender, receiver) = oneshot::channel();
     start(move || {
-        let _ = sender.send(output(&command));
+        let done = output(child, || sender.is_closed());
+        let _ = sender.send(done);
     })?;
-    receiver.await.map_err(|_| Error::new(Code::Io).detail("the waiting thread panicked"))?
-}
-
-fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let thread = thread::Builder::new().name(THREAD.into()).spawn(work);
-    let error = |error| Error::io(Code::Busy, error).detail("could not start a thread");
-    thread.map(drop).map_err(error)
-}
-
-struct Stop<'a>(&'a Shared);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    receiver.await.map_err(|_| Error::new(Code::Io).detail("the thread panicked"))?
 }

@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 use self::linux as system;
 #[cfg(not(all(target_os = "linux", feature = "landlock")))]
 use self::other as system;
-pub(crate) use self::system::{Prepared, prepare};
+pub(crate) use self::system::{Prepared, Restriction, prepare};
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Boundary::confine_process`](crate::Boundary::confine_process).

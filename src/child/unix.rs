@@ -1,0 +1,100 @@
+//! The pipes and the process group of a program, on Unix.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, Cursor, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
+
+use super::output::Captured;
+use super::permits::Permit;
+use crate::error::Result;
+
+pub(super) const NULL: &str = "/dev/null";
+
+/// The open pipes of a program. A read or a write of this end does not block.
+pub(super) struct Pipes {
+    input: Option<(File, Cursor<Vec<u8>>)>,
+    outputs: Vec<(usize, File)>,
+    _permit: Permit,
+}
+
+impl Pipes {
+    pub(super) fn new(child: &mut Child, stdin: Option<Vec<u8>>, permit: Permit) -> Result<Self> {
+        let input = child.stdin.take().map(nonblocking).transpose()?;
+        let stdout = child.stdout.take().map(nonblocking).transpose()?;
+        let stderr = child.stderr.take().map(nonblocking).transpose()?;
+        let outputs = stdout.into_iter().chain(stderr).enumerate().collect();
+        Ok(Self { input: input.zip(stdin.map(Cursor::new)), outputs, _permit: permit })
+    }
+
+    /// Whether the program, or a process that it left behind, can still write.
+    pub(super) fn have_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// Waits at most this long until a pipe is ready, and then reads or writes each pipe at most
+    /// once. Returns false if none was ready.
+    pub(super) fn transfer(&mut self, time: Duration, captured: &mut Captured) -> bool {
+        let input = self.input.iter().map(|(pipe, _)| PollFd::new(pipe, PollFlags::OUT));
+        let outputs = self.outputs.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN));
+        let mut polled: Vec<_> = input.chain(outputs).collect();
+        if let Ok(0) = poll(&mut polled, Timespec::try_from(time).ok().as_ref()) {
+            return false;
+        }
+        if let Some((pipe, bytes)) = &mut self.input {
+            match pipe.write(bytes.fill_buf().unwrap_or_default()) {
+                Ok(written @ 1..) => bytes.consume(written),
+                Err(error) if is_temporary(&error) => {}
+                // Everything is written, or nobody can read it any longer.
+                _ => self.input = None,
+            }
+        }
+        let mut chunk = [0; 1 << 14];
+        self.outputs.retain_mut(|(stream, pipe)| match pipe.read(&mut chunk) {
+            // A pipe that is still polled after its end would always be ready.
+            Ok(0) => false,
+            Ok(read) => captured.push(*stream, chunk.get(..read).unwrap_or_default()),
+            Err(error) => is_temporary(&error),
+        });
+        true
+    }
+}
+
+/// Changes only this end of the pipe. The program's end still blocks (open(2)).
+fn nonblocking(pipe: impl Into<OwnedFd>) -> io::Result<File> {
+    let pipe = File::from(pipe.into());
+    ioctl_fionbio(&pipe, true)?;
+    Ok(pipe)
+}
+
+/// Whether the pipe was not ready. A process that escaped can use the same pipe.
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+/// Whether the program has exited. It is not reaped, so its number and its group still exist.
+pub(super) fn has_exited(child: &mut Child) -> bool {
+    // An error means that other code of the server has reaped it.
+    !matches!(status(child), Ok(None))
+}
+
+/// Kills the program and its process group.
+pub(super) fn kill(child: &mut Child) {
+    // If other code of the server has reaped the program, the number may be in use again.
+    // Defense: The process group is killed with the program.
+    if status(child).is_ok() {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    }
+}
+
+fn status(child: &Child) -> rustix::io::Result<Option<WaitIdStatus>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(child)), options)
+}

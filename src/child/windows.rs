@@ -1,0 +1,81 @@
+//! The pipes of a program, on Windows, which cannot wait for several of them at once.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::windows::io::OwnedHandle;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use super::output::Captured;
+use super::permits::Permit;
+use super::spawn::start;
+use crate::error::Result;
+
+pub(super) const NULL: &str = "NUL";
+
+/// The pipes of a program. Each has a thread, which holds the permit and ends with the pipe.
+pub(super) struct Pipes {
+    /// The number of a stream, and bytes that were read from it.
+    chunks: Receiver<(usize, Vec<u8>)>,
+    have_output: bool,
+}
+
+impl Pipes {
+    pub(super) fn new(child: &mut Child, stdin: Option<Vec<u8>>, permit: Permit) -> Result<Self> {
+        // A thread waits until its chunk is taken, so the memory is bounded.
+        let (sender, chunks) = mpsc::sync_channel(1);
+        let shared = Arc::new((sender, permit));
+        if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), stdin) {
+            let shared = shared.clone();
+            start(move || {
+                let _ = pipe.write_all(&bytes);
+                drop(shared);
+            })?;
+        }
+        let stdout = child.stdout.take().map(OwnedHandle::from);
+        let stderr = child.stderr.take().map(OwnedHandle::from);
+        for (stream, pipe) in stdout.into_iter().chain(stderr).enumerate() {
+            let (mut pipe, shared) = (File::from(pipe), shared.clone());
+            start(move || {
+                let mut chunk = vec![0; 1 << 14];
+                while let Ok(read @ 1..) = pipe.read(&mut chunk) {
+                    let bytes = chunk.get(..read).unwrap_or_default();
+                    if shared.0.send((stream, bytes.to_vec())).is_err() {
+                        break;
+                    }
+                }
+            })?;
+        }
+        Ok(Self { chunks, have_output: true })
+    }
+
+    /// Whether the program, or a process that it left behind, can still write.
+    pub(super) fn have_output(&self) -> bool {
+        self.have_output
+    }
+
+    /// Waits at most this long for output. Returns false if there was none.
+    pub(super) fn transfer(&mut self, time: Duration, captured: &mut Captured) -> bool {
+        match self.chunks.recv_timeout(time) {
+            Ok((stream, bytes)) => return captured.push(stream, &bytes),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                self.have_output = false;
+                thread::sleep(time);
+            }
+        }
+        false
+    }
+}
+
+pub(super) fn has_exited(child: &mut Child) -> bool {
+    !matches!(child.try_wait(), Ok(None))
+}
+
+/// Kills the program, but not the processes that it has started.
+pub(super) fn kill(child: &mut Child) {
+    let _ = child.kill();
+}
