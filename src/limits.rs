@@ -85,8 +85,12 @@ pub const CHILDREN: usize = 64;
 pub const CHILD_TICK: Duration = Duration::from_millis(50);
 
 /// How long a child process that neither reads nor writes can have exited, or exceeded its time,
-/// before this is noticed. A program runs for longer than looking at it takes.
+/// before this is noticed. This limits how often an idle process is looked at.
 pub(crate) const CHILD_PAUSE: Duration = Duration::from_millis(20);
+
+/// How soon a child process is looked at again after it has read or written, or has closed its
+/// output. It usually exits then.
+pub(crate) const CHILD_SHORT_PAUSE: Duration = Duration::from_millis(1);
 
 /// How many bytes of a failed child process's standard error are in the text of the error. A
 /// message is at its end, and a model has to read it.

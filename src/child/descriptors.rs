@@ -1,6 +1,5 @@
 //! The descriptor table of the thread that starts a program, on Linux.
 
-use std::ffi::OsString;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,12 +40,11 @@ pub(super) fn close_others(copied: Vec<i32>, directory: Option<&Path>) {
 
 /// The open descriptors of the calling thread, except standard input, output and error.
 fn open() -> Result<Vec<i32>> {
-    let number = |entry: io::Result<DirEntry>| entry.map(|entry| entry.file_name());
-    let listed =
-        fs::read_dir("/proc/thread-self/fd").and_then(|listed| listed.map(number).collect());
-    let listed: Vec<_> =
-        listed.map_err(|error| Error::io(Code::Unsupported, error).detail("/proc is required"))?;
-    let numbers = listed.iter().filter_map(|name: &OsString| name.to_str()?.parse().ok());
+    let name = |entry: io::Result<DirEntry>| entry.map(|entry| entry.file_name());
+    let listed = fs::read_dir("/proc/thread-self/fd")
+        .and_then(|listed| listed.map(name).collect::<io::Result<Vec<_>>>())
+        .map_err(|error| Error::io(Code::Unsupported, error).detail("/proc is required"))?;
+    let numbers = listed.iter().filter_map(|name| name.to_str()?.parse().ok());
     // The listing contains its own descriptor, which is closed by now.
     let is_open = |number: &i32| fs::read_link(format!("/proc/thread-self/fd/{number}")).is_ok();
     Ok(numbers.filter(|number| *number > 2 && is_open(number)).collect())
@@ -57,7 +55,6 @@ fn is_inheritable(number: i32) -> bool {
     // A descriptor that was closed in the meantime is not inherited.
     let info = fs::read_to_string(format!("/proc/thread-self/fdinfo/{number}"));
     let Ok(info) = info else { return false };
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_none_or(|flags| flags & OFlags::CLOEXEC.bits() == 0)
+    let flags = |line: &str| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok();
+    info.lines().find_map(flags).is_none_or(|flags| flags & OFlags::CLOEXEC.bits() == 0)
 }

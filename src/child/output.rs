@@ -83,8 +83,8 @@ impl ChildOutput {
             Ended::OutputLimit => (Code::ProgramOutputTooLarge, String::new()),
         };
         let stderr = quoted_end(self.stderr.trim_ascii_end(), CHILD_ERROR);
-        let outcome = format!("{status}standard error: {stderr}");
-        Err(Error::new(code).at("run", &self.name).with_outcome(outcome))
+        let error = Error::new(code).at("run", &self.name);
+        Err(error.with_outcome(format!("{status}standard error: {stderr}")))
     }
 }
 

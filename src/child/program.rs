@@ -11,8 +11,8 @@ use crate::error::{Code, Result};
 use crate::roots::{Root, Roots};
 
 /// The environment variables that a child process inherits (environ(7), locale(7)). `PATH` contains
-/// only absolute directories outside all writable roots. On Windows, programs do not start without
-/// some of the last ones.
+/// only absolute directories outside all writable roots. Windows sets the last ones, and programs do
+/// not start there without some of them.
 pub const CHILD_ENVIRONMENT: &[&str] = &[
     "HOME",
     "LANG",
@@ -23,17 +23,11 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
     "TMPDIR",
     "TZ",
     "USER",
-    #[cfg(windows)]
     "PATHEXT",
-    #[cfg(windows)]
     "SystemDrive",
-    #[cfg(windows)]
     "SystemRoot",
-    #[cfg(windows)]
     "TEMP",
-    #[cfg(windows)]
     "TMP",
-    #[cfg(windows)]
     "USERPROFILE",
 ];
 

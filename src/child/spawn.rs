@@ -27,7 +27,7 @@ use super::permits::Permit;
 use super::system::{NULL, Pipes, has_exited, kill};
 use crate::confine::{Prepared, Restriction};
 use crate::error::{Code, Error, Result};
-use crate::limits::{CHILD_DRAIN, CHILD_PAUSE};
+use crate::limits::{CHILD_DRAIN, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
 /// A program to start. It owns no descriptor.
 pub(super) struct Task {
@@ -87,14 +87,14 @@ pub(super) fn run(
     let mut captured = Captured { streams: Default::default(), left: Some(task.output) };
     let mut pipes = Pipes::new(&mut child, task.stdin, permit);
     let is_complete = pipes.as_mut().is_ok_and(|pipes| {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = CHILD_SHORT_PAUSE;
         while !has_exited(&mut child) {
             if captured.left.is_none() || is_late() || !is_awaited() {
                 return false;
             }
             // A program whose output ends usually exits soon.
             let is_moving = pipes.transfer(pause, &mut captured);
-            pause = if is_moving { SHORTEST_PAUSE } else { (2 * pause).min(CHILD_PAUSE) };
+            pause = if is_moving { CHILD_SHORT_PAUSE } else { (2 * pause).min(CHILD_PAUSE) };
         }
         true
     });
@@ -114,6 +114,3 @@ pub(super) fn run(
     let [stdout, stderr] = captured.streams;
     Ok(ChildOutput { name: task.name, ended, stdout, stderr, confined })
 }
-
-/// How soon a program is looked at again after it has read or written.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);

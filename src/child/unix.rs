@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::output::Captured;
 use super::permits::Permit;
@@ -81,20 +79,20 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// Whether the program has exited. It is not reaped, so its number and its group still exist.
 pub(super) fn has_exited(child: &mut Child) -> bool {
-    // An error means that other code of the server has reaped it.
-    !matches!(status(child), Ok(None))
+    look(child).unwrap_or(true)
 }
 
 /// Kills the program and its process group.
 pub(super) fn kill(child: &mut Child) {
     // If other code of the server has reaped the program, the number may be in use again.
     // Defense: The process group is killed with the program.
-    if status(child).is_ok() {
+    if look(child).is_ok() {
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     }
 }
 
-fn status(child: &Child) -> rustix::io::Result<Option<WaitIdStatus>> {
+/// Whether the program has exited. An error means that other code of the server has reaped it.
+fn look(child: &Child) -> rustix::io::Result<bool> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::Pid(Pid::from_child(child)), options)
+    waitid(WaitId::Pid(Pid::from_child(child)), options).map(|status| status.is_some())
 }

@@ -59,15 +59,12 @@ impl Pipes {
 
     /// Waits at most this long for output. Returns false if there was none.
     pub(super) fn transfer(&mut self, time: Duration, captured: &mut Captured) -> bool {
-        match self.chunks.recv_timeout(time) {
-            Ok((stream, bytes)) => return captured.push(stream, &bytes),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                self.have_output = false;
-                thread::sleep(time);
-            }
+        let received = self.chunks.recv_timeout(time);
+        if received == Err(RecvTimeoutError::Disconnected) {
+            self.have_output = false;
+            thread::sleep(time);
         }
-        false
+        received.is_ok_and(|(stream, bytes)| captured.push(stream, &bytes))
     }
 }
 
