@@ -7,7 +7,8 @@
 //! The text (`Display`, `Debug` and every `source`) contains only the request, fixed text of this
 //! crate, the value of a limit, and the message of an operating system error, so it can be passed
 //! to a model. Details that only the operator may see, such as the target of a symlink or another
-//! root, are in [`Error::operator_detail`].
+//! root, are in [`Error::operator_detail`]. If a child process failed, the text also contains its
+//! name, its status and the end of its standard error (`ChildOutput::into_stdout`).
 
 use crate::limits::QUOTED_CHARS;
 use std::convert::Infallible;

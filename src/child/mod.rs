@@ -6,7 +6,7 @@
 //!
 //! | attack or accident | defense | module |
 //! | --- | --- | --- |
-//! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `spawn` |
+//! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `wait` |
 //! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable roots | `program` |
 //! | secrets in the server's environment | only [`CHILD_ENVIRONMENT`] is inherited | `program` |
 //! | descriptors of the server without `FD_CLOEXEC` | closed in a copy of the descriptor table, or refused | `descriptors` |
@@ -194,7 +194,8 @@ impl ChildCommand {
     }
 
     /// Stops the program when this function returns true. It is called about every 50 ms
-    /// ([`CHILD_TICK`](crate::limits::CHILD_TICK)) on the waiting thread or task.
+    /// ([`CHILD_TICK`](crate::limits::CHILD_TICK)) on the waiting thread, which
+    /// [`output_async`](Self::output_async) starts. The program is killed at most 20 ms later.
     ///
     /// Roots of a request (`RequestRoots`) need no such function,
     /// because the program is stopped when they end. Other callers can pass a function that calls
@@ -244,8 +245,7 @@ impl ChildCommand {
     ///
     /// # Errors
     ///
-    /// Same as [`output`](Self::output), and [`NoRuntime`](crate::ErrorKind::NoRuntime) outside a
-    /// tokio runtime with a timer.
+    /// Same as [`output`](Self::output). No particular runtime is required.
     pub async fn output_async(self) -> Result<ChildOutput> {
         let describe = self.describe();
         wait::output_async(self).await.map_err(describe)

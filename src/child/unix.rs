@@ -56,9 +56,8 @@ impl Pipes {
         }
         let mut chunk = [0; 1 << 14];
         self.outputs.retain_mut(|(stream, pipe)| match pipe.read(&mut chunk) {
-            // A pipe that is still polled after its end would always be ready.
-            Ok(0) => false,
-            Ok(read) => captured.push(*stream, chunk.get(..read).unwrap_or_default()),
+            // Defense: A pipe that has ended, and would always be ready, is not polled again.
+            Ok(read) => read > 0 && captured.push(*stream, chunk.get(..read).unwrap_or_default()),
             Err(error) => is_temporary(&error),
         });
         true
@@ -68,6 +67,7 @@ impl Pipes {
 /// Changes only this end of the pipe. The program's end still blocks (open(2)).
 fn nonblocking(pipe: impl Into<OwnedFd>) -> io::Result<File> {
     let pipe = File::from(pipe.into());
+    // Defense: A pipe does not block the thread that stops the program.
     ioctl_fionbio(&pipe, true)?;
     Ok(pipe)
 }

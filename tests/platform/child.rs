@@ -47,15 +47,46 @@ fn program_starts_in_the_checked_directory_with_its_input() {
         assert!(!output.success());
         let error = output.into_stdout().unwrap_err();
         assert_eq!(error.code(), "program_failed");
-        assert_eq!(error.to_string(), "the program exited with status 3");
+        let expected = r#"run "sh": the program failed; exit status: 3, standard error: "problem""#;
+        assert_eq!(error.to_string(), expected);
     }
     let output = sh(&roots, "d", "kill -TERM $$").output().unwrap();
-    assert_eq!(output.into_stdout().unwrap_err().to_string(), "a signal ended the program");
+    let error = output.into_stdout().unwrap_err().to_string();
+    let expected = r#"run "sh": the program failed; signal: 15 (SIGTERM), standard error: """#;
+    assert_eq!(error, expected);
     let output = sh(&roots, "d", "printf ok").output().unwrap();
     assert_eq!(output.into_stdout().unwrap(), b"ok");
     // The path is by name only if the caller says so.
     let output = sh(&roots, "l", "pwd -P").unguarded_dir().output().unwrap();
     assert_eq!(text(output.stdout()), format!("{}\n", tree.path("r/d").display()));
+}
+
+#[test]
+fn error_of_a_failed_program_ends_with_its_own_words() {
+    let tree = Tree::new("dir r");
+    let roots = tree.roots(["r"]);
+    let run = |run: ChildCommand| run.output().unwrap().into_stdout().unwrap_err().to_string();
+    // Git looks for a repository above, too.
+    let git = command(&roots, ".", "git").unwrap().arg("status");
+    let git = run(git.env("GIT_CEILING_DIRECTORIES", tree.path("")));
+    let expected = r#"run "git": the program failed; exit status: 128, standard error: "fatal: not a git repository"#;
+    assert!(git.starts_with(expected), "{git}");
+    // Only the end, escaped, and no part of a character.
+    for shift in ["", "a", "aa", "aaa"] {
+        let script =
+            format!("printf '%s' '{shift}' >&2; yes '\u{1f980}' | head -n 1000 >&2; exit 1");
+        let error = run(sh(&roots, ".", &script));
+        let (start, end) = error.split_once("standard error: ").unwrap();
+        assert_eq!(start, r#"run "sh": the program failed; exit status: 1, "#);
+        let words = end.trim_matches('"').strip_prefix('…').unwrap().replace("\\n", "\n");
+        assert!((2040..=2048).contains(&words.len()), "{}", words.len());
+        assert!(words.chars().all(|c| c == '\u{1f980}' || c == '\n'), "{words}");
+    }
+    // The other errors have it, too.
+    let late = sh(&roots, ".", "printf 'still \\033[1mhere' >&2; exec sleep 1000");
+    let late = run(late.time_limit(Duration::from_millis(500)));
+    let expected = r#"run "sh": the program was stopped at its time limit; standard error: "still \u{1b}[1mhere""#;
+    assert_eq!(late, expected);
 }
 
 #[test]
@@ -292,6 +323,52 @@ fn limits_end_the_program_and_its_group() {
     assert_eq!(output.ended(), Ended::TimedOut);
     let left = std::process::Command::new("pgrep").args(["-f", "f() { while"]).output();
     assert!(left.is_err() || left.is_ok_and(|left| left.stdout.is_empty()));
+}
+
+/// One thread writes the input and reads both outputs.
+#[test]
+fn no_pipe_delays_another_or_the_end() {
+    let tree = Tree::new("dir r");
+    let roots = tree.roots(["r"]);
+    let large: Vec<u8> = (0..3 << 20).map(|number: u32| number.to_le_bytes()[0]).collect();
+    let both = sh(&roots, ".", "tee /dev/stderr").stdin(large.clone()).output_limit(usize::MAX);
+    let both = both.output().unwrap();
+    assert!(both.success() && both.stdout() == large && both.stderr() == large);
+    // It neither reads its input nor ends.
+    let silent = sh(&roots, ".", "echo $$ $$; exec sleep 1000").stdin(large.clone());
+    let silent = run_and_assert_gone(silent.time_limit(Duration::from_millis(500)));
+    assert_eq!(silent.ended(), Ended::TimedOut);
+    // It always has output.
+    let endless = sh(&roots, ".", "echo $$ $$; while :; do echo; done").output_limit(usize::MAX);
+    let endless = run_and_assert_gone(endless.time_limit(Duration::from_millis(500)));
+    assert_eq!(endless.ended(), Ended::TimedOut);
+    // It closes its input and continues to write.
+    let closed = sh(&roots, ".", "exec <&-; sleep 0.2; printf ok").stdin(large);
+    assert_eq!(closed.output().unwrap().into_stdout().unwrap(), b"ok");
+}
+
+/// The end of a pipe is always ready, and must not keep the thread busy.
+#[test]
+fn program_that_closes_its_output_and_continues_costs_no_processor_time() {
+    let test =
+        "platform::child::program_that_closes_its_output_and_continues_costs_no_processor_time";
+    if !is_own_process(test, &[]) {
+        return;
+    }
+    let tree = Tree::new("dir r");
+    let roots = tree.roots(["r"]);
+    let used = || {
+        let used = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
+        Duration::from(used)
+    };
+    let before = used();
+    for script in ["exec >&- 2>&-; sleep 1; echo >f", "exec >&-; sleep 1", "exec <&-; sleep 1"] {
+        let output = sh(&roots, ".", script).stdin(vec![b'x'; 1 << 20]).output().unwrap();
+        assert!(output.success(), "{script}");
+    }
+    let used = used() - before;
+    assert!(tree.path("r/f").exists());
+    assert!(used < Duration::from_millis(500), "{used:?}");
 }
 
 /// It leaves the group, so it is not killed. The caller does not wait for it, and it does not count

@@ -110,7 +110,11 @@ fn git_tools_show_status_changes_and_commits() {
         ("git_diff", json!({ "revision": "no-such" }), "fatal: "),
         ("git_log", json!({ "revision": "f" }), "fatal: "),
         ("git_status", json!({ "path": tree.path("outside") }), "not inside the allowed"),
-        ("git_status", json!({ "path": tree.path("work") }), "not a git repository"),
+        (
+            "git_status",
+            json!({ "path": tree.path("work") }),
+            r#"run "git": the program failed; exit status: 128, standard error: "fatal: not a git repository"#,
+        ),
         ("git_status", json!({ "path": tree.path("work/repo/f") }), "not a directory"),
     ] {
         let text = git(tool, arguments.clone());

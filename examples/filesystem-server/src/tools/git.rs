@@ -137,16 +137,14 @@ async fn git(
         Ok((directory, list))
     };
     let (directory, list) = roots.run(prepare).await?;
-    let list = confined(list).output_async().await?;
-    let keys = list.into_stdout().map_err(|_| HandlerError::new("not a git repository"))?;
+    let keys = confined(list).output_async().await?.into_stdout()?;
     let overrides = overrides(&keys)?;
     let git = roots.run(move |_| command(&directory, &overrides)).await?.args(options);
     let git = match revision {
         Some(revision) => git.args(["--end-of-options", &revision, "--"]),
         None => git,
     };
-    let output = confined(git).output_limit(ANSWER).output_async().await?;
-    answer(&output)
+    answer(confined(git).output_limit(ANSWER).output_async().await?)
 }
 
 /// Lists the names of all variables in the configuration, without their values.
@@ -236,20 +234,17 @@ fn split_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
 /// More than any repository needs, and few enough for an environment.
 const MOST_FILTERS: usize = 400;
 
-fn answer(output: &ChildOutput) -> Work {
-    let text = String::from_utf8_lossy(output.stdout());
-    match output.ended() {
-        Ended::Exited(status) if status.success() && text.is_empty() => {
-            Ok("No changes or commits".to_owned())
-        }
-        Ended::Exited(status) if status.success() => Ok(text.into_owned()),
-        Ended::OutputLimit => Ok(format!("{text}\nThe result is truncated")),
-        Ended::TimedOut => Err(HandlerError::new("git did not finish in time")),
-        _ => {
-            let error = String::from_utf8_lossy(output.stderr());
-            Err(HandlerError::new(error.chars().take(2_000).collect::<String>()))
-        }
+/// The output of git, or an error with its words.
+fn answer(output: ChildOutput) -> Work {
+    if output.ended() == Ended::OutputLimit {
+        let text = String::from_utf8_lossy(output.stdout());
+        return Ok(format!("{text}\nThe result is truncated"));
     }
+    let text = output.into_stdout()?;
+    if text.is_empty() {
+        return Ok("No changes or commits".to_owned());
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[cfg(all(test, target_os = "linux"))]
