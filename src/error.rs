@@ -317,7 +317,7 @@ pub(crate) fn quoted(text: &OsStr) -> String {
 }
 
 /// Quotes the end of what a program wrote: lossy, escaped and limited to a number of bytes.
-#[cfg_attr(not(feature = "child"), expect(dead_code))]
+#[allow(dead_code, reason = "only the output of child processes is quoted so")]
 pub(crate) fn quoted_end(text: &[u8], limit: usize) -> String {
     let cut = text.len().saturating_sub(limit);
     let end = String::from_utf8_lossy(text.get(cut..).unwrap_or_default());

@@ -1,8 +1,6 @@
 //! The pipes of a program, on Windows, which cannot wait for several of them at once.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::windows::io::OwnedHandle;
+use std::io::{Read, Write as _};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -35,10 +33,10 @@ impl Pipes {
                 drop(shared);
             })?;
         }
-        let stdout = child.stdout.take().map(OwnedHandle::from);
-        let stderr = child.stderr.take().map(OwnedHandle::from);
-        for (stream, pipe) in stdout.into_iter().chain(stderr).enumerate() {
-            let (mut pipe, shared) = (File::from(pipe), shared.clone());
+        let stdout = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
+        let stderr = child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
+        for (stream, mut pipe) in stdout.into_iter().chain(stderr).enumerate() {
+            let shared = shared.clone();
             start(move || {
                 let mut chunk = vec![0; 1 << 14];
                 while let Ok(read @ 1..) = pipe.read(&mut chunk) {
