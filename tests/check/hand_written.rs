@@ -57,7 +57,7 @@ fn diffs(page: &str) -> Vec<&str> {
 /// Returns the lines that a diff removes or adds (`sign`) or keeps, indented as in a function.
 fn side(diff: &str, sign: char) -> String {
     let lines = diff.lines().filter_map(|line| line.strip_prefix([sign, ' ']));
-    lines.map(|line| format!("    {line}\n")).collect()
+    lines.flat_map(|line| ["    ", line, "\n"]).collect()
 }
 
 /// Returns the body of a function in this file, without its last expression.
