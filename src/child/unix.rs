@@ -56,7 +56,7 @@ impl Pipes {
         }
         let mut chunk = [0; 1 << 14];
         self.outputs.retain_mut(|(stream, pipe)| match pipe.read(&mut chunk) {
-            // Defense: A pipe that has ended, and would always be ready, is not polled again.
+            // A pipe that has ended, and would always be ready, is not polled again.
             Ok(read) => read > 0 && captured.push(*stream, chunk.get(..read).unwrap_or_default()),
             Err(error) => is_temporary(&error),
         });

@@ -285,8 +285,7 @@ impl RequestRoots {
     {
         let (roots, session) = (self.clone(), self.request.roots.session());
         let work = move || {
-            // While the work waited for a slot, the request may have been cancelled, or the roots
-            // changed.
+            // Defense: Work that waited for a thread begins only with roots in force.
             roots.ensure_may_start().map_err(|error| refused(session, error))?;
             work(roots)
         };
