@@ -25,6 +25,7 @@ fn boundary(tree: &Tree, more: impl FnOnce(BoundaryBuilder) -> BoundaryBuilder) 
         .directory(tree.path("root"), Access::ReadWrite)
         .protect(".git", Protection::ReadOnly)
         .protect(".github/workflows", Protection::ReadOnly)
+        .protect("v/w/x.*", Protection::ReadOnly)
         .protect(".env*", Protection::Denied)
         .protect("/secret", Protection::Denied);
     more(builder).build().unwrap()
@@ -205,7 +206,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
     let roots = protected(&tree);
     let before = tree.snapshot("root");
     let options = WriteOptions::new().create_parents(true);
-    for name in [".github", "sub/.GitHub.", "d/.github"] {
+    for name in [".github", "sub/.GitHub.", "d/.github", "v", "v/w"] {
         if !cfg!(target_os = "linux") && name.ends_with('.') {
             continue; // Windows refuses the name.
         }

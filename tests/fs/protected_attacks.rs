@@ -530,49 +530,6 @@ fn directory_that_contains_a_protected_name_is_neither_renamed_nor_removed() {
     assert!(rows >= 200, "only {rows} rows");
 }
 
-/// A directory prepared elsewhere cannot become a protected name, as a whole or in part.
-#[test]
-fn prepared_directory_cannot_become_a_protected_name() {
-    let mut rows = 0;
-    for case in PATTERNS.iter().filter(|case| case.place.contains('/')) {
-        for effect in EFFECTS {
-            let world = World::new(*case, State::NoParent);
-            let names: Vec<&str> = case.place.split('/').collect();
-            for first in 0..names.len() {
-                world.rebuild();
-                // `stage` is to be renamed to the first names, and contains the rest of the place.
-                let (target, rest) = names.split_at(first + 1);
-                let stage = [&["other", "stage"], rest].concat().join("/");
-                fs::create_dir_all(world.tree.path(&stage)).unwrap();
-                fs::write(world.tree.path(&stage).join("attack"), "attack").unwrap();
-                let parent = [&["proj"], &target[..first]].concat().join("/");
-                fs::create_dir_all(world.tree.path(parent)).unwrap();
-                let (roots, before) = (world.allowed(Some(effect)), world.protected());
-                let (from, to) = (world.path("other/stage"), target.join("/"));
-                for replace in [Replace::Never, Replace::Existing] {
-                    rows += 1;
-                    let renamed = roots.rename(from.as_str(), to.as_str(), replace);
-                    let what = format!("{effect:?} {case:?}: {from} to {to}: {renamed:?}");
-                    assert_eq!(difference(&before, &world.protected()), "", "{what}");
-                    let completes = world.is_protected(&world.tree.path(format!("proj/{to}")))
-                        || world.rules(effect).begin_at(
-                            [world.tree.path("proj").as_path()],
-                            &world.tree.path(format!("proj/{to}")),
-                        );
-                    if completes {
-                        assert!(renamed.is_err(), "{what}");
-                    }
-                    if renamed.is_ok() {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    println!("{rows} renames of prepared directories");
-    assert!(rows >= 20, "only {rows} rows");
-}
-
 /// Listings of directories above a denied name do not depend on what is there.
 #[test]
 fn listings_above_a_denied_name_do_not_depend_on_it() {

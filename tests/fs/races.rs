@@ -23,8 +23,7 @@
 //! renames a directory to a protected name while files in it are written.
 //!
 //! For long runs, `GUARD_RACE_SECONDS=600` divides 600 seconds between all rows, without a limit on
-//! rounds, and `GUARD_RACE_TRIES=1000000` repeats all rows until the tests of this file have made
-//! that many tries together.
+//! rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -521,25 +520,23 @@ fn race(forbidden: Forbidden) {
     let (rows, pairs) = (rows(), forbidden.pairs());
     let mut race = Race::new(forbidden, &rows, pairs.len());
     let mut of_pairs: Vec<_> = pairs.iter().map(|_| (Counts::default(), 0)).collect();
-    // Three tests share the tries.
-    let wanted = from_environment("GUARD_RACE_TRIES").unwrap_or(0).div_ceil(3);
-    let is_long = wanted > 0 || race.max_rounds == u64::MAX;
+    let is_long = race.max_rounds == u64::MAX;
     let start = Instant::now();
     loop {
-        let has_enough = race.tries() >= wanted.max(1);
+        let is_first = race.of_calls.is_empty();
         for (at, (pair, (of_pair, swaps))) in pairs.iter().zip(&mut of_pairs).enumerate() {
-            let everything = !has_enough || !of_pair.has_both();
+            let everything = is_first || !of_pair.has_both();
             let turn = |number: usize| is_long || (number + at) % SHARE == 0;
             let rows = rows.iter().enumerate();
             let rows = rows.filter(|(number, row)| {
-                everything && turn(*number) || has_enough && race.is_unshown(row)
+                everything && turn(*number) || !is_first && race.is_unshown(row)
             });
             let rows = rows.map(|(_, row)| row);
             race.run(pair, &rows.collect::<Vec<_>>(), of_pair, swaps);
         }
         let is_shown = of_pairs.iter().all(|(of_pair, _)| of_pair.has_both())
             && !rows.iter().any(|row| race.is_unshown(row));
-        if race.tries() >= wanted && (is_shown || start.elapsed() > PATIENCE) {
+        if is_shown || start.elapsed() > PATIENCE {
             break;
         }
     }
@@ -565,10 +562,6 @@ fn race(forbidden: Forbidden) {
     );
 }
 
-fn from_environment(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|number| number.parse().unwrap())
-}
-
 /// The rows and their results so far.
 struct Race {
     forbidden: Forbidden,
@@ -582,7 +575,8 @@ struct Race {
 
 impl Race {
     fn new(forbidden: Forbidden, rows: &[Row], pairs: usize) -> Self {
-        let (max_rounds, row_time) = match from_environment("GUARD_RACE_SECONDS") {
+        let seconds = std::env::var("GUARD_RACE_SECONDS").ok();
+        let (max_rounds, row_time) = match seconds.map(|seconds| seconds.parse().unwrap()) {
             None => (MAX_ROUNDS, ROW_TIME),
             Some(seconds) => (
                 u64::MAX,
@@ -592,10 +586,6 @@ impl Race {
         let calls = rows.iter().map(Row::call).collect::<BTreeSet<_>>().len();
         let (of_calls, leaks) = (BTreeMap::new(), Vec::new());
         Self { forbidden, max_rounds, row_time, calls, of_calls, leaks }
-    }
-
-    fn tries(&self) -> u64 {
-        self.of_calls.values().map(|counts| counts.tries).sum()
     }
 
     /// The number of calls that were refused at least once.
