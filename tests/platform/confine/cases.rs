@@ -275,6 +275,10 @@ fn each_operation_of_the_guard_works(top: &Path) {
             Target::Missing | Target::MissingTree => Ok(()),
         }
         .unwrap();
+        // A conditional rename replaces an existing file.
+        if attempt.operation.paths.iter().all(|path| matches!(path.target, Target::File)) {
+            fs::write(top.join("rw/fresh"), CONTENT).unwrap();
+        }
         let done = attempt.run(Way::Directly, &roots, &request);
         assert!(done.is_ok(), "{}: {done:?}", attempt.name());
         for used in ["spare", "spare-dir", "fresh", &request] {
