@@ -10,9 +10,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Confined, Confinement, DirectoryOptions, Enforced,
-    ExtraAccess, Guard, Intent, ListRootsResult, Replace, RootsCapability, RootsResponse,
-    WalkOptions,
+    Access, Boundary, Confined, Confinement, DirectoryOptions, Enforced, ExtraAccess, Guard,
+    Intent, ListRootsResult,
 };
 use nix::libc;
 
