@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, Error, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
+    Access, Boundary, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata, WalkOptions};
@@ -358,44 +358,28 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_walk_is_bounded_and_ordered_and_stays_inside() {
+fn a_walk_follows_no_symlink_below_its_directory() {
     let tree = Tree::new(
         "file root/a/b/f; file root/a/z; link root/a/loop -> ..; link root/out -> ../out; \
          file out/secret; fifo root/p; dir root/c",
     );
     let roots = tree.roots(["root"]);
-    let paths = |request: &str, options: WalkOptions| -> Vec<String> {
-        let path_or_code = |entry: Result<mcp_roots_guard::DirEntry>| match entry {
-            Ok(entry) => entry.path().display().to_string(),
-            Err(error) => error.code().to_string(),
-        };
-        walked(roots.walk(request, options).unwrap()).into_iter().map(path_or_code).collect()
+    let paths = |request: &str| -> Vec<_> {
+        let entries = walked(roots.walk(request, WalkOptions::new()).unwrap()).into_iter();
+        entries.map(|entry| entry.unwrap().path().display().to_string()).collect()
     };
-    let all = ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"];
-    assert_eq!(paths(".", WalkOptions::new()), all);
-    assert_eq!(paths("a/loop/a", WalkOptions::new()), ["b", "b/f", "loop", "z"]);
-    assert_eq!(paths(".", WalkOptions::new().max_depth(1)), ["a", "c", "out", "p"]);
-    assert_eq!(paths(".", WalkOptions::new().max_depth(0)), [""; 0]);
-    assert_eq!(paths(".", WalkOptions::new().max_entries(8)), all);
-    let few = paths(".", WalkOptions::new().max_entries(5));
-    assert_eq!((few.len(), few.last().unwrap().as_str()), (6, "too_many_entries"));
+    assert_eq!(paths("."), ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"]);
+    assert_eq!(paths("a/loop/a"), ["b", "b/f", "loop", "z"]);
     assert_eq!(code(roots.walk("p", WalkOptions::new())), Some("not_a_directory"));
     assert_eq!(code(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
-    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
-    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("a"));
-    walk.skip_current_dir();
-    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("c"));
     // A directory that becomes a symlink before the walk enters it is skipped.
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
     assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("a"));
     fs::rename(tree.path("root/a"), tree.path("root/was-a")).unwrap();
     tree.add("link root/a -> ../out");
     assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("c"));
-    // A directory that is too deep ends the walk.
     let deep = "d/".repeat(WALK_DEPTH + 1);
     fs::create_dir_all(tree.path("root/c").join(&deep)).unwrap();
-    let all = paths("c", WalkOptions::new());
-    assert_eq!((all.len(), all.last().unwrap().as_str()), (WALK_DEPTH + 1, "too_deep"));
     assert_eq!(code(roots.remove_dir_all("c")), Some("too_deep"));
 }
 
@@ -423,13 +407,6 @@ fn a_rename_checks_both_paths_and_replaces_only_if_requested() {
     assert_eq!(code(roots.rename("none", "x", Replace::Never)), Some("not_found"));
     assert_eq!(code(roots.rename("g", at("ro/g"), Replace::Never)), Some("read_only"));
     assert_eq!(code(roots.rename("g", "d", Replace::Existing)), Some("is_a_directory"));
-    let error = roots.rename("g", "..", Replace::Never).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        r#"rename "g" to "..": destination: not inside the allowed directories"#
-    );
-    let error = roots.rename("g", at("ro/g"), Replace::Never).unwrap_err();
-    assert!(error.to_string().ends_with(": destination: the directory is read-only"), "{error}");
     // Renaming a symlink moves the symlink, and replacing one replaces the symlink.
     if symlinks_are_visible() {
         roots.rename("l", "d/l", Replace::Never).unwrap();
@@ -626,7 +603,7 @@ fn length_limits_are_exact() {
 }
 
 #[test]
-fn a_proof_reports_its_root_and_paths_and_error_texts_are_fixed() {
+fn a_proof_reports_its_root_and_paths_and_a_refusal_quotes_its_request() {
     let tree = Tree::new("file root/a b/f; file root/g");
     let roots = tree.roots(["root"]);
     let checked = roots.check("a b/../a b/f", Intent::Existing).unwrap();
@@ -636,21 +613,8 @@ fn a_proof_reports_its_root_and_paths_and_error_texts_are_fixed() {
     assert_eq!(checked.to_unguarded_path(), path);
     assert_eq!(checked.display_path(), path.to_str().unwrap());
     assert_eq!(checked.uri(), tree.uri("root/a%20b/f"));
-    let text = |result: Result<()>| result.map_err(|error: Error| error.to_string()).unwrap_err();
-    let texts = [
-        (text(roots.read("x\u{80}", 9).map(drop)), r#"read "x\u{80}": no such file or directory"#),
-        (text(roots.open("..").map(drop)), r#"open "..": not inside the allowed directories"#),
-        (text(roots.check("", Intent::New).map(drop)), r#"parse "": the path is empty"#),
-        (text(roots.write("a b", "")), r#"write "a b": is a directory"#),
-        (
-            text(roots.remove_dir_all(".")),
-            r#"remove ".": a root itself cannot be created, removed, renamed or replaced"#,
-        ),
-        (text(roots.read("g", 1).map(drop)), r#"read "g": larger than 1 bytes"#),
-    ];
-    for (text, expected) in texts {
-        assert_eq!(text, expected);
-    }
+    let missing = roots.read("x\u{80}", 9).unwrap_err();
+    assert_eq!(missing.to_string(), r#"read "x\u{80}": no such file or directory"#);
 }
 
 /// The object may have been replaced between the check and the open, so the opened object is

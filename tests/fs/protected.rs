@@ -11,9 +11,9 @@ use mcp_roots_guard::{
 #[cfg(unix)]
 use mcp_roots_guard::{Attributes, CheckedPath, Existing, Result};
 
-use crate::support::code;
 use crate::support::operations::{INTENTS, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
+use crate::support::{code, protecting};
 
 const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
                     file root/sub/.git/config; file root/sub/x; file root/.env; \
@@ -25,6 +25,7 @@ fn boundary(tree: &Tree, more: impl FnOnce(BoundaryBuilder) -> BoundaryBuilder) 
         .directory(tree.path("root"), Access::ReadWrite)
         .protect(".git", Protection::ReadOnly)
         .protect(".github/workflows", Protection::ReadOnly)
+        .protect("v/w/x.*", Protection::ReadOnly)
         .protect(".env*", Protection::Denied)
         .protect("/secret", Protection::Denied);
     more(builder).build().unwrap()
@@ -205,7 +206,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
     let roots = protected(&tree);
     let before = tree.snapshot("root");
     let options = WriteOptions::new().create_parents(true);
-    for name in [".github", "sub/.GitHub.", "d/.github"] {
+    for name in [".github", "sub/.GitHub.", "d/.github", "v", "v/w"] {
         if !cfg!(target_os = "linux") && name.ends_with('.') {
             continue; // Windows refuses the name.
         }
@@ -338,13 +339,29 @@ fn invalid_configuration_is_refused() {
     assert!(refused.to_string().ends_with(text), "{refused}");
     // On its own, the directory is not below a denied name.
     let alone = denied().directory(tree.path("root/.secret/x"), Access::ReadWrite).build();
-    alone.unwrap().allowed_roots().write("f", "yes").unwrap();
+    alone.unwrap().allowed_roots().write(".f", "yes").unwrap();
     let pattern = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
         .protect("a/../b", Protection::ReadOnly);
     let refused = build(pattern);
     assert_eq!(refused.code(), "invalid_pattern");
     assert_eq!(refused.to_string(), r#"protect "a/../b": the pattern contains . or .."#);
+}
+
+/// In either order of the patterns, for a name that matches both and for a name below the other.
+#[test]
+fn strongest_protection_applies() {
+    let tree = Tree::new(TREE);
+    for (weak, strong, read_only, denied) in
+        [(".git", "hooks", ".git/config", ".git/hooks/h"), (".git", ".g*", "a", ".git/config")]
+    {
+        let both = [(weak, Protection::ReadOnly), (strong, Protection::Denied)];
+        for names in [both, [both[1], both[0]]] {
+            let roots = protecting(&tree, "root", &names);
+            assert_eq!(code(roots.read(read_only, 99)), None, "{names:?}");
+            assert_eq!(code(roots.read(denied, 99)), Some("protected"), "{names:?}");
+        }
+    }
 }
 
 #[test]

@@ -19,10 +19,8 @@
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +30,7 @@ use mcp_roots_guard::{
 };
 
 use self::world::{
-    Case, PATTERNS, ROUTES, Route, STATES, Snapshot, State, UNPROTECTED, VARIANTS, World,
+    Case, PATTERNS, Route, STATES, Snapshot, State, UNPROTECTED, VARIANTS, World, routes,
 };
 use crate::support::operations::{INTENTS, NO_PAUSE, OPERATIONS, Operation, Way, description};
 use crate::support::protected::Effect;
@@ -49,7 +47,7 @@ fn no_operation_changes_or_reveals_a_protected_name_in_any_way() {
     let mut judge = Judge::default();
     for (number, case) in PATTERNS.iter().enumerate() {
         let is_some = |name| all() || number == 0 || SOME_ROUTES.contains(&name);
-        for route in ROUTES.iter().filter(|route| is_some(route.name)) {
+        for route in routes().into_iter().filter(|route| is_some(route.name)) {
             let is_full = all() || number == 0 && FULL_ROUTES.contains(&route.name);
             let (states, calls) =
                 if is_full { (&STATES[..], ALL) } else { (&SOME_STATES[..], DIRECTLY) };
@@ -66,7 +64,7 @@ fn other_forms_of_a_protected_name_are_protected() {
     let mut judge = Judge::default();
     for (number, case) in VARIANTS.iter().enumerate() {
         for (at, name) in SOME_ROUTES.iter().enumerate() {
-            let routes = ROUTES.iter().filter(|route| route.name == *name);
+            let routes = routes().into_iter().filter(|route| route.name == *name);
             for route in routes.filter(|_| all() || number % SOME_ROUTES.len() == at) {
                 for (effect, state) in pairs(&EFFECTS, &SOME_STATES) {
                     let world = World::new(*case, state);
@@ -85,7 +83,7 @@ fn names_that_no_pattern_matches_are_served() {
     let states = if all() { &SOME_STATES[..] } else { &[State::Directory] };
     for case in UNPROTECTED {
         for (effect, state) in pairs(&EFFECTS, states) {
-            for route in ROUTES.iter().filter(|route| route.name == "relative symlink") {
+            for route in routes().into_iter().filter(|route| route.name == "relative symlink") {
                 let world = World::new(*case, state);
                 assert!(!world.is_protected(Path::new(&world.place())), "{case:?}");
                 judge.attack(&world, effect, route, DIRECTLY);
@@ -100,22 +98,22 @@ fn names_that_no_pattern_matches_are_served() {
 #[test]
 fn attacks_succeed_without_protected_names() {
     let mut succeeded = Vec::new();
-    for route in ROUTES {
+    for route in routes() {
         let (mut rows, mut changed) = (0, 0);
         for state in [State::Directory, State::Missing] {
             let world = World::new(PATTERNS[0], state);
-            if !(route.suits)(&world, None) {
+            if !route.exists(&world, None) {
                 continue;
             }
-            let (mut roots, mut before) = ((route.roots)(&world, None), world.protected());
+            let (mut roots, mut before) = (route.roots(&world, None), world.protected());
             for suffix in state.suffixes() {
-                let Some(text) = (route.text)(&world, suffix) else { continue };
+                let Some(text) = route.text(&world, suffix) else { continue };
                 for operation in on_one_path().filter(|operation| operation.changes()) {
                     rows += 1;
                     if operation.run(Way::Directly, &roots, &[&text]).is_ok() {
                         changed += usize::from(world.protected() != before);
                         world.rebuild();
-                        (roots, before) = ((route.roots)(&world, None), world.protected());
+                        (roots, before) = (route.roots(&world, None), world.protected());
                     }
                 }
             }
@@ -222,21 +220,21 @@ struct Judge {
 struct Attack<'a> {
     world: &'a World,
     effect: Effect,
-    route: &'a Route,
+    route: Route,
     roots: Roots,
     twin: Roots,
     before: Snapshot,
 }
 
 impl<'a> Attack<'a> {
-    fn new(world: &'a World, effect: Effect, route: &'a Route) -> Self {
-        let roots = (route.roots)(world, Some(effect));
+    fn new(world: &'a World, effect: Effect, route: Route) -> Self {
+        let roots = route.roots(world, Some(effect));
         Self {
             world,
             effect,
             route,
             roots,
-            twin: (route.roots)(world, None),
+            twin: route.roots(world, None),
             before: world.protected(),
         }
     }
@@ -267,13 +265,13 @@ const SYMLINKS: [&str; 7] =
     ["to-p", "to-p-abs", "chain", "chain-3", "through", "dangling", "dangling-tree"];
 
 impl Judge {
-    fn attack(&mut self, world: &World, effect: Effect, route: &Route, calls: &[Call]) {
-        if !(route.suits)(world, Some(effect)) {
+    fn attack(&mut self, world: &World, effect: Effect, route: Route, calls: &[Call]) {
+        if !route.exists(world, Some(effect)) {
             return;
         }
         let mut attack = Attack::new(world, effect, route);
         for suffix in world.state.suffixes() {
-            let Some(text) = (route.text)(world, suffix) else { continue };
+            let Some(text) = route.text(world, suffix) else { continue };
             let is_protected = INTENTS.map(|intent| attack.is_protected(&text, intent));
             for operation in on_one_path() {
                 for call in calls {
@@ -304,12 +302,12 @@ impl Judge {
     }
 
     fn two_paths(&mut self, attack: &mut Attack<'_>, calls: &[Call]) {
-        let Some(helpers) = attack.route.helpers else { return };
-        let (world, helpers) = (attack.world, helpers(attack.world));
+        let world = attack.world;
+        let Some(helpers) = attack.route.helpers(world) else { return };
         for &(from, to) in PATHS {
             let is_at_place = [from, to].map(|side| side.starts_with('@'));
             let text_of = |side: &str| match side.strip_prefix('@') {
-                Some(rest) => (attack.route.text)(world, rest.trim_start_matches('/')),
+                Some(rest) => attack.route.text(world, rest.trim_start_matches('/')),
                 None => Some(side.replace('+', &helpers)),
             };
             let (Some(from), Some(to)) = (text_of(from), text_of(to)) else { continue };
@@ -532,49 +530,6 @@ fn directory_that_contains_a_protected_name_is_neither_renamed_nor_removed() {
     assert!(rows >= 200, "only {rows} rows");
 }
 
-/// A directory prepared elsewhere cannot become a protected name, as a whole or in part.
-#[test]
-fn prepared_directory_cannot_become_a_protected_name() {
-    let mut rows = 0;
-    for case in PATTERNS.iter().filter(|case| case.place.contains('/')) {
-        for effect in EFFECTS {
-            let world = World::new(*case, State::NoParent);
-            let names: Vec<&str> = case.place.split('/').collect();
-            for first in 0..names.len() {
-                world.rebuild();
-                // `stage` is to be renamed to the first names, and contains the rest of the place.
-                let (target, rest) = names.split_at(first + 1);
-                let stage = [&["other", "stage"], rest].concat().join("/");
-                fs::create_dir_all(world.tree.path(&stage)).unwrap();
-                fs::write(world.tree.path(&stage).join("attack"), "attack").unwrap();
-                let parent = [&["proj"], &target[..first]].concat().join("/");
-                fs::create_dir_all(world.tree.path(parent)).unwrap();
-                let (roots, before) = (world.allowed(Some(effect)), world.protected());
-                let (from, to) = (world.path("other/stage"), target.join("/"));
-                for replace in [Replace::Never, Replace::Existing] {
-                    rows += 1;
-                    let renamed = roots.rename(from.as_str(), to.as_str(), replace);
-                    let what = format!("{effect:?} {case:?}: {from} to {to}: {renamed:?}");
-                    assert_eq!(difference(&before, &world.protected()), "", "{what}");
-                    let completes = world.is_protected(&world.tree.path(format!("proj/{to}")))
-                        || world.rules(effect).begin_at(
-                            [world.tree.path("proj").as_path()],
-                            &world.tree.path(format!("proj/{to}")),
-                        );
-                    if completes {
-                        assert!(renamed.is_err(), "{what}");
-                    }
-                    if renamed.is_ok() {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    println!("{rows} renames of prepared directories");
-    assert!(rows >= 20, "only {rows} rows");
-}
-
 /// Listings of directories above a denied name do not depend on what is there.
 #[test]
 fn listings_above_a_denied_name_do_not_depend_on_it() {
@@ -700,77 +655,6 @@ fn denied_client_root_is_rejected() {
         }
     }
     println!("{rows} denied client roots");
-}
-
-#[test]
-fn name_that_is_not_utf_8_is_compared_lossily() {
-    let world = World::new(Case { pattern: ".env*", place: "sub/.env" }, State::File);
-    for effect in EFFECTS {
-        let roots = world.allowed(Some(effect));
-        for (name, is_protected) in [
-            (&b".env\xff"[..], true),
-            (b".ENV\xff\xfe", true),
-            (b".env\xff/x", true),
-            (b".en\xffv", false),
-            (b"\xff.env", false),
-        ] {
-            let path = Path::new("sub").join(OsStr::from_bytes(name));
-            let code = roots.write(path.as_path(), "x").map_err(|error| error.code());
-            let expected = match (is_protected, effect) {
-                (false, _) => Ok(()),
-                (true, Effect::ReadOnly) if name.contains(&b'/') => Err("not_found"),
-                (true, _) => Err("protected"),
-            };
-            assert_eq!(code, expected, "{effect:?} {path:?}");
-        }
-    }
-}
-
-/// If a name is both read-only and denied, it is denied, in either order of the patterns.
-#[test]
-fn strongest_protection_wins() {
-    let world = World::new(PATTERNS[0], State::Directory);
-    let patterns = [(".git", Protection::ReadOnly), ("hooks", Protection::Denied)];
-    for patterns in [[patterns[0], patterns[1]], [patterns[1], patterns[0]]] {
-        let builder = Boundary::builder().directory(world.tree.path("proj"), Access::ReadWrite);
-        let builder = patterns
-            .into_iter()
-            .fold(builder, |builder, (pattern, protection)| builder.protect(pattern, protection));
-        let roots = builder.build().unwrap().allowed_roots();
-        let code = |done: Result<()>| done.map_err(|error| error.code());
-        assert_eq!(code(roots.write("sub/.git/config", "x")), Err("protected"));
-        assert_eq!(code(roots.read("sub/.git/config", 9).map(drop)), Ok(()));
-        assert_eq!(code(roots.read("sub/.git/hooks/run", 9).map(drop)), Err("protected"));
-        assert_eq!(code(roots.write("sub/.git/hooks/run", "x")), Err("protected"));
-        assert_eq!(code(roots.write("hooks", "x")), Err("protected"));
-        assert_eq!(roots.read_dir("sub/.git").unwrap().count(), 3);
-    }
-}
-
-/// Neither the name of an allowed directory nor the names above it are matched.
-#[test]
-fn allowed_directory_may_have_a_protected_name() {
-    let world = World::new(PATTERNS[0], State::Directory);
-    for protection in EFFECTS {
-        let roots = world.boundary(Some(protection), &["proj/sub/.git"]).allowed_roots();
-        roots.write("config", "new").unwrap();
-        roots.write("hooks/run", "new").unwrap();
-        assert_eq!(roots.read("config", 9).unwrap(), b"new");
-    }
-    // Another allowed directory encloses it, so it is protected.
-    let build = |effect| {
-        let builder = world.builder(Some(effect));
-        ["proj", "proj/sub/.git"]
-            .into_iter()
-            .fold(builder, |builder, path| {
-                builder.directory(world.tree.path(path), Access::ReadWrite)
-            })
-            .build()
-    };
-    assert_eq!(build(Effect::Denied).unwrap_err().kind(), ErrorKind::InvalidConfiguration);
-    let roots = build(Effect::ReadOnly).unwrap().allowed_roots();
-    let code = roots.write(world.path("proj/sub/.git/config").as_str(), "x").map_err(|e| e.code());
-    assert_eq!(code, Err("protected"));
 }
 
 #[test]

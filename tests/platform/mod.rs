@@ -8,4 +8,5 @@ pub(crate) mod macos_names;
 pub(crate) mod mounts;
 #[cfg(windows)]
 pub(crate) mod windows_filesystem;
+#[cfg(target_os = "linux")]
 pub(crate) mod without_openat2;

@@ -4,38 +4,31 @@
 //! A thread of this process installs a seccomp filter and then starts the suite. A child inherits
 //! its parent's filter (seccomp(2)).
 
-#[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
-#[cfg(target_os = "linux")]
 use std::thread;
 
-#[cfg(target_os = "linux")]
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+
 use crate::support::kernel::{ENOSYS, block};
-#[cfg(target_os = "linux")]
 use crate::support::{OPENAT2_ERROR, runs_without_openat2};
 
 /// An environment variable that can be set by hand, so that the child runs the tests whose names
 /// contain its value. The nightly run sets it to nothing, so that each child runs the whole suite.
-#[cfg(target_os = "linux")]
 const ONLY: &str = "GUARD_TEST_ONLY";
 
-#[cfg(target_os = "linux")]
-const EPERM: u32 = 1;
+const EPERM: i32 = 1;
 
-#[cfg(target_os = "linux")]
 #[test]
 fn the_suite_passes_when_the_kernel_lacks_openat2() {
     run_again(ENOSYS, &RESOLVING);
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn the_suite_passes_where_a_filter_forbids_openat2() {
     run_again(EPERM, &FALLING_BACK);
 }
 
 /// Tests whose outcome depends on how a path is resolved or opened.
-#[cfg(target_os = "linux")]
 const RESOLVING: [&str; 11] = [
     "openat2_is_available",
     "check::",
@@ -51,23 +44,19 @@ const RESOLVING: [&str; 11] = [
 ];
 
 /// Both errors lead to the same fallback, so the second run only shows that it is taken.
-#[cfg(target_os = "linux")]
 const FALLING_BACK: [&str; 3] = ["openat2_is_available", "check::decisions::", "fs::operations::"];
 
 /// In the child, this test shows that the filter is active. In the parent, it shows that `openat2`
 /// is available.
-#[cfg(target_os = "linux")]
 #[test]
 fn openat2_is_available_unless_it_is_blocked() {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let opened = openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty());
     let blocked: Option<i32> =
         std::env::var(OPENAT2_ERROR).ok().map(|error| error.parse().unwrap());
     assert_eq!(opened.err().map(rustix::io::Errno::raw_os_error), blocked);
 }
 
-#[cfg(target_os = "linux")]
-fn run_again(error: u32, tests: &[&str]) {
+fn run_again(error: i32, tests: &[&str]) {
     if runs_without_openat2() {
         return;
     }

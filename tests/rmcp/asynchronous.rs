@@ -1,10 +1,10 @@
 //! Asynchronous handlers. `GUARD_TEST_ASYNC=1` runs the other tests of this program with them, too.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Guard, Intent, Roots};
+use mcp_roots_guard::{Guard, Intent};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -168,37 +168,6 @@ async fn panic_of_the_work_fails_only_its_call() {
         assert_eq!(response["error"]["message"], "the handler panicked", "{way}");
         assert_eq!(raw.read("", &roots).await, Ok("a".into()));
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn roots_end_with_asynchronous_work() {
-    let tree = Tree::new();
-    let kept = Arc::new(Mutex::new(None::<RequestRoots>));
-    let keeping = kept.clone();
-    let mut raw = Raw::to_tool(&tree.guard(), move |guard, call, ctx| {
-        let kept = keeping.clone();
-        async move {
-            let work = async |roots| {
-                *kept.lock().unwrap() = Some(roots);
-                Ok("moved".to_owned())
-            };
-            let response = guard.respond(&ctx, &call, work).await;
-            // The response has not been sent yet.
-            let kept = kept.lock().unwrap();
-            let roots = kept.as_ref().unwrap();
-            assert!(roots.ensure_active().is_err());
-            assert!(roots.read("in.txt", 99).is_err());
-            response
-        }
-    });
-    raw.initialize(announcing()).await;
-    raw.send(&call(1, "any", "")).await;
-    assert_eq!(tool_text(&raw.answer(&roots_of(&tree)).await), Ok("moved".into()));
-    let kept = kept.lock().unwrap().take().unwrap();
-    let clone = Roots::clone(&kept);
-    assert_eq!(clone.read("in.txt", 99).unwrap_err().code(), "roots_stale");
-    let refused = kept.run(|roots| Ok(roots.read("in.txt", 99)?)).await.unwrap_err();
-    assert_eq!(refused.to_string(), "the request was cancelled");
 }
 
 /// The program writes its process number to a file and never ends. It is killed when its request is

@@ -123,7 +123,11 @@ async fn roots_end_with_their_request() {
             let kept = std::mem::take(&mut *kept.lock().unwrap());
             assert!(!kept.roots.is_empty(), "{what}");
             let proof = kept.proofs.first().map(|(proof, _)| proof);
-            kept.requests.iter().for_each(|roots| assert_ended(roots, proof, &what));
+            for roots in &kept.requests {
+                assert_ended(roots, proof, &what);
+                let refused = roots.clone().run(|_| Ok(())).await.unwrap_err();
+                assert_eq!(refused.to_string(), "the request was cancelled", "{what}");
+            }
             kept.roots.iter().for_each(|roots| assert_ended(roots, proof, &what));
             // What the request did not commit is discarded.
             assert_eq!(kept.writes.is_empty(), way == "asynchronous", "{what}");

@@ -135,17 +135,3 @@ async fn work_queued_before_its_client_sent_other_roots_never_begins() {
         }
     }
 }
-
-#[tokio::test]
-async fn only_the_client_with_too_many_calls_is_refused() {
-    let tree = Tree::new();
-    let guard = tree.builder().work_at_once(2).build().unwrap();
-    let (mut many, mut other) = (Raw::undeclared(&guard).await, Raw::undeclared(&guard).await);
-    for id in 1..=1 + 1024 + 3 {
-        many.send(&call(id, "walk", "")).await;
-    }
-    for _ in 0..3 {
-        assert_eq!(tool_text(&many.receive().await), Err(reason("queue_full").into()));
-    }
-    assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
-}

@@ -1,6 +1,5 @@
 //! The kernel as an oracle, and a way to run code as if the kernel had no `openat2`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,9 +9,9 @@ use std::thread;
 use mcp_roots_guard::Intent;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
-use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 
 use super::model::Decision;
+pub(crate) use super::seccomp::block_call;
 
 /// Checks a decision against the kernel. The request is absolute or starts in `root`. The guard and
 /// the kernel must resolve it to the same path, or return the same error. If the decision is
@@ -158,21 +157,11 @@ pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send
 
 /// Makes `openat2` fail with this error in the current thread, and in the threads and processes
 /// that it starts.
-pub(crate) fn block(error: u32) {
+pub(crate) fn block(error: i32) {
     block_call(OPENAT2, error);
-}
-
-/// Like [`block`], for the system call with this number.
-pub(crate) fn block_call(number: i64, error: u32) {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
-    let rules = BTreeMap::from([(number, Vec::new())]);
-    let filter =
-        SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();
-    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
-    seccompiler::apply_filter(&program).unwrap();
 }
 
 /// openat2(2) has the same number on every architecture.
 const OPENAT2: i64 = 437;
 
-pub(crate) const ENOSYS: u32 = 38;
+pub(crate) const ENOSYS: i32 = 38;

@@ -15,6 +15,8 @@ pub(crate) mod operations;
 pub(crate) mod protected;
 pub(crate) mod random;
 pub(crate) mod rfc3986;
+#[cfg(target_os = "linux")]
+pub(crate) mod seccomp;
 pub(crate) mod skip;
 #[cfg(target_os = "linux")]
 pub(crate) mod traced;

@@ -525,9 +525,6 @@ pub(crate) fn reason(code: &str) -> &'static str {
         "not_found" => "no such file or directory",
         "special_file" => "not a regular file",
         "busy" => "the server is too busy for this now; try again later",
-        "queue_full" => {
-            "too many requests of this client are waiting; try again when some are answered"
-        }
         "roots_stale" => "the client's roots changed or expired; try again",
         _ => panic!("the text of {code} is not listed here"),
     }

@@ -11,9 +11,7 @@
 //! - If the client does not announce changes, a call receives the list as it was when the call
 //!   began, or a later one.
 
-use std::fs;
 use std::future::{Future, poll_fn};
-use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -25,12 +23,13 @@ use mcp_roots_guard::{
     Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
-use tempfile::TempDir;
+
+use crate::tree::Tree;
 
 /// The state of a run. Accesses to its counters are not scheduling points, so the counters show the
 /// state as of the last step.
 pub(crate) struct World {
-    top: Arc<TempDir>,
+    tree: Arc<Tree>,
     pub(crate) guard: Guard,
     session: Session,
     announces: bool,
@@ -50,32 +49,26 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(top: &Arc<TempDir>, announces: bool, fails: u64) -> Arc<Self> {
-        let boundary =
-            Boundary::builder().directory(top.path(), Access::ReadWrite).build().unwrap();
-        let guard = Guard::new(boundary);
+    pub(crate) fn new(tree: &Arc<Tree>, announces: bool, fails: u64) -> Arc<Self> {
+        let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite);
+        let guard = Guard::new(boundary.build().unwrap());
         let capability =
             if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
         let session = guard.session(ClientCapabilities::with_roots(capability)).unwrap();
-        let (version, asked) = (AtomicU64::new(0), AtomicU64::new(0));
-        let [is_closing, is_closed, was_asked_twice_at_once] =
-            std::array::from_fn(|_| AtomicBool::new(false));
-        let pending = Mutex::default();
-
         Arc::new(Self {
-            top: top.clone(),
+            tree: tree.clone(),
             guard,
             session,
             announces,
-            version,
-            announced: AtomicU64::new(0),
-            announcements: AtomicU64::new(0),
-            is_closing,
-            is_closed,
-            asked,
-            pending,
-            was_asked_twice_at_once,
             fails,
+            version: AtomicU64::default(),
+            announced: AtomicU64::default(),
+            announcements: AtomicU64::default(),
+            is_closing: AtomicBool::default(),
+            is_closed: AtomicBool::default(),
+            asked: AtomicU64::default(),
+            pending: Mutex::default(),
+            was_asked_twice_at_once: AtomicBool::default(),
         })
     }
 
@@ -218,8 +211,7 @@ impl World {
             let answer = if self.fails > 0 && number % self.fails == 0 {
                 RootsResponse::Failed("scheduled failure".into())
             } else {
-                let uri =
-                    format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));
+                let uri = self.tree.uri(format!("v{}", self.version.load(SeqCst)));
                 RootsResponse::List(ListRootsResult::from_uris([uri]))
             };
             yield_now().await;
@@ -271,21 +263,11 @@ fn version_of(roots: &Roots) -> u64 {
     root.path().file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).unwrap()
 }
 
-/// Creates a temporary directory that contains a directory with a file for each version of a list.
-/// It is in memory if possible, and all runs of a cast share it.
-pub(crate) fn top() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let directory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let top = tempfile::Builder::new()
-        .prefix("guard-")
-        .tempdir_in(directory.canonicalize().unwrap())
-        .unwrap();
-    for version in 0..VERSIONS {
-        let directory = top.path().join(format!("v{version}"));
-        fs::create_dir(&directory).unwrap();
-        fs::write(directory.join("file"), "").unwrap();
-    }
-    top
+/// Creates a directory with a file for each version of a list. All runs of a cast share the tree.
+pub(crate) fn tree() -> Tree {
+    let tree = Tree::in_memory("");
+    (0..VERSIONS).for_each(|version| tree.add(&format!("file v{version}/file")));
+    tree
 }
 
 const VERSIONS: u64 = 8;

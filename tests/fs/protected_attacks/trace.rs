@@ -10,7 +10,7 @@ use nix::unistd::gettid;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
 use super::on_one_path;
-use super::world::{Case, ROUTES, State, World};
+use super::world::{Case, State, World, routes};
 use crate::support::kernel::{ENOSYS, block};
 use crate::support::operations::Way;
 use crate::support::protected::Effect;
@@ -84,14 +84,14 @@ fn request(world: &World, traced: bool) {
             mark(what);
         }
     };
-    let texts: Vec<String> = ROUTES
-        .iter()
+    let texts: Vec<String> = routes()
+        .into_iter()
         .filter(|route| {
-            (route.suits)(world, Some(Effect::Denied)) && !route.name.contains("client root")
+            route.exists(world, Some(Effect::Denied)) && !route.name.contains("client root")
         })
         .flat_map(|route| {
             let suffixes = world.state.suffixes().iter();
-            suffixes.filter_map(|suffix| (route.text)(world, suffix)).collect::<Vec<_>>()
+            suffixes.filter_map(|suffix| route.text(world, suffix)).collect::<Vec<_>>()
         })
         .chain(PASSING.iter().map(|text| (*text).to_owned()))
         .collect();

@@ -268,22 +268,18 @@ impl World {
         self.boundary(effect, &["proj", "other"]).allowed_roots()
     }
 
-    /// The allowed directories narrowed to one place.
-    pub(super) fn narrowed(&self, effect: Option<Effect>, place: &str) -> Roots {
-        self.allowed(effect).within(place).unwrap()
-    }
-
     /// A boundary in which `proj` has aliases that do not exist here.
     fn aliased(&self, effect: Option<Effect>) -> Boundary {
-        let options = DirectoryOptions::new(Access::ReadWrite).alias(HOST).alias(r"C:\Proj");
+        let options = DirectoryOptions::new(Access::ReadWrite);
+        let options = options.alias("/none/such/host").alias(r"C:\Proj");
         let builder = self.builder(effect).directory_with(self.tree.path("proj"), options);
         builder.directory(self.tree.path("other"), Access::ReadWrite).build().unwrap()
     }
 
-    /// The roots of a client that lists these paths.
-    pub(super) fn listed(&self, effect: Option<Effect>, paths: &[String]) -> Roots {
-        let list = ListRootsResult::from_uris(paths.iter().map(|path| self.path(path)));
-        self.boundary(effect, &["proj", "other"]).resolve(&list).unwrap()
+    /// Replaces the placeholders of a route.
+    fn expand(&self, text: &str) -> String {
+        let text = text.replace("PLACE", self.case.place).replace("PARENT", self.parent());
+        text.replace("NAME", self.name()).replace("$T", self.path("").trim_end_matches('/'))
     }
 }
 
@@ -313,288 +309,140 @@ pub(super) fn key(name: &str) -> String {
 }
 
 /// A way to name the protected place.
+#[derive(Clone, Copy)]
 pub(super) struct Route {
     pub(super) name: &'static str,
-    pub(super) roots: fn(&World, Option<Effect>) -> Roots,
+    roots: &'static str,
+    request: &'static str,
+    exists: &'static str,
+}
+
+/// The routes:
+///
+/// ```text
+/// name | roots | the request that names the place | where the route exists
+/// ```
+///
+/// The roots are allowed directories, or those that a client lists or that a snapshot is narrowed
+/// to. The directory `other` is always among them, except if they are narrowed. `PLACE`, its
+/// `PARENT` and its `NAME` are paths below `proj`. `hooks => X` requests only what is at or below
+/// `hooks` in the place, for which `X` stands.
+const ROUTES: &str = r"
+relative | allow proj | PLACE | always
+absolute | allow proj | $T/proj/PLACE | always
+URI | allow proj | file://$T/proj/PLACE | always
+dots and slashes | allow proj | ./plain/..//PARENT//./NAME | always
+around through `..` | allow proj | ../proj/plain/../PLACE | always
+out of the place and back | allow proj | PLACE/../NAME | directory
+relative symlink | allow proj | to-p | always
+absolute symlink | allow proj | to-p-abs | always
+chain of symlinks | allow proj | chain | always
+chain through another root | allow proj | chain-3 | always
+symlink to the parent | allow proj | to-parent/NAME | always
+symlink in another root | allow proj | $T/other/to-p | always
+symlink in another root to the parent | allow proj | $T/other/to-parent/NAME | always
+symlink through the place | allow proj | through | directory
+dangling symlink | allow proj | new => dangling | always
+dangling symlink to a tree | allow proj | n1/n2 => dangling-tree | always
+allowed directory named through a symlink | allow link-proj | $T/link-proj/PLACE | always
+nested allowed directory | allow proj proj/PARENT | $T/proj/PLACE | nested parent
+allowed directory at the place | allow proj proj/PLACE | $T/proj/PLACE | readable
+no allowed directories | list proj | $T/proj/PLACE | pattern without anchor
+client root at the parent | narrow proj/PARENT | NAME | parent
+client root at the parent, by a symlink | narrow proj/to-parent | $T/proj/to-parent/NAME | parent
+client root at the place | narrow proj/PLACE | . | readable
+client root at the place, absolute | narrow proj/PLACE | $T/proj/PLACE | readable
+client root at the place, by a symlink | narrow proj/to-p | $T/proj/to-p | readable
+client root inside the place | narrow proj/PLACE/hooks | hooks => . | readable
+file root in the place | narrow proj/PLACE/config | config => $T/proj/PLACE/config | readable
+alias that does not exist here | alias | /none/such/host/PLACE | always
+alias of Windows | alias | c:\Proj\PLACE | always
+client root listed by an alias | alias /none/such/host/PARENT | /none/such/host/PLACE | parent
+within the parent | within PARENT | NAME | parent
+within the parent, by a symlink | within $T/proj/to-parent | $T/proj/to-parent/NAME | parent
+within the place | within PLACE | . | readable
+within the place, by a symlink | within $T/proj/to-p | $T/proj/to-p | readable
+within a directory in the place | within PLACE/hooks | hooks => . | readable
+within a file in the place | within PLACE/config | config => $T/proj/PLACE/config | readable
+";
+
+pub(super) fn routes() -> Vec<Route> {
+    let parse = |line: &'static str| {
+        let fields: Vec<_> = line.split(" | ").collect();
+        let &[name, roots, request, exists] = fields.as_slice() else { panic!("{line}") };
+        Route { name, roots, request, exists }
+    };
+    ROUTES.trim().lines().map(parse).collect()
+}
+
+impl Route {
+    pub(super) fn exists(self, world: &World, effect: Option<Effect>) -> bool {
+        let (state, is_denied) = (world.state, effect == Some(Effect::Denied));
+        match self.exists {
+            "always" => true,
+            "parent" => state != State::NoParent,
+            "nested parent" => state != State::NoParent && world.parent() != ".",
+            "directory" => state == State::Directory,
+            "readable" => state == State::Directory && !is_denied,
+            "pattern without anchor" => !world.case.pattern.starts_with('/'),
+            other => panic!("{other}"),
+        }
+    }
+
+    pub(super) fn roots(self, world: &World, effect: Option<Effect>) -> Roots {
+        let (how, paths) = self.roots.split_once(' ').unwrap_or((self.roots, ""));
+        let paths = paths.split_whitespace().map(|path| world.expand(path));
+        let all: Vec<_> = paths.clone().chain(["other".to_owned()]).collect();
+        let list = || ListRootsResult::from_uris(all.iter().map(|path| world.path(path)));
+        match how {
+            "allow" => {
+                let directories: Vec<_> = all.iter().map(String::as_str).collect();
+                world.boundary(effect, &directories).allowed_roots()
+            }
+            "list" => {
+                let boundary = world.builder(effect).client_roots_only().build().unwrap();
+                boundary.resolve(&list()).unwrap()
+            }
+            "narrow" => world.boundary(effect, &["proj", "other"]).resolve(&list()).unwrap(),
+            "alias" if all.len() == 1 => world.aliased(effect).allowed_roots(),
+            // The path of an alias is not below the tree.
+            "alias" => {
+                let list = [all[0].trim_end_matches("/.").to_owned(), world.path("other")];
+                world.aliased(effect).resolve(&ListRootsResult::from_uris(list)).unwrap()
+            }
+            "within" => world.allowed(effect).within(all[0].as_str()).unwrap(),
+            other => panic!("{other}"),
+        }
+    }
+
     /// Returns the request for a path below the protected place, or `None` if this route has no
     /// such request.
-    pub(super) text: fn(&World, &str) -> Option<String>,
-    /// Returns the directory of the unprotected entries for renames. `None` if no root contains
-    /// any.
-    pub(super) helpers: Option<fn(&World) -> String>,
-    /// Whether this route exists.
-    pub(super) suits: fn(&World, Option<Effect>) -> bool,
-}
-
-pub(super) fn join(base: &str, suffix: &str) -> String {
-    match (base, suffix) {
-        (base, "") => base.into(),
-        (".", suffix) => suffix.into(),
-        (base, suffix) => format!("{base}/{suffix}"),
-    }
-}
-
-fn in_other(world: &World) -> String {
-    world.path("other/")
-}
-
-fn always(_: &World, _: Option<Effect>) -> bool {
-    true
-}
-
-fn below_directory(world: &World, effect: Option<Effect>) -> bool {
-    world.state == State::Directory && effect != Some(Effect::Denied)
-}
-
-fn has_parent(world: &World, _: Option<Effect>) -> bool {
-    world.state != State::NoParent
-}
-
-fn allowed(world: &World, effect: Option<Effect>) -> Roots {
-    world.allowed(effect)
-}
-
-/// A route with all roots in force.
-macro_rules! by_text {
-    ($name:literal, $suits:expr, |$world:ident, $suffix:ident| $text:expr) => {
-        Route {
-            name: $name,
-            roots: allowed,
-            text: |$world, $suffix| $text,
-            helpers: Some(in_other),
-            suits: $suits,
-        }
-    };
-}
-
-/// A route with the roots of a client's list, which always contains the directory `other`.
-macro_rules! by_list {
-    ($name:literal, $suits:expr, |$of:ident| $root:expr, |$world:ident, $suffix:ident| $text:expr) => {
-        Route {
-            name: $name,
-            roots: |$of, effect| $of.listed(effect, &[format!("proj/{}", $root), "other".into()]),
-            text: |$world, $suffix| $text,
-            helpers: Some(in_other),
-            suits: $suits,
-        }
-    };
-}
-
-/// A route in a snapshot that was narrowed to a directory or file.
-macro_rules! within {
-    ($name:literal, $suits:expr, |$of:ident| $place:expr, |$world:ident, $suffix:ident| $text:expr) => {
-        Route {
-            name: $name,
-            roots: |$of, effect| $of.narrowed(effect, $place.as_ref()),
-            text: |$world, $suffix| $text,
-            helpers: None,
-            suits: $suits,
-        }
-    };
-    ($name:literal, $suits:expr, |$of:ident| $place:expr, |$helped:ident| $helpers:expr,
-        |$world:ident, $suffix:ident| $text:expr) => {
-        Route {
-            name: $name,
-            roots: |$of, effect| $of.narrowed(effect, $place.as_ref()),
-            text: |$world, $suffix| $text,
-            helpers: Some(|$helped| $helpers),
-            suits: $suits,
-        }
-    };
-}
-
-pub(super) const ROUTES: &[Route] = &[
-    by_text!("relative", always, |world, suffix| Some(join(world.case.place, suffix))),
-    by_text!("absolute", always, |world, suffix| Some(join(&world.place(), suffix))),
-    by_text!("URI", always, |world, suffix| {
-        let path = join(&world.place(), suffix);
+    pub(super) fn text(self, world: &World, suffix: &str) -> Option<String> {
+        let (suffix, base) = match self.request.split_once(" => ") {
+            Some((only, base)) => {
+                (suffix.strip_prefix(only)?.trim_start_matches('/'), world.expand(base))
+            }
+            None => (suffix, world.expand(self.request)),
+        };
+        let text = match (base.as_str(), suffix) {
+            (_, "") => base,
+            (".", suffix) => suffix.into(),
+            (base, suffix) => format!("{base}/{suffix}"),
+        };
+        let Some(path) = text.strip_prefix("file://") else { return Some(text) };
         let escaped = |byte: u8| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' => (byte as char).into(),
             _ => format!("%{byte:02X}"),
         };
         Some(format!("file://{}", path.bytes().map(escaped).collect::<String>()))
-    }),
-    by_text!("dots and slashes", always, |world, suffix| {
-        Some(format!("./plain/..//{}", join(&world.case.place.replace('/', "//./"), suffix)))
-    }),
-    by_text!("around through `..`", always, |world, suffix| {
-        Some(format!("../proj/plain/../{}", join(world.case.place, suffix)))
-    }),
-    by_text!("out of the place and back", always, |world, suffix| {
-        (world.state == State::Directory)
-            .then(|| join(&format!("{}/../{}", world.case.place, world.name()), suffix))
-    }),
-    by_text!("relative symlink", always, |_world, suffix| Some(join("to-p", suffix))),
-    by_text!("absolute symlink", always, |_world, suffix| Some(join("to-p-abs", suffix))),
-    by_text!("chain of symlinks", always, |_world, suffix| Some(join("chain", suffix))),
-    by_text!("chain through another root", always, |_world, suffix| Some(join("chain-3", suffix))),
-    by_text!("symlink to the parent", always, |world, suffix| {
-        Some(join(&format!("to-parent/{}", world.name()), suffix))
-    }),
-    by_text!("symlink in another root", always, |world, suffix| {
-        Some(join(&world.path("other/to-p"), suffix))
-    }),
-    by_text!("symlink in another root to the parent", always, |world, suffix| {
-        Some(join(&world.path(&format!("other/to-parent/{}", world.name())), suffix))
-    }),
-    by_text!(
-        "symlink through the place",
-        |world, _| world.state == State::Directory,
-        |_world, suffix| Some(join("through", suffix))
-    ),
-    by_text!("dangling symlink", always, |_world, suffix| {
-        (suffix == "new").then(|| "dangling".into())
-    }),
-    by_text!("dangling symlink to a tree", always, |_world, suffix| {
-        (suffix == "n1/n2").then(|| "dangling-tree".into())
-    }),
-    Route {
-        name: "allowed directory named through a symlink",
-        roots: |world, effect| world.boundary(effect, &["link-proj", "other"]).allowed_roots(),
-        text: |world, suffix| {
-            Some(join(&world.path(&format!("link-proj/{}", world.case.place)), suffix))
-        },
-        helpers: Some(in_other),
-        suits: always,
-    },
-    Route {
-        name: "nested allowed directory",
-        roots: |world, effect| {
-            let parent = format!("proj/{}", world.parent());
-            world.boundary(effect, &["proj", &parent, "other"]).allowed_roots()
-        },
-        text: |world, suffix| Some(join(&world.place(), suffix)),
-        helpers: Some(in_other),
-        suits: |world, _| world.state != State::NoParent && world.parent() != ".",
-    },
-    Route {
-        name: "allowed directory at the place",
-        roots: |world, effect| {
-            let place = format!("proj/{}", world.case.place);
-            world.boundary(effect, &["proj", &place, "other"]).allowed_roots()
-        },
-        text: |world, suffix| Some(join(&world.place(), suffix)),
-        helpers: Some(in_other),
-        suits: below_directory,
-    },
-    Route {
-        name: "no allowed directories",
-        roots: |world, effect| {
-            let list = ["proj", "other"].map(|path| world.path(path));
-            let boundary = world.builder(effect).client_roots_only().build().unwrap();
-            boundary.resolve(&ListRootsResult::from_uris(list)).unwrap()
-        },
-        text: |world, suffix| Some(join(&world.place(), suffix)),
-        helpers: Some(in_other),
-        suits: |world, _| !world.case.pattern.starts_with('/'),
-    },
-    by_list!(
-        "client root at the parent",
-        has_parent,
-        |world| world.parent(),
-        |world, suffix| Some(join(world.name(), suffix))
-    ),
-    by_list!(
-        "client root at the parent, through a symlink",
-        has_parent,
-        |_world| "to-parent",
-        |world, suffix| {
-            Some(join(&world.path(&format!("proj/to-parent/{}", world.name())), suffix))
-        }
-    ),
-    by_list!(
-        "client root at the place",
-        below_directory,
-        |world| world.case.place,
-        |_world, suffix| Some(join(".", suffix))
-    ),
-    by_list!(
-        "client root at the place, absolute",
-        below_directory,
-        |world| world.case.place,
-        |world, suffix| Some(join(&world.place(), suffix))
-    ),
-    by_list!(
-        "client root at the place, through a symlink",
-        below_directory,
-        |_world| "to-p",
-        |world, suffix| Some(join(&world.path("proj/to-p"), suffix))
-    ),
-    by_list!(
-        "client root inside the place",
-        below_directory,
-        |world| format!("{}/hooks", world.case.place),
-        |_world, suffix| Some(join(".", suffix.strip_prefix("hooks")?.trim_start_matches('/')))
-    ),
-    by_list!(
-        "file root in the place",
-        below_directory,
-        |world| format!("{}/config", world.case.place),
-        |world, suffix| (suffix == "config").then(|| join(&world.place(), suffix))
-    ),
-    Route {
-        name: "alias that does not exist here",
-        roots: |world, effect| world.aliased(effect).allowed_roots(),
-        text: |world, suffix| Some(join(&format!("{HOST}/{}", world.case.place), suffix)),
-        helpers: Some(in_other),
-        suits: always,
-    },
-    Route {
-        name: "alias of Windows",
-        roots: |world, effect| world.aliased(effect).allowed_roots(),
-        text: |world, suffix| Some(join(&format!("c:\\Proj\\{}", world.case.place), suffix)),
-        helpers: Some(in_other),
-        suits: always,
-    },
-    Route {
-        name: "client root listed by an alias",
-        roots: |world, effect| {
-            let root = format!("{HOST}/{}", world.parent());
-            let list = [root.trim_end_matches("/.").to_owned(), world.path("other")];
-            world.aliased(effect).resolve(&ListRootsResult::from_uris(list)).unwrap()
-        },
-        text: |world, suffix| Some(join(&format!("{HOST}/{}", world.case.place), suffix)),
-        helpers: Some(in_other),
-        suits: has_parent,
-    },
-    within!(
-        "within the parent",
-        has_parent,
-        |world| world.parent(),
-        |_world| String::new(),
-        |world, suffix| Some(join(world.name(), suffix))
-    ),
-    within!(
-        "within the parent, through a symlink",
-        has_parent,
-        |world| world.path("proj/to-parent"),
-        |world| world.path("proj/to-parent/"),
-        |world, suffix| {
-            Some(join(&world.path(&format!("proj/to-parent/{}", world.name())), suffix))
-        }
-    ),
-    within!("within the place", below_directory, |world| world.case.place, |_world, suffix| Some(
-        join(".", suffix)
-    )),
-    within!(
-        "within the place, through a symlink",
-        below_directory,
-        |world| world.path("proj/to-p"),
-        |world, suffix| Some(join(&world.path("proj/to-p"), suffix))
-    ),
-    within!(
-        "within a directory in the place",
-        below_directory,
-        |world| format!("{}/hooks", world.case.place),
-        |_world, suffix| Some(join(".", suffix.strip_prefix("hooks")?.trim_start_matches('/')))
-    ),
-    within!(
-        "within a file in the place",
-        below_directory,
-        |world| format!("{}/config", world.case.place),
-        |world, suffix| (suffix == "config").then(|| join(&world.place(), suffix))
-    ),
-];
+    }
 
-/// An alias of `proj`, like the path of a container mount on the host.
-const HOST: &str = "/none/such/host";
+    /// Returns the directory of the unprotected entries for renames. `None` if no root contains
+    /// any.
+    pub(super) fn helpers(self, world: &World) -> Option<String> {
+        if self.roots.starts_with("within") {
+            return self.request.strip_suffix("NAME").map(|parent| world.expand(parent));
+        }
+        Some(world.path("other/"))
+    }
+}

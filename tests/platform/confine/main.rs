@@ -8,6 +8,13 @@
 
 #[cfg(target_os = "linux")]
 mod cases;
+#[cfg(target_os = "linux")]
+#[path = "../../support/operations.rs"]
+#[allow(dead_code)] // The suite uses the other items.
+mod operations;
+#[cfg(target_os = "linux")]
+#[path = "../../support/seccomp.rs"]
+mod seccomp;
 #[path = "../../support/tree.rs"]
 #[allow(dead_code)] // The suite uses the other items.
 mod tree;

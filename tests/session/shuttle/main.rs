@@ -20,25 +20,27 @@
 
 #[path = "../../support/shuttle_scheduler.rs"]
 mod schedule;
+#[path = "../../support/tree.rs"]
+#[allow(dead_code)] // The suite uses the other items.
+mod tree;
 #[path = "../../support/shuttle_world.rs"]
 mod world;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use shuttle::scheduler::{ReplayScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use tempfile::TempDir;
 
 use crate::schedule::Preempting;
-use crate::world::{World, proof, top};
+use crate::tree::Tree;
+use crate::world::{World, proof};
 
 /// The tasks of a run, and its initial state.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Cast {
-    name: &'static str,
     /// One task for each role, in this order.
     roles: &'static [Role],
     /// Whether a call before the tasks start caches a snapshot.
@@ -48,7 +50,7 @@ struct Cast {
     fails: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Role {
     /// Makes this many requests, one after another.
     Calls(u32),
@@ -110,8 +112,8 @@ impl Role {
 }
 
 impl Cast {
-    const fn new(name: &'static str, roles: &'static [Role]) -> Self {
-        Self { name, roles, is_cached: false, announces: true, fails: 0 }
+    const fn new(roles: &'static [Role]) -> Self {
+        Self { roles, is_cached: false, announces: true, fails: 0 }
     }
 
     const fn cached(self) -> Self {
@@ -126,8 +128,8 @@ impl Cast {
         Self { fails, ..self }
     }
 
-    fn play(self, top: &Arc<TempDir>) {
-        let world = World::new(top, self.announces, self.fails);
+    fn play(self, tree: &Arc<Tree>) {
+        let world = World::new(tree, self.announces, self.fails);
         shuttle::future::block_on(async {
             if self.is_cached {
                 world.call().await;
@@ -149,89 +151,41 @@ impl Cast {
     }
 
     /// Runs the cast under a scheduler.
-    fn run(self, how: &str, scheduler: impl Scheduler + 'static) {
+    fn run(self, scheduler: impl Scheduler + 'static) {
+        println!("{self:?}");
         let mut config = Config::new();
         config.stack_size = STACK;
-        let top = Arc::new(top());
-        let began = Instant::now();
-        let report = FailureReport { how, name: self.name, runs: Arc::default() };
-        let counted = report.runs.clone();
-        Runner::new(scheduler, config).run(move || {
-            counted.fetch_add(1, SeqCst);
-            self.play(&top);
-        });
-        let runs = report.runs.load(SeqCst);
-        println!("{how}: {}: {runs} runs in {:.1} s", self.name, began.elapsed().as_secs_f64());
-    }
-}
-
-/// Prints the number of runs if a run fails.
-struct FailureReport<'a> {
-    how: &'a str,
-    name: &'a str,
-    runs: Arc<AtomicUsize>,
-}
-
-impl Drop for FailureReport<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}: {}: failed in run {}", self.how, self.name, self.runs.load(SeqCst));
-        }
+        let (tree, began) = (Arc::new(world::tree()), Instant::now());
+        let runs = Runner::new(scheduler, config).run(move || self.play(&tree));
+        println!("{runs} runs in {:.1} s", began.elapsed().as_secs_f64());
     }
 }
 
 /// The casts. Every schedule with at most this many preemptions is tried. A break of a transition that
 /// random schedules of larger casts find is found here, too.
 const CASTS: &[(usize, Cast)] = &[
-    (5, Cast::new("a call, a change; cached", &[Calls(1), Changes(1)]).cached()),
-    (5, Cast::new("a call, a close; cached", &[Calls(1), Closes]).cached()),
-    (5, Cast::new("two changes, one waiting for them", &[Changes(2), WaitsForChanges(1)])),
-    (5, Cast::new("a call, one waiting for its list", &[Calls(1), WaitsForChanges(1)])),
-    (5, Cast::new("a call, all snapshots forgotten; cached", &[Calls(1), Forgets]).cached()),
-    (3, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
-    (
-        2,
-        Cast::new(
-            "a change, a close, one waiting for them",
-            &[Changes(1), Closes, WaitsForChanges(2)],
-        ),
-    ),
-    (3, Cast::new("a call, a close", &[Calls(1), Closes])),
-    (2, Cast::new("two calls", &[Calls(1), Calls(1)])),
-    (1, Cast::new("two calls, a change", &[Calls(1), Calls(1), Changes(1)])),
-    (1, Cast::new("two calls, a change; cached", &[Calls(1), Calls(1), Changes(1)]).cached()),
-    (1, Cast::new("two calls, a close", &[Calls(1), Calls(1), Closes])),
-    (2, Cast::new("a call, one dropped early", &[Calls(1), DropsCall(1)])),
-    (2, Cast::new("a call, one dropped while asking", &[Calls(1), DropsCall(2)])),
-    (2, Cast::new("a call, one dropped while resolving", &[Calls(1), DropsCall(3)])),
-    (1, Cast::new("two calls, one dropped", &[Calls(1), Calls(1), DropsCall(2)])),
-    (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
-    (
-        1,
-        Cast::new("two calls, all snapshots forgotten; cached", &[Calls(1), Calls(1), Forgets])
-            .cached(),
-    ),
-    (
-        1,
-        Cast::new("one checks its proof, two changes; cached", &[ChecksProof(2), Changes(2)])
-            .cached(),
-    ),
-    (
-        1,
-        Cast::new(
-            "two calls of a client that announces nothing",
-            &[Calls(1), Calls(1), Changes(1)],
-        )
-        .unannounced(),
-    ),
-    (
-        1,
-        Cast::new(
-            "two calls, every second request to the client fails",
-            &[Calls(2), Calls(1), Changes(1)],
-        )
-        .failing(2),
-    ),
+    (5, Cast::new(&[Calls(1), Changes(1)]).cached()),
+    (5, Cast::new(&[Calls(1), Closes]).cached()),
+    (5, Cast::new(&[Changes(2), WaitsForChanges(1)])),
+    (5, Cast::new(&[Calls(1), WaitsForChanges(1)])),
+    (5, Cast::new(&[Calls(1), Forgets]).cached()),
+    (3, Cast::new(&[Calls(1), Changes(1)])),
+    (2, Cast::new(&[Changes(1), Closes, WaitsForChanges(2)])),
+    (3, Cast::new(&[Calls(1), Closes])),
+    (2, Cast::new(&[Calls(1), Calls(1)])),
+    (1, Cast::new(&[Calls(1), Calls(1), Changes(1)])),
+    (1, Cast::new(&[Calls(1), Calls(1), Changes(1)]).cached()),
+    (1, Cast::new(&[Calls(1), Calls(1), Closes])),
+    // The second call is dropped early, while it asks the client, or while its list is resolved.
+    (2, Cast::new(&[Calls(1), DropsCall(1)])),
+    (2, Cast::new(&[Calls(1), DropsCall(2)])),
+    (2, Cast::new(&[Calls(1), DropsCall(3)])),
+    (1, Cast::new(&[Calls(1), Calls(1), DropsCall(2)])),
+    (1, Cast::new(&[Calls(1), Changes(1), Closes])),
+    (1, Cast::new(&[Calls(1), Calls(1), Forgets]).cached()),
+    (1, Cast::new(&[ChecksProof(2), Changes(2)]).cached()),
+    (1, Cast::new(&[Calls(1), Calls(1), Changes(1)]).unannounced()),
+    (1, Cast::new(&[Calls(2), Calls(1), Changes(1)]).failing(2)),
 ];
 
 /// Replays the cast `GUARD_MODEL_CAST` with the schedule `GUARD_MODEL_SCHEDULE`, as printed by a
@@ -243,18 +197,17 @@ fn failed_schedule_is_replayed() {
     else {
         return;
     };
-    for (_, cast) in CASTS.iter().filter(|(_, cast)| cast.name == name) {
-        cast.run("replayed", ReplayScheduler::new_from_encoded(&schedule));
+    for (_, cast) in CASTS.iter().filter(|(_, cast)| format!("{cast:?}") == name) {
+        cast.run(ReplayScheduler::new_from_encoded(&schedule));
     }
 }
 
 #[test]
 fn every_schedule_with_few_preemptions_is_correct() {
     let deeper = std::env::var("GUARD_MODEL_DEEPER").map_or(0, |deeper| deeper.parse().unwrap());
-    for (preemptions, cast) in CASTS.iter().map(|&(preemptions, cast)| (preemptions + deeper, cast))
-    {
-        let (scheduler, finished) = Preempting::new(preemptions);
-        cast.run(&format!("all with at most {preemptions} preemptions"), scheduler);
+    for (preemptions, cast) in CASTS {
+        let (scheduler, finished) = Preempting::new(preemptions + deeper);
+        cast.run(scheduler);
         assert!(finished.load(SeqCst));
     }
 }
