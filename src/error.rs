@@ -238,6 +238,24 @@ impl From<io::Error> for Error {
     }
 }
 
+/// The kind is the system's, if the system reported the error. A refusal is
+/// [`PermissionDenied`](io::ErrorKind::PermissionDenied), or the kind with the name of its own. The
+/// error is the [inner error](io::Error::get_ref).
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match (&error.0.cause, error.kind()) {
+            (Some(cause), _) => cause.kind(),
+            (None, ErrorKind::NotFound) => io::ErrorKind::NotFound,
+            (None, ErrorKind::AlreadyExists) => io::ErrorKind::AlreadyExists,
+            (None, ErrorKind::NotADirectory) => io::ErrorKind::NotADirectory,
+            (None, ErrorKind::IsADirectory) => io::ErrorKind::IsADirectory,
+            (None, ErrorKind::InvalidPath | ErrorKind::InvalidUri) => io::ErrorKind::InvalidInput,
+            (None, _) => io::ErrorKind::PermissionDenied,
+        };
+        Self::new(kind, error)
+    }
+}
+
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -333,6 +351,18 @@ pub(crate) fn quoted_end(text: &[u8], limit: usize) -> String {
 mod tests {
     use super::*;
     use std::error::Error as _;
+
+    #[test]
+    fn io_error_has_the_kind_of_its_cause_or_of_the_refusal() {
+        let kind = |error: Error| io::Error::from(error).kind();
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(kind(full.into()), io::ErrorKind::StorageFull);
+        assert_eq!(kind(Code::NotFound.into()), io::ErrorKind::NotFound);
+        assert_eq!(kind(Code::Empty.into()), io::ErrorKind::InvalidInput);
+        assert_eq!(kind(Code::OutsideRoots.into()), io::ErrorKind::PermissionDenied);
+        let refused = Error::unwrapped(io::Error::from(Error::from(Code::OutsideRoots)));
+        assert_eq!(refused.reason(), Code::OutsideRoots);
+    }
 
     #[test]
     fn code_names_are_unique_snake_case_and_texts_have_no_full_stop() {

@@ -120,7 +120,7 @@ impl AtomicFile {
     }
 
     pub(super) fn create(place: &CheckedPath, options: WriteOptions) -> Result<Self> {
-        options.validate_atomic()?;
+        options.validate_atomic(place.intent())?;
         let file = Self::begin(place, place.destination(options)?, options, NEW_FILE)?;
         // Its content can take long to write, and other changes can be committed before it.
         #[cfg(unix)]
@@ -350,7 +350,7 @@ impl CheckedPath {
     /// Opens the directory of a file to be written, after creating its missing parents, and looks
     /// up the file.
     pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {
-        options.validate()?;
+        options.validate(self.intent())?;
         self.ensure_writable()?;
         self.ensure_may_appear()?;
         let (handle, place) = self.place()?;

@@ -70,8 +70,8 @@ impl fmt::Debug for IgnoreRules {
 }
 
 impl WalkOptions {
-    /// Sets whether entries that git ignores are omitted. They are neither yielded nor entered, and
-    /// do not count as entries. By default, they are included.
+    /// Sets whether entries that git ignores are omitted, and `.git` itself. They are neither yielded
+    /// nor entered, and do not count as entries. By default, they are included.
     ///
     /// The rules are those of gitignore(5): the files `.gitignore` in each directory and in its
     /// parents up to the directory that contains `.git`, and `.git/info/exclude` there. A file
@@ -131,6 +131,9 @@ impl IgnoreRules {
     /// Returns whether an entry of the current directory is ignored, or `None` if no rule matches
     /// it. Fails with `too_costly` if the rules of this walk took too much work.
     pub(super) fn decide(&mut self, name: &OsStr, is_directory: bool) -> Result<Option<bool>> {
+        if name == ".git" {
+            return Ok(Some(true));
+        }
         if self.levels.iter().all(Level::is_empty) {
             return Ok(None);
         }

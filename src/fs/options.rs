@@ -36,10 +36,11 @@ impl WriteOptions {
         Self { existing, ..self }
     }
 
-    /// Creates missing parent directories. The request is then checked with
-    /// [`Intent::NewTree`] instead of
-    /// [`Intent::New`]. A [`CheckedPath`](crate::CheckedPath) ignores this
-    /// option, because its own intent determines whether parents are created.
+    /// Creates missing parent directories. The request is then checked with [`Intent::NewTree`]
+    /// instead of [`Intent::New`]. A [`CheckedPath`](crate::CheckedPath) that was checked with
+    /// another intent refuses this option
+    /// ([`InvalidInput`](crate::ErrorKind::InvalidInput): `invalid_options`). One that was checked
+    /// with [`Intent::NewTree`] creates parents with or without it.
     ///
     /// If the write fails, the directories that it created are removed again, unless another
     /// process has put something into them.
@@ -84,7 +85,12 @@ impl WriteOptions {
         }
     }
 
-    pub(super) fn validate(self) -> Result<()> {
+    /// Checks the options for a path that was checked with this intent.
+    pub(super) fn validate(self, intent: Intent) -> Result<()> {
+        if self.create_parents && intent != Intent::NewTree {
+            let text = "parents are created only for a path that was checked with Intent::NewTree";
+            return Err(Error::new(Code::InvalidOptions).says(text));
+        }
         if self.existing == Existing::Refuse && self.if_unchanged.is_some() {
             return Err(Error::new(Code::InvalidOptions).says(
                 "a write cannot require both that the file is unchanged and that it is new",
@@ -94,12 +100,12 @@ impl WriteOptions {
     }
 
     /// Like [`validate`](Self::validate), for a file that is always replaced.
-    pub(super) fn validate_atomic(self) -> Result<()> {
+    pub(super) fn validate_atomic(self, intent: Intent) -> Result<()> {
         if matches!(self.existing, Existing::InPlace | Existing::InPlaceIfOwnerChanges) {
             let text = "an atomic file cannot be written in place";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
-        self.validate()
+        self.validate(intent)
     }
 }
 

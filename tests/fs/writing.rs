@@ -55,7 +55,9 @@ fn missing_parents_are_created_only_if_requested() {
     assert_eq!(fs::read(tree.path("root/p/q/f")).unwrap(), b"5");
     let checked = roots.check("there/f", Intent::New).unwrap();
     fs::remove_dir(tree.path("root/there")).unwrap();
-    assert_eq!(code(checked.write_with("6", new().create_parents(true))), Some("not_found"));
+    assert_eq!(code(checked.write("6")), Some("not_found"));
+    let refused = checked.write_with("6", new().create_parents(true));
+    assert_eq!(code(refused), Some("invalid_options"));
     assert!(!tree.path("root/there").exists());
 }
 

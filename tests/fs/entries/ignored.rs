@@ -36,6 +36,8 @@ fn oracle(directory: &Path, is_repository: bool, hidden: bool) -> Vec<String> {
         .git_exclude(true)
         .parents(true)
         .follow_links(false)
+        // The crate leaves this to its callers.
+        .filter_entry(|entry| entry.file_name() != ".git")
         .build();
     let below = |entry: ignore::DirEntry| {
         entry.path().strip_prefix(directory).unwrap().to_str().unwrap().to_owned()
