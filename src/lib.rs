@@ -130,42 +130,15 @@
 //! - Whoever may rename directories above a client's root, inside an allowed directory, decides
 //!   what the root's name leads to: never a place outside the allowed directory, and never through
 //!   a symlink.
-//! - On Linux, the names of roots are compared by bytes, even on a filesystem that ignores case or
-//!   Unicode normalization. On macOS and Windows, they are compared as those systems do by default.
-//!   Beneath a root, the filesystem decides which names are equal.
 //! - A symlink to a path outside the roots is refused, even if that path is a symlink back into a
-//!   root. On Windows, so is a symlink to a volume that no root names.
+//!   root.
 //! - A directory that is moved out of the root after it was opened stays open and accessible
 //!   through its handle.
 //!
 //! # Platforms
 //!
-//! | | Linux with `openat2` (5.6 or later) | Linux without `openat2` | macOS | Windows |
-//! | --- | --- | --- | --- | --- |
-//! | decision | by the resolver, or by kernel walks with the same result | by the resolver | by the resolver | by the resolver |
-//! | file operations | one `openat2` call that follows no symlinks | one name at a time, through open descriptors | same | one name at a time, through open handles; the final path of each handle is verified. Creating, renaming and removing use the path of an open directory, pinned by a temporary file in it |
-//! | `..` | resolved after symlinks are followed | same | same | removed from the text first, as Windows does |
-//! | names that Windows would reinterpret | not applicable | not applicable | not applicable | refused: devices, streams, trailing dots and spaces, 8.3 short names, `\\.\`, `\\?\` except for drives and shares, drive-relative paths |
-//! | comparison of root names | by bytes | by bytes | ignoring case and normalization; `/tmp`, `/var` and `/etc` are aliases of their targets | ignoring case |
-//! | names that are not valid Unicode | served | served | served | refused |
-//! | mount detection | by the kernel | by mount ID (5.8 or later), else by device number | by device number | a mounted volume counts as a symlink to the outside |
-//! | permission needed on intermediate directories | search | search | search | read |
-//! | length of a path beneath a root | up to 4,095 bytes | longer paths can be listed and removed | same | same |
-//! | rename without replacing | atomic | atomic | atomic | not atomic: another process can create the destination after the check |
-//! | attributes kept when a file is replaced | permission bits; owner and group, as far as permitted; a POSIX ACL, or the write is refused | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
-//! | attributes kept when a file is written in place | all | all | all | all |
-//! | permissions of a copy | the source's bits, narrowed for a lost owner or group; only the owner's if the source has a POSIX ACL | same | the source's bits, narrowed for a lost owner or group | inherited from the directory |
-//! | durable after a write | content and name | content and name | content and name | content |
-//! | moving or removing a root that is in force | possible, and detected | same | same | impossible, also for its parents |
-//! | FIFOs, sockets, devices | refused | refused | refused | device names, sockets and app execution aliases are refused |
-//! | the directory of a child process | set by descriptor | same | only by path, which another process can replace | same |
-//! | processes that a child process leaves behind | killed with its process group | same | same | not killed |
-//! | confinement (feature `landlock`) | by Landlock (Linux 5.13 or later) | same | fails: not available | fails: not available |
-//! | tests | run | run under a seccomp filter | run by CI | run by CI, and under Wine |
-//!
-//! On Windows, a network share is accessed only if the operator names it. Symlinks, junctions,
-//! cloud placeholders and long paths cannot be tested under Wine, so the tests that need them run
-//! only on Windows. `.ci/windows/run` lists these tests.
+//! The module [`platforms`] says what each system guarantees and lacks: Linux with and without
+//! `openat2`, containers, network filesystems, macOS and Windows.
 //!
 //! # Features
 //!
@@ -244,6 +217,9 @@ mod child;
 pub mod rmcp;
 #[cfg(any(doc, doctest))]
 pub mod recipes;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/platforms.md")]
+pub mod platforms {}
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, WithoutClientRoots};
 pub use check::CheckedPath;

@@ -231,8 +231,8 @@ impl BoundaryBuilder {
     /// for such names first, so both operations are refused if it has more than
     /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries.
     ///
-    /// `SECURITY.md` lists the limits of this protection. For example, it does not apply to child
-    /// processes, and confining the process does not enforce it.
+    /// `docs/defenses.md` lists the limits of this protection. For example, it does not apply to
+    /// child processes, and confining the process does not enforce it.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};

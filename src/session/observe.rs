@@ -18,7 +18,7 @@ use crate::wire::Effect;
 /// connection, and call [`observe`](Self::observe) for each message before the SDK handles it: wrap
 /// the SDK's transport, as the example `examples/rust-mcp-sdk` in the crate's repository does, or
 /// copy the client's stream to the SDK line by line, as
-/// [a recipe](https://docs.rs/mcp-roots-guard/latest/mcp_roots_guard/recipes) does. In each tool,
+/// [a recipe](crate::recipes#a-server-with-another-sdk) does. In each tool,
 /// call [`session`](Self::session), and obtain the roots from the session.
 ///
 /// The session begins with the client's first `initialize` that contains valid capabilities. Until
