@@ -104,11 +104,6 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// Like `From`, but if the [`io::Error`] wraps an error of this crate, returns that error.
-    pub(crate) fn unwrapped(error: io::Error) -> Self {
-        error.downcast::<Self>().unwrap_or_else(Self::from)
-    }
-
     pub(crate) fn new(code: Code) -> Self {
         Self(Box::new(Inner {
             code,
@@ -219,9 +214,14 @@ impl From<Code> for Error {
     }
 }
 
-/// Common operating system errors have their own kind. All others are [`ErrorKind::Io`].
+/// An [`io::Error`] that was made of an error of this crate becomes that error again. Common operating
+/// system errors have their own kind. All others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
-    fn from(cause: io::Error) -> Self {
+    fn from(error: io::Error) -> Self {
+        let cause = match error.downcast::<Self>() {
+            Ok(own) => return own,
+            Err(cause) => cause,
+        };
         let code = match cause.kind() {
             io::ErrorKind::NotFound => Code::NotFound,
             io::ErrorKind::PermissionDenied => Code::PermissionDenied,
@@ -238,9 +238,10 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The kind is the system's, if the system reported the error. A refusal is
-/// [`PermissionDenied`](io::ErrorKind::PermissionDenied), or the kind with the name of its own. The
-/// error is the [inner error](io::Error::get_ref).
+/// The kind is the system's, if the system reported the error. Otherwise, it is that of the same name
+/// or [`InvalidInput`](io::ErrorKind::InvalidInput), and
+/// [`PermissionDenied`](io::ErrorKind::PermissionDenied) for every other refusal. The error is the
+/// [inner error](io::Error::get_ref).
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match (&error.0.cause, error.kind()) {
@@ -249,7 +250,11 @@ impl From<Error> for io::Error {
             (None, ErrorKind::AlreadyExists) => io::ErrorKind::AlreadyExists,
             (None, ErrorKind::NotADirectory) => io::ErrorKind::NotADirectory,
             (None, ErrorKind::IsADirectory) => io::ErrorKind::IsADirectory,
-            (None, ErrorKind::InvalidPath | ErrorKind::InvalidUri) => io::ErrorKind::InvalidInput,
+            (None, ErrorKind::DirectoryNotEmpty) => io::ErrorKind::DirectoryNotEmpty,
+            (None, ErrorKind::Unsupported) => io::ErrorKind::Unsupported,
+            (None, ErrorKind::InvalidPath | ErrorKind::InvalidUri | ErrorKind::InvalidInput) => {
+                io::ErrorKind::InvalidInput
+            }
             (None, _) => io::ErrorKind::PermissionDenied,
         };
         Self::new(kind, error)
@@ -360,7 +365,7 @@ mod tests {
         assert_eq!(kind(Code::NotFound.into()), io::ErrorKind::NotFound);
         assert_eq!(kind(Code::Empty.into()), io::ErrorKind::InvalidInput);
         assert_eq!(kind(Code::OutsideRoots.into()), io::ErrorKind::PermissionDenied);
-        let refused = Error::unwrapped(io::Error::from(Error::from(Code::OutsideRoots)));
+        let refused = Error::from(io::Error::from(Error::from(Code::OutsideRoots)));
         assert_eq!(refused.reason(), Code::OutsideRoots);
     }
 

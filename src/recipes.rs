@@ -120,9 +120,10 @@
 //! # A server with many tools
 //!
 //! This recipe needs the feature `rmcp`. The server obtains the roots once, in `call_tool`, and every
-//! tool receives them as an extension of its request. A tool cannot forget the guard, because it
-//! has no other access to a directory. In the stateless era, the guard itself asks the client for
-//! its roots, so that no tool needs the client's input as a parameter.
+//! tool receives them as an extension of its request, so that a tool needs no other access to
+//! directories. In the stateless era, the guard itself asks the client for its roots. A tool that
+//! asks the client something else finds the answers in
+//! [`responses`](crate::rmcp::RequestRoots::responses), without the roots.
 //!
 //! [`RequestRoots::run`](crate::rmcp::RequestRoots::run) runs the work on a thread that may block.
 //! The tool waits for a slot there, and not in `call_tool`.

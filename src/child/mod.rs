@@ -206,8 +206,8 @@ impl ChildCommand {
     }
 
     /// Sets the working directory by its path. This is for systems other than Linux, where it
-    /// cannot be set by descriptor, and for Linux without `/proc`. If the directory is replaced
-    /// after it was checked, the program can start outside the roots.
+    /// cannot be set by descriptor. If the directory is replaced after it was checked, the program
+    /// can start outside the roots.
     pub fn unguarded_dir(mut self) -> Self {
         self.is_directory_by_path = true;
         self

@@ -66,7 +66,7 @@ impl ChildOutput {
     /// # Errors
     ///
     /// The text of each error has the program's name, its exit status if it exited, and the end of
-    /// what it wrote to standard error, at most 2 KiB, in quotes and escaped:
+    /// what it wrote to standard error, at most 2 KiB of it, in quotes and escaped:
     /// `run "git": the program failed; exit status: 128, standard error: "fatal: bad revision"`.
     /// The model sees it. If a program can write what its caller must not know, return another
     /// error.

@@ -103,7 +103,7 @@ pub(super) fn run(
     let mut pipes = pipes?;
     // Reads what is left. A process that escaped from the group can hold the pipes open.
     let drained = Instant::now() + CHILD_DRAIN;
-    while pipes.have_output() && captured.left.is_some() && Instant::now() < drained {
+    while pipes.have_output() && Instant::now() < drained {
         pipes.transfer(CHILD_PAUSE, &mut captured);
     }
     let ended = match captured.left {

@@ -280,7 +280,9 @@ fn remove_content(base: &Handle, is_protected: &IsProtected<'_>, mut budget: usi
             levels.push(Batch { directories: Vec::new(), is_last: false });
         } else if level.is_last {
             if let Some((parent, name)) = split(&path) {
-                ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name))?;
+                let removed =
+                    base.dir(parent, Rule::Refuse).and_then(|it| Ok(it.remove_dir(name)?));
+                ignore_missing(removed)?;
             }
             path.pop();
             levels.pop();
@@ -314,7 +316,13 @@ fn remove_batch(
     most: usize,
     budget: &mut usize,
 ) -> Result<Batch> {
-    let (directory, mut entries) = base.list(path, Rule::Refuse)?;
+    let (directory, mut entries) = match base.list(path, Rule::Refuse) {
+        // Another process has removed or replaced it.
+        Err(error) if is_replaced(error.reason()) && !path.as_os_str().is_empty() => {
+            return Ok(Batch { directories: Vec::new(), is_last: true });
+        }
+        listed => listed?,
+    };
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
     let is_last = loop {
         if files.len() + directories.len() >= most {
@@ -335,7 +343,7 @@ fn remove_batch(
     // Files are removed after the listing, because removing them during it could make the listing
     // skip entries (readdir(3)).
     for name in files {
-        ignore_missing(directory.remove_file(&name))?;
+        ignore_missing(directory.remove_file(&name).map_err(Error::from))?;
     }
     within.map(|()| Batch { directories, is_last })
 }
@@ -411,9 +419,9 @@ fn contains_protected() -> Error {
 }
 
 /// Ignores a missing entry, because another process may have removed it.
-fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.reason() == Code::NotFound => Ok(()),
         removed => removed,
     }
 }
@@ -445,6 +453,26 @@ mod tests {
         );
         remove_content(&handle, &nothing, 5).unwrap();
         assert_eq!(left(), 0);
+    }
+
+    #[test]
+    fn removal_continues_if_another_process_removes_a_part() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..40 {
+            let top = directory.path().join(round.to_string());
+            for below in 0..12 {
+                std::fs::create_dir_all(top.join(format!("{below}/a/b/c"))).unwrap();
+            }
+            let handle = Handle::ambient(&top).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for below in 0..12 {
+                        let _ = std::fs::remove_dir_all(top.join(below.to_string()));
+                    }
+                });
+                remove_content(&handle, &nothing, 1000).unwrap();
+            });
+        }
     }
 
     /// Another process creates a protected name after the directory was searched.

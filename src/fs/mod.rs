@@ -302,6 +302,9 @@ operations! {
     ///   searched for protected names.
     /// - [`Protected`](crate::ErrorKind::Protected) for a directory that contains a protected name.
     ///
+    /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
+    ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
+    ///
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.
     remove_dir_all() -> (), "remove", Intent::NoFollow, |path| change::remove_dir_all(path);

@@ -145,7 +145,7 @@ impl From<ErrorData> for HandlerError {
 
 impl From<io::Error> for HandlerError {
     fn from(error: io::Error) -> Self {
-        Self(Reason::Refused(Error::unwrapped(error)))
+        Self(Reason::Refused(error.into()))
     }
 }
 

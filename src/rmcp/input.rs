@@ -2,7 +2,7 @@
 //!
 //! [`ClientInput`] is the input that a client sent with a retried request. All of it is untrusted.
 //! It is split into the root list and the responses to the handler's own requests. The root list is
-//! read only under [`ROOTS_KEY`] and never shown to the handler.
+//! read only under [`ROOTS_KEY`], and is not among the responses that the roots of the request contain.
 
 use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{

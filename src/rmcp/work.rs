@@ -231,7 +231,6 @@ impl Guard {
             let session = roots.request.roots.session();
             // The work may move the roots elsewhere, but they end when this is dropped.
             let _end = roots.request.lease.ended.clone().drop_guard();
-            roots.ensure_may_start().map_err(|error| refused(session, error))?;
             let must_list_again = roots.request.must_list_again;
             let done = work(roots).await.and_then(|value| Ok(R::of(value)?));
             let mut response = done.map_err(|error| error.logged(session))?;
@@ -242,13 +241,14 @@ impl Guard {
         });
         let polled = poll_fn(|context| {
             let polled = catch_unwind(AssertUnwindSafe(|| responding.as_mut().poll(context)));
-            polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+            polled.unwrap_or_else(|payload| {
+                // Its destructor may panic, too.
+                std::mem::forget(payload);
+                Poll::Ready(Err(panicked()))
+            })
         });
         let done = ctx.ct.run_until_cancelled(polled).await;
         let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
-        // The destructor of the work may also panic.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(responding)));
-        let done = dropped.map_err(|_| panicked()).and(done);
         done.or_else(|error| R::of_error(error, revision(ctx), resource.as_deref()))
     }
 }

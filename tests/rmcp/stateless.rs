@@ -145,6 +145,10 @@ async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
     third["params"]["inputResponses"]["mine"] = json!({ "action": "accept" });
     raw.send(&third).await;
     assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok(r#"b {"mine":{"action":"accept"}}"#));
+    // The guard adds nothing for a client that declares no roots.
+    raw.send(&stateless(call(4, "ask", "in.txt"), json!({ "elicitation": {} }))).await;
+    let only = raw.receive().await["result"]["inputRequests"].clone();
+    assert_eq!(only.as_object().unwrap().keys().collect::<Vec<_>>(), ["mine"]);
 }
 
 #[tokio::test]
