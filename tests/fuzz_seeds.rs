@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::properties::{check, operations};
 #[cfg(unix)]
 use crate::properties::{contain, location};
-use crate::properties::{session, windows, wire};
+use crate::properties::{windows, wire};
 
 type Hold = fn(&[u8]);
 
@@ -24,7 +24,6 @@ const TARGETS: &[(&str, Hold)] = &[
     #[cfg(target_os = "linux")]
     ("operations", operations::hold),
     ("wire", wire::hold),
-    ("session", session::hold),
 ];
 
 /// The minimum number of seeds for each target. A smaller number means that the seeds were not

@@ -13,6 +13,7 @@ mod support {
     pub(crate) mod operations;
     pub(crate) mod protected;
     pub(crate) mod rfc3986;
+    pub(crate) mod seccomp;
     pub(crate) mod world;
 }
 

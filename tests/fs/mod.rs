@@ -21,6 +21,4 @@ pub(crate) mod races;
 pub(crate) mod syscall_counts;
 #[cfg(target_os = "linux")]
 pub(crate) mod syscall_trace;
-#[cfg(target_os = "linux")]
-pub(crate) mod tasks;
 pub(crate) mod writing;

@@ -16,4 +16,3 @@ pub(crate) mod check;
 #[cfg(target_os = "linux")]
 pub(crate) mod operations;
 pub(crate) mod wire;
-pub(crate) mod session;

@@ -327,7 +327,7 @@ async fn a_list_that_changes_during_its_fetch_is_requested_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_used_for_its_time_to_live() {
+async fn a_list_is_used_for_its_time_to_live_unless_it_is_forgotten() {
     let tree = Tree::new("dir a");
     let short = Duration::from_secs(2);
     for session in [
@@ -344,6 +344,8 @@ async fn a_list_is_used_for_its_time_to_live() {
             tokio::time::advance(Duration::from_secs(seconds)).await;
             assert_eq!((client.requests(), session.state()), (requests, state));
         }
+        session.guard().forget_all();
+        assert_eq!(session.state(), RootsState::Stale);
     }
 }
 
@@ -426,6 +428,10 @@ async fn closing_ends_every_wait() {
         assert_eq!(ended.await.unwrap(), Some("session_closed"));
     }
     assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
+    // A closed session stays closed, and closing it again counts once.
+    session.list_changed();
+    session.close();
+    assert_eq!((session.state(), guard.sessions()), (RootsState::Closed, 0));
 }
 
 /// A `Changes` does not keep a session open.
@@ -635,22 +641,26 @@ async fn concurrent_calls_of_a_silent_client_share_a_request() {
     assert_eq!(client.requests(), 2);
 }
 
-/// A failure from before a change does not refuse the calls that wait for it.
+/// The end of a fetch from before a change does not decide the calls that wait for it.
 #[tokio::test(start_paused = true)]
-async fn a_failure_from_before_a_change_refuses_no_call() {
-    let tree = Tree::new("dir a");
-    let session = announcing(&guard(&tree).build().unwrap());
-    let leader = session.clone();
-    let leader = tokio::spawn(async move {
-        let failed = RootsResponse::Failed(String::new());
-        let refused = code(leader.roots(answer_after(LIMIT / 4, failed)).await);
-        // The change comes before the waiting call is polled.
-        leader.list_changed();
-        refused
-    });
-    tokio::task::yield_now().await;
-    assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
-    assert_eq!(leader.await.unwrap(), Some("roots_failed"));
+async fn a_fetch_from_before_a_change_decides_no_waiting_call() {
+    let tree = Tree::new("dir a; dir b");
+    for (answer, expected) in [
+        (RootsResponse::Failed(String::new()), Err("roots_failed")),
+        (RootsResponse::List(list(&tree, &["b"])), Ok("b".into())),
+    ] {
+        let session = announcing(&guard(&tree).build().unwrap());
+        let leader = session.clone();
+        let leader = tokio::spawn(async move {
+            let ended = leader.roots(answer_after(LIMIT / 4, answer)).await;
+            // The change comes before the waiting call is polled.
+            leader.list_changed();
+            ended
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
+        assert_eq!(outcome(&tree, &leader.await.unwrap()), expected);
+    }
 }
 
 /// A success ends the series of failures that lengthens the back-off.

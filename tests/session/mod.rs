@@ -1,4 +1,3 @@
 //! Which list decides a call.
 
 pub(crate) mod calls;
-pub(crate) mod schedules;

@@ -36,7 +36,7 @@ pub(crate) struct Config {
     pub(crate) directories: Vec<Directory>,
     /// Whether an empty list means the allowed directories.
     pub(crate) empty_means_allowed: bool,
-    /// The roots of a client that declared none. `None` means that it is refused.
+    /// The roots of a client that declared none.
     pub(crate) without: Fallback,
     pub(crate) declared: Declared,
     /// Whether client roots are ignored.
@@ -45,13 +45,13 @@ pub(crate) struct Config {
     pub(crate) trusts_links: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
     Deny,
     Allowed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Declared {
     Nothing,
     Announcing,
@@ -82,11 +82,8 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     List(Vec<Entry>),
-    /// An error of the client, or a list that exceeds a limit: the code of the refusal and the
-    /// state of the session.
+    /// No list: the code of the refusal and the state of the session.
     Failed(&'static str, &'static str),
-    /// The result is not a list.
-    Malformed,
     /// The client announces a change whenever it is asked.
     Changes,
     /// The client must not be asked.
@@ -123,28 +120,20 @@ pub(crate) struct Client<'a> {
     kind: &'a dyn Fn(&str) -> Kind,
     now: u64,
     cached: Option<(InForce, bool, u64)>,
-    failure: Option<(&'static str, &'static str)>,
-    back_off: (u64, u32),
+    /// The code and the state of the last failure, and when the client may be asked again.
+    failure: Option<(&'static str, &'static str, u64)>,
     is_closed: bool,
 }
 
 impl<'a> Client<'a> {
     pub(crate) fn new(config: &'a Config, kind: &'a dyn Fn(&str) -> Kind) -> Self {
-        Self {
-            config,
-            kind,
-            now: 0,
-            cached: None,
-            failure: None,
-            back_off: (0, 0),
-            is_closed: false,
-        }
+        Self { config, kind, now: 0, cached: None, failure: None, is_closed: false }
     }
 
     /// The roots that a call or a carried list gets. `None` after the other steps.
     pub(crate) fn step(&mut self, step: &Step) -> Option<Result<InForce, String>> {
         match step {
-            Step::Changed => (self.cached, self.failure, self.back_off) = (None, None, (0, 0)),
+            Step::Changed => (self.cached, self.failure) = (None, None),
             Step::Seconds(seconds) => self.now += seconds,
             Step::Close => self.is_closed = true,
             Step::Carries(entries) => {
@@ -161,29 +150,27 @@ impl<'a> Client<'a> {
         }
         match (&self.cached, self.failure) {
             (Some((roots, _, until)), _) if self.now < *until => return Ok(roots.clone()),
-            (_, Some((code, _))) if self.now < self.back_off.0 => return self.always(code),
+            (_, Some((code, _, until))) if self.now < until => return self.always(code),
             _ => {}
         }
         match answer {
             Answer::List(entries) => {
                 let (roots, is_empty) = self.of_list(entries);
-                (self.failure, self.back_off) = (None, (0, 0));
+                self.failure = None;
                 if self.config.declared == Declared::Announcing {
                     self.cached = Some((roots.clone(), is_empty, self.now + 3600));
                 }
                 Ok(roots)
             }
-            Answer::Malformed => self.call(&Answer::Failed("roots_failed", "Failed(RootsFailed)")),
             Answer::Failed(code, state) => {
-                let wait = [1, 2, 4, 8, 16, 30][self.back_off.1.min(5) as usize];
                 // A call that times out takes five seconds.
                 self.now += if *code == "roots_timed_out" { 5 } else { 0 };
-                self.back_off = (self.now + wait, self.back_off.1 + 1);
-                self.failure = Some((code, state));
+                // No script has two failures in a row, after which the back-off would be longer.
+                self.failure = Some((code, state, self.now + 1));
                 self.always(code)
             }
             Answer::Changes => {
-                (self.cached, self.failure, self.back_off) = (None, None, (0, 0));
+                (self.cached, self.failure) = (None, None);
                 self.always("roots_changing")
             }
             Answer::NotAsked => panic!("the model asks the client"),
@@ -449,7 +436,7 @@ impl<'a> Client<'a> {
                     "Available"
                 }
             }
-            _ => self.failure.map_or("Stale", |(_, state)| state),
+            _ => self.failure.map_or("Stale", |(_, state, _)| state),
         }
     }
 

@@ -1,5 +1,4 @@
-//! A random number generator for tests, which print their seed when they fail. Also reads numeric
-//! settings from the environment.
+//! A random number generator for tests, which print their seed when they fail.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,8 +22,4 @@ impl Random {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 16) % bound
     }
-}
-
-pub(crate) fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|number| number.parse().unwrap())
 }
