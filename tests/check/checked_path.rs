@@ -86,14 +86,3 @@ fn a_displayed_proof_is_not_a_path() {
         assert!(fs::metadata(&text).is_err(), "{text}");
     }
 }
-
-/// `display_path` returns the canonical path of the checked place or of its root.
-#[test]
-fn display_path_is_canonical() {
-    let tree = Tree::new("file root/d/f; dir root/e");
-    let roots = tree.roots(["root"]);
-    let proof = check(&roots, "e/../d/f", Intent::Existing);
-    assert_eq!(proof.display_path(), tree.path("root").join("d").join("f").display().to_string());
-    assert_eq!(proof.root().display_path(), tree.path("root").display().to_string());
-    assert_eq!(check(&roots, ".", Intent::Existing).display_path(), proof.root().display_path());
-}

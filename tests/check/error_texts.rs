@@ -55,19 +55,6 @@ fn a_refusal_to_narrow_names_only_the_request() {
     }
 }
 
-#[cfg(unix)]
-#[test]
-fn a_failed_directory_rename_names_its_cause() {
-    let tree = Tree::new("dir in/d/e; dir in/full/x");
-    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
-    let renamed = |to| text(roots.rename("d", to, Replace::Existing));
-    assert_eq!(renamed("full"), r#"rename "d" to "full": destination: the directory is not empty"#);
-    assert_eq!(
-        renamed("d/e/x"),
-        r#"rename "d" to "d/e/x": a directory cannot be moved into itself"#
-    );
-}
-
 #[test]
 fn an_exceeded_limit_is_named_with_its_number() {
     let tree = Tree::new("file in/f = 123; file in/d/x; file in/d/y");

@@ -7,8 +7,6 @@ pub(crate) mod decisions;
 pub(crate) mod error_texts;
 #[cfg(target_os = "linux")]
 pub(crate) mod exhaustive;
-#[cfg(unix)]
-pub(crate) mod hand_written;
 pub(crate) mod links;
 #[cfg(target_os = "linux")]
 pub(crate) mod lookup_limits;

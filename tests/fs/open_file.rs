@@ -1,9 +1,8 @@
 //! [`OpenFile`] offers the same reads, writes and seeks as `std::fs::File`, and nothing else.
 
-use std::cell::RefCell;
 use std::fmt::Debug;
 use std::fs;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use mcp_roots_guard::{OpenFile, OpenOptions};
 
@@ -75,39 +74,4 @@ fn an_open_file_reads_writes_and_seeks_like_std_file() {
     guarded.seek(SeekFrom::Start(6)).unwrap();
     assert_eq!(guarded.read_all(9).unwrap(), b"789");
     assert_eq!(fs::read(&ours).unwrap(), b"123456789");
-}
-
-/// An open file has its own descriptor and does not depend on the roots that it was opened in.
-#[cfg(unix)]
-#[test]
-fn an_open_file_is_unaffected_when_its_name_is_replaced() {
-    let tree = Tree::new("file root/f = old; file root/g = other");
-    let roots = tree.roots(["root"]);
-    let options = OpenOptions::new().read(true).write(true);
-    let mut file = roots.open_with("f", options).unwrap();
-    drop(roots);
-    fs::rename(tree.path("root/g"), tree.path("root/f")).unwrap();
-    file.write_all(b"new").unwrap();
-    file.rewind().unwrap();
-    assert_eq!(file.read_all_to_string(9).unwrap(), "new");
-    assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"other");
-}
-
-/// Buffered content is written when its thread ends, after the guard's own thread-local data is
-/// dropped.
-#[test]
-fn a_buffered_thread_local_file_is_flushed_when_its_thread_ends() {
-    thread_local! {
-        static LOG: RefCell<Option<BufWriter<OpenFile>>> = const { RefCell::new(None) };
-    }
-    let tree = Tree::new("dir root");
-    let roots = tree.roots(["root"]);
-    let work = move || {
-        let open = || roots.open_with("log", OpenOptions::new().append(true).create(true)).unwrap();
-        // This thread-local is registered before those of the guard, so it is dropped after them.
-        LOG.with_borrow_mut(|log| *log = Some(BufWriter::new(open())));
-        LOG.with_borrow_mut(|log| log.as_mut().unwrap().write_all(b"a line").unwrap());
-    };
-    std::thread::spawn(work).join().unwrap();
-    assert_eq!(fs::read(tree.path("root/log")).unwrap(), b"a line");
 }
