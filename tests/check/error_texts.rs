@@ -20,18 +20,18 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
         .directory(tree.path("in"), Access::ReadWrite)
         .directory(tree.path("ro"), Access::ReadOnly);
     let roots = boundary.build().unwrap().allowed_roots();
-    let ro = tree.path("ro").join("r");
-    let ro = ro.to_str().unwrap();
+    let ro = tree.path("ro").join("r").into_os_string().into_string().unwrap();
     let cases = [
         ("a", "b", Replace::Never, "destination already exists"),
         ("a", "d", Replace::Existing, "destination: is a directory"),
         ("a", "none/x", Replace::Never, "destination: no such file or directory"),
         ("a", "b/x", Replace::Never, "destination: not a directory"),
         ("a", "../out/x", Replace::Never, "destination: not inside the allowed directories"),
-        ("a", ro, Replace::Existing, "destination: the directory is read-only"),
-        (ro, "a", Replace::Existing, "the directory is read-only"),
+        ("a", ro.as_str(), Replace::Existing, "destination: the directory is read-only"),
+        (ro.as_str(), "a", Replace::Existing, "the directory is read-only"),
         ("none", "x", Replace::Never, "no such file or directory"),
-        ("../out", "x", Replace::Never, "not inside the allowed directories"),
+        #[cfg(unix)]
+        ("full", "full/x/y", Replace::Never, "a directory cannot be moved into itself"),
         // The source is checked first.
         ("../out", "b", Replace::Never, "not inside the allowed directories"),
     ];
