@@ -339,19 +339,6 @@ pub(crate) fn quoted(text: &OsStr) -> String {
     format!("{shown:?}")
 }
 
-/// Quotes the end of what a program wrote: lossy, escaped and limited to a number of bytes.
-#[allow(dead_code, reason = "only the output of child processes is quoted so")]
-pub(crate) fn quoted_end(text: &[u8], limit: usize) -> String {
-    let cut = text.len().saturating_sub(limit);
-    let end = String::from_utf8_lossy(text.get(cut..).unwrap_or_default());
-    let (more, end) = match cut {
-        0 => ("", &*end),
-        // The cut can be inside a character.
-        _ => ("…", end.trim_start_matches('\u{fffd}')),
-    };
-    format!("{:?}", [more, end].concat())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitStatus;
 
 use crate::confine::Confined;
-use crate::error::{Code, Error, Result, quoted_end};
+use crate::error::{Code, Error, Result};
 use crate::limits::CHILD_ERROR;
 
 /// The output of a program, and how the program ended.
@@ -82,9 +82,11 @@ impl ChildOutput {
             Ended::TimedOut => (Code::ProgramTimedOut, String::new()),
             Ended::OutputLimit => (Code::ProgramOutputTooLarge, String::new()),
         };
-        let stderr = quoted_end(self.stderr.trim_ascii_end(), CHILD_ERROR);
+        let stderr = self.stderr.trim_ascii_end();
+        let cut = stderr.len().saturating_sub(CHILD_ERROR);
+        let end = String::from_utf8_lossy(stderr.get(cut..).unwrap_or_default());
         let error = Error::new(code).at("run", &self.name);
-        Err(error.with_outcome(format!("{status}standard error: {stderr}")))
+        Err(error.with_outcome(format!("{status}standard error: {end:?}")))
     }
 }
 

@@ -301,7 +301,6 @@ operations! {
     ///   entries, or if more than [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) would have to be
     ///   searched for protected names.
     /// - [`Protected`](crate::ErrorKind::Protected) for a directory that contains a protected name.
-    ///
     /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
     ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
     ///

@@ -166,7 +166,8 @@ impl Guard {
     /// `GetPromptResponse`, or for requests in which the stateless era cannot ask the client
     /// ([`request`](Self::request)), `CompleteResult`, `ListResourcesResult`,
     /// `ListResourceTemplatesResult`, `ListPromptsResult`, `ListToolsResult`, or `()` for
-    /// subscriptions. `work` returns what the sibling of that request returns, or its response.
+    /// subscriptions. `work` returns what the closure of the blocking method returns, or the
+    /// response itself.
     ///
     /// `work` runs in the task of the request, and occupies none of the slots that clients share, so
     /// it can wait for other services, for input, or for a child process
@@ -204,7 +205,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// Those of the sibling: [`tool`](Self::tool), [`resource`](Self::resource),
+    /// Those of the blocking method: [`tool`](Self::tool), [`resource`](Self::resource),
     /// [`prompt`](Self::prompt) or [`request`](Self::request).
     pub async fn respond<R, T, W, F>(
         &self,

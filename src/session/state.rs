@@ -187,7 +187,6 @@ impl State {
             return false;
         }
         let earlier = self.failure.as_ref().map_or(0, |last| last.times);
-        // The back-off has an upper limit.
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let (times, until) = (earlier.saturating_add(1), now + back_off);
         self.failure = Some(Failure { error: error.repeated(), times, until });

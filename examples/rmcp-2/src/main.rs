@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Result, Roots};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Location, Result, Roots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{self, ClientResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceExt};
@@ -25,13 +25,15 @@ struct Server {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct ReadFile {
     /// A path inside the allowed directories, or a `file:` URI.
-    path: String,
+    #[schemars(with = "String")]
+    path: Location,
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct WriteFile {
     /// A path inside the allowed directories, or a `file:` URI.
-    path: String,
+    #[schemars(with = "String")]
+    path: Location,
     content: String,
 }
 
