@@ -267,8 +267,7 @@ fn print(row: &str, count: usize, subjects: &mut [Subject]) {
 /// Returns the row of the table.
 fn report(row: &str, subjects: &mut [Subject]) -> String {
     let [inline, blocking, tool]: &mut [Subject; 3] = subjects.try_into().unwrap();
-    let (cpu, p99) = (ratio(tool, blocking, USED), latency(tool, blocking, 99));
-    let cells = [row.to_owned(), speed(tool, blocking), cpu, p99, speed(tool, inline)];
+    let cells = [row.to_owned(), speed(tool, blocking), speed(tool, inline)];
     let line = format!("| {} |", cells.join(" | "));
     println!("{line}");
     line
@@ -303,8 +302,7 @@ fn quartiles(guard: &Subject, other: &Subject, part: Part) -> [f64; 3] {
     [1, 2, 3].map(|quarter| ratios.get(ratios.len() * quarter / 4).copied().unwrap())
 }
 
-const HEAD: &str = "| call | `tool` ÷ blocking | CPU | p99 | `tool` ÷ inline |\n\
-                    | --- | --- | --- | --- | --- |\n";
+const HEAD: &str = "| call | `tool` ÷ blocking | `tool` ÷ inline |\n| --- | --- | --- |\n";
 
 const BESIDE_HEAD: &str = "| call | speed | CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n";
 

@@ -22,7 +22,7 @@ use std::io::{self, Read as _, Seek as _};
 
 use super::atomic::{AtomicFile, WRITE};
 use super::open::{PRIVATE_FILE, too_large};
-use super::options::{Durability, Existing, WriteOptions};
+use super::options::{Durability, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Permissions, set_mode};
 use super::version::{Condition, change_in_place_if};
@@ -113,7 +113,7 @@ impl CheckedPath {
         let mut file =
             AtomicFile::begin(to, place, options, PRIVATE_FILE).map_err(of_destination)?;
         #[cfg(unix)]
-        if options.existing == Existing::InPlaceIfOwnerChanges
+        if options.existing == super::Existing::InPlaceIfOwnerChanges
             && !file.can_keep_owner().map_err(of_destination)?
         {
             drop(file);
