@@ -1,6 +1,7 @@
 //! A client that speaks MCP with the server over pipes gets what is inside the roots. The rest is
 //! refused as a tool error, with the text of mcp-roots-guard.
 #![cfg(unix)]
+#![allow(clippy::disallowed_methods, reason = "the test is a client")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
