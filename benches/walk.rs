@@ -125,7 +125,11 @@ fn walk(roots: &Roots, options: WalkOptions) -> usize {
 }
 
 fn walk_with_ignore(top: &Path) -> usize {
-    let walk = WalkBuilder::new(top).hidden(false).git_global(false).build();
+    let walk = WalkBuilder::new(top)
+        .hidden(false)
+        .git_global(false)
+        .filter_entry(|entry| entry.file_name() != ".git")
+        .build();
     // The first entry is the directory itself.
     walk.map(|entry| drop(black_box(entry.unwrap().into_path()))).count() - 1
 }
