@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let roots = Roots::from_dirs([work.path()]).unwrap();
     let all = WalkOptions::new().max_entries(usize::MAX);
     let sorted = || WalkDir::new(work.path()).sort_by_file_name();
-    let ignored: Work = &|| walk(&roots, all.git_ignore(true));
+    let ignored: Work = &|| walk(&roots, all.git_ignore());
     let whole: Work = &|| walk(&roots, all);
     let rows: [(&str, &str, f64, Work, Work); 4] = [
         ("with `git_ignore`", "`ignore`, one thread", IGNORE_BOUND, ignored, &|| {

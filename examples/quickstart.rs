@@ -19,9 +19,7 @@ use std::process::ExitCode;
 use Operation::{
     Append, CreateDirAll, List, Metadata, Read, RemoveDirAll, RemoveFile, Rename, Write,
 };
-use mcp_roots_guard::{
-    Access, Boundary, ListRootsResult, OpenOptions, Policy, Replace, Roots, Rule,
-};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, OpenOptions, Overwrite, Roots};
 
 /// The client's answer to `roots/list`, with valid and invalid entries.
 const ROOT_LIST: &str = r#"{
@@ -209,16 +207,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let missing = build(work)?;
 
     // The server's configuration. A client's roots can only narrow these directories.
-    let boundary = |policy| {
-        Boundary::builder()
-            .directory(format!("{work}/projects"), Access::ReadWrite)
-            .directory(format!("{work}/manuals"), Access::ReadOnly)
-            .policy(policy)
-            .build()
-    };
+    let builder = Boundary::builder()
+        .directory(format!("{work}/projects"), Access::ReadWrite)
+        .directory(format!("{work}/manuals"), Access::ReadOnly);
     let list: ListRootsResult = serde_json::from_str(&expand(ROOT_LIST, work))?;
-    let roots = boundary(Policy::default())?.resolve(&list)?;
-    let strict = boundary(Policy::default().hard_links(Rule::Refuse))?.resolve(&list)?;
+    let roots = builder.clone().build()?.resolve(&list)?;
+    let strict = builder.refuse_hard_links().build()?.resolve(&list)?;
     print_roots(&roots, work);
 
     let before = outside(work, &roots)?;
@@ -383,7 +377,7 @@ fn perform(
             format!("{} bytes", text.len())
         }
         CreateDirAll => roots.create_dir_all(request).map(|()| "created".into())?,
-        Rename(to) => roots.rename(request, to, Replace::Never).map(|()| "renamed".into())?,
+        Rename(to) => roots.rename(request, to, Overwrite::Never).map(|()| "renamed".into())?,
         RemoveFile => roots.remove_file(request).map(|()| "removed".into())?,
         RemoveDirAll => roots.remove_dir_all(request).map(|()| "removed".into())?,
     })

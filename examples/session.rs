@@ -12,8 +12,8 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsListChanged,
-    RootsResponse, RootsSource, Session,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsResponse,
+    RootsSource, Session,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -78,7 +78,7 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
             }
             // The change is recorded before the next message is read, so no later call uses the old
             // roots.
-            (Some(RootsListChanged::METHOD), Some(session)) => session.list_changed(),
+            (Some(ListRootsResult::CHANGED), Some(session)) => session.list_changed(),
             (Some("tools/call"), Some(session)) => {
                 let (session, peer) = (session.clone(), peer.clone());
                 tokio::spawn(async move {
@@ -253,7 +253,7 @@ impl Client {
     }
 
     async fn changed(&mut self) -> Outcome {
-        self.line(serde_json::to_value(RootsListChanged)?).await
+        self.line(json!({"jsonrpc": "2.0", "method": ListRootsResult::CHANGED})).await
     }
 
     async fn send(&mut self, method: &str, params: Value) -> Outcome {

@@ -26,7 +26,7 @@ use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 /// Identifies a client's session in logs. It is unique within this process and is used for nothing
 /// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub(crate) NonZeroU64);
+pub(crate) struct SessionId(pub(crate) NonZeroU64);
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

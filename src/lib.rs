@@ -82,7 +82,7 @@
 //!   along the root's own names, **when its parent directory was opened**, without following any
 //!   symlink except those that the check followed.
 //! - No file is read, written or truncated until it has been verified to be a regular file (and, if
-//!   the [`Policy`] requires it, one with a single name). Each file is verified **after it was
+//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) requires it, one with a single name). Each file is verified **after it was
 //!   opened**, through its open handle.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
 //!   reveals nothing about files outside the roots. The only exception is the names of the allowed
@@ -93,7 +93,7 @@
 //!   uses a list that was requested before the change. A list that is empty, late, malformed or
 //!   unavailable grants nothing. No session uses another session's list. Directories that the
 //!   server configured to be [always in force](DirectoryOptions::always) do not depend on a
-//!   client's list, and the server can choose what an [empty list](BoundaryBuilder::empty_list)
+//!   client's list, and the server can choose what an [empty list](ClientRoots::Narrow)
 //!   means.
 //! - A client that does not answer delays a call by at most the guard's
 //!   [`fetch_limit`](GuardBuilder::fetch_limit).
@@ -107,8 +107,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! - Hard links to files outside the roots are served, unless the [`Policy`] refuses files with
-//!   more than one name.
+//! - Hard links to files outside the roots are served, unless the boundary
+//!   [refuses](BoundaryBuilder::refuse_hard_links) files with more than one name.
 //! - Code that opens files without the guard is not stopped, and neither is an administrator. On
 //!   Linux, the feature `landlock` confines such code to the allowed directories.
 //! - A child process from [`CheckedPath::command`] starts inside a root, but is not restricted to the
@@ -221,29 +221,22 @@ pub mod recipes;
 #[doc = include_str!("../docs/platforms.md")]
 pub mod platforms {}
 
-pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, WithoutClientRoots};
+pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback};
 pub use check::CheckedPath;
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
-pub use confine::{
-    Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
-};
-pub use dir::{Access, FileType, Metadata, Policy, Rule};
+pub use confine::{Confined, Confinement, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES};
+pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
-pub use events::SessionId;
 pub use fs::{
-    AtomicFile, Attributes, ChangeSet, DirEntry, Durability, Existing, Link, OpenFile, OpenOptions,
-    PartialCommit, ReadDir, Replace, Version, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attributes, ChangeSet, DirEntry, Durability, FileVersion, InPlace, OpenFile,
+    OpenOptions, Overwrite, PartialCommit, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 #[cfg(feature = "session")]
 pub use session::{
-    Changes, ClientRoots, Guard, GuardBuilder, Observer, RootsResponse, RootsSource, RootsState,
-    Session,
+    Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource, RootsState, Session,
 };
-pub use wire::{
-    ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability,
-    RootsListChanged,
-};
+pub use wire::{ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry};

@@ -45,7 +45,7 @@
 //!     .directory(&site, Access::ReadWrite) // base of relative requests
 //!     .directory(&manuals, Access::ReadOnly)
 //!     // This directory may be missing now.
-//!     .directory_with(&later, DirectoryOptions::new(Access::ReadWrite).optional(true))
+//!     .directory_with(&later, DirectoryOptions::new(Access::ReadWrite).optional())
 //!     .build()?;
 //!
 //! // For each request.
@@ -172,7 +172,7 @@
 //!         Parameters(args): Parameters<Write>,
 //!         Extension(roots): Extension<RequestRoots>,
 //!     ) -> Result<String, HandlerError> {
-//!         let options = WriteOptions::new().create_parents(true);
+//!         let options = WriteOptions::new().create_parents();
 //!         roots.run(move |roots| Ok(roots.write_with(&args.path, &args.content, options)?)).await?;
 //!         Ok("written".to_owned())
 //!     }
@@ -236,7 +236,7 @@
 //! use std::sync::Arc;
 //!
 //! use mcp_roots_guard::rmcp::ClientKey;
-//! use mcp_roots_guard::{Access, Boundary, Guard, WithoutClientRoots};
+//! use mcp_roots_guard::{Access, Boundary, ClientRoots, Fallback, Guard};
 //! use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 //! use rmcp::transport::streamable_http_server::{
 //!     StreamableHttpServerConfig, StreamableHttpService,
@@ -259,10 +259,15 @@
 //! }
 //!
 //! # fn service() -> mcp_roots_guard::Result<()> {
-//! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
 //! // Here each client must name its project, so a client without roots is refused. By default,
 //! // such a client can access all allowed directories.
-//! let guard = Guard::builder(boundary).without_client_roots(WithoutClientRoots::Deny).build()?;
+//! let must_name_a_project =
+//!     ClientRoots::Narrow { undeclared: Fallback::Nothing, empty: Fallback::Nothing };
+//! let boundary = Boundary::builder()
+//!     .directory("/srv/projects", Access::ReadWrite)
+//!     .client_roots(must_name_a_project)
+//!     .build()?;
+//! let guard = Guard::new(boundary);
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
 //! let server = Server { guard };
 //! // Mount the service in a router of your web framework.
@@ -313,8 +318,8 @@
 //!
 //! ```
 //! use mcp_roots_guard::{
-//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult,
-//!     Revision, Roots, RootsResponse,
+//!     Access, Boundary, ClientCapabilities, ClientRoots, Error, ErrorBody, ErrorKind, Guard,
+//!     ListRootsResult, Revision, Roots, RootsResponse,
 //! };
 //! use serde_json::{Value, json};
 //!
@@ -336,7 +341,7 @@
 //!     let session = guard.session(declared)?; // only for this request
 //!     if declared == ClientCapabilities::without_roots() {
 //!         // The source is never called: the session returns the allowed directories, or refuses
-//!         // with `WithoutClientRoots::Deny`.
+//!         // if `ClientRoots::Narrow` grants nothing then.
 //!         let source = |_: Option<String>| async { RootsResponse::Unsupported };
 //!         return Ok(InForce(session.roots(source).await?));
 //!     }
@@ -384,7 +389,7 @@
 //! # assert_eq!(allowed.roots().count(), 1);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): 5});
 //! # assert!(roots(&guard, &params).await.is_err());
-//! # let only = Guard::new(Boundary::builder().client_roots_only().build()?);
+//! # let only = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
 //! # let none: Box<Error> = roots(&only, &params).await.err().unwrap().downcast().unwrap();
 //! # let (body, status) = refused(&none, Revision::V2026_07_28).unwrap_err();
@@ -404,20 +409,20 @@
 //! root has the same access as the allowed directory that contains it.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Policy, Replace, Rule};
+//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Overwrite};
 //!
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 //! let boundary = Boundary::builder()
 //!     .directory(work.path(), Access::ReadOnly)
 //!     // Refuse hard links, because they may be files outside the directory.
-//!     .policy(Policy::default().hard_links(Rule::Refuse))
+//!     .refuse_hard_links()
 //!     .build()?;
 //! let roots = boundary.allowed_roots();
 //! assert_eq!(roots.read("a.txt", 1 << 20)?, b"a");
 //! let refused = [
 //!     roots.write("a.txt", "b").unwrap_err().kind(),
-//!     roots.rename("a.txt", "b.txt", Replace::Never).unwrap_err().kind(),
+//!     roots.rename("a.txt", "b.txt", Overwrite::Never).unwrap_err().kind(),
 //!     roots.remove_file("a.txt").unwrap_err().kind(),
 //! ];
 //! assert_eq!(refused, [ErrorKind::ReadOnly; 3]);
@@ -575,7 +580,7 @@
 //! fn search(roots: &Roots, text: &str, options: WalkOptions) -> Result<(Vec<String>, bool)> {
 //!     let (mut found, mut is_complete) = (Vec::new(), true);
 //!     // A directory that cannot be listed does not end the search.
-//!     let mut walk = roots.walk(".", options.skip_unreadable(true))?;
+//!     let mut walk = roots.walk(".", options.skip_unreadable())?;
 //!     loop {
 //!         let entry = match walk.next_entry() {
 //!             Ok(Some(entry)) => entry,
@@ -618,19 +623,19 @@
 //! # A patch of several files, with undo
 //!
 //! A [`ChangeSet`](crate::ChangeSet) prepares all changes before it makes the first one. With a
-//! [`Version`](crate::Version), both the patch and its undo refuse to change a file that somebody
-//! else has modified since it was read.
+//! [`FileVersion`](crate::FileVersion), both the patch and its undo refuse to change a file that
+//! somebody else has modified since it was read.
 //!
 //! ```
 //! use std::error::Error;
 //!
-//! use mcp_roots_guard::{Roots, Version, WriteOptions};
+//! use mcp_roots_guard::{FileVersion, Overwrite, Roots, WriteOptions};
 //!
 //! /// A file before and after the patch.
 //! struct Patched {
 //!     path: String,
 //!     before: String,
-//!     after: Version,
+//!     after: FileVersion,
 //! }
 //!
 //! /// Replaces a text in each file. Each edit has the path, the old text and the new text.
@@ -642,9 +647,9 @@
 //!             return Err(format!("{path:?}: the old text must occur exactly once").into());
 //!         }
 //!         let after = before.replacen(old, new, 1);
-//!         let if_unchanged = WriteOptions::new().if_unchanged(Version::of(before.as_bytes()));
+//!         let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(FileVersion::of(before.as_bytes())));
 //!         changes.write(*path, &after, if_unchanged)?;
-//!         let after = Version::of(after.as_bytes());
+//!         let after = FileVersion::of(after.as_bytes());
 //!         patched.push(Patched { path: (*path).to_owned(), before, after });
 //!     }
 //!     changes.commit()?; // the error names the changes that were made
@@ -654,7 +659,7 @@
 //! fn undo(roots: &Roots, patched: &[Patched]) -> Result<(), Box<dyn Error>> {
 //!     let mut changes = roots.change_set();
 //!     for Patched { path, before, after } in patched {
-//!         changes.write(path, before, WriteOptions::new().if_unchanged(*after))?;
+//!         changes.write(path, before, WriteOptions::new().overwrite(Overwrite::IfUnchanged(*after)))?;
 //!     }
 //!     Ok(changes.commit()?)
 //! }
@@ -688,14 +693,14 @@
 //! name, and refuses a request whose last name is a symlink.
 //!
 //! ```
-//! use mcp_roots_guard::{Intent, Result, Roots, Version};
+//! use mcp_roots_guard::{Intent, Result, Roots, FileVersion};
 //!
 //! /// Deletes a file and returns its content, for example for an undo.
 //! fn take(roots: &Roots, path: &str) -> Result<String> {
 //!     let file = roots.check(path, Intent::Existing)?;
 //!     let content = file.read_to_string(1 << 20)?;
 //!     // Refuses if somebody has modified the file since it was read.
-//!     file.no_follow()?.remove_file_if_unchanged(Version::of(content.as_bytes()))?;
+//!     file.no_follow()?.remove_file_if_unchanged(FileVersion::of(content.as_bytes()))?;
 //!     Ok(content)
 //! }
 //!
@@ -722,7 +727,7 @@
 //! use std::io::Write as _;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{Existing, Result, Roots, WriteOptions};
+//! use mcp_roots_guard::{Overwrite, Result, Roots, WriteOptions};
 //!
 //! enum Content<'a> {
 //!     File(&'a [u8]),
@@ -742,7 +747,7 @@
 //!
 //! fn unpack_into(destination: &Roots, archive: &[(&str, Content)]) -> Result<()> {
 //!     // An entry never replaces another one.
-//!     let options = WriteOptions::new().create_parents(true).existing(Existing::Refuse);
+//!     let options = WriteOptions::new().create_parents().overwrite(Overwrite::Never);
 //!     for (name, content) in archive {
 //!         let name = Path::new(name); // never a URI
 //!         match content {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability,
+    Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, Location, Roots,
     RootsResponse,
 };
 use moka::policy::EvictionPolicy;
@@ -95,9 +95,8 @@ fn session(criterion: &mut Criterion) {
     const DEPTH: usize = 8;
     let tree = Tree::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session =
-        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
     let uri = format!("file://{}", tree.root.display());
     let listed =
         async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));

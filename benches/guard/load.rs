@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, Session,
+    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, RootsResponse, Session,
 };
 
 use crate::tree::{Tree, grow, names};
@@ -30,13 +30,11 @@ pub(crate) fn load(criterion: &mut Criterion) {
     for directory in &directories {
         grow(directory, DEPTH);
     }
-    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
     let clients: Vec<(Session, String)> = runtime().block_on(async {
         let mut clients = Vec::new();
         for directory in directories.iter().cycle().take(SESSIONS) {
-            let session = guard
-                .session(ClientCapabilities::with_roots(RootsCapability::announcing()))
-                .unwrap();
+            let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
             let list = ListRootsResult::from_uris([format!("file://{}", directory.display())]);
             session
                 .roots(async |_: Option<String>| RootsResponse::List(list.clone()))

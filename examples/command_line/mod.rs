@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, ListRootsResult, Location, Policy, Protection, Roots, Rule,
-    WithoutClientRoots,
+    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback, ListRootsResult,
+    Location, Protection, Roots,
 };
 
 /// The description of the options, for `--help`.
@@ -26,18 +26,15 @@ pub(crate) const OPTIONS: &str = "  --root DIR_OR_URI   a directory or `file:` U
   --empty allow       a client that lists no roots can access all allowed directories";
 
 /// The values of the options.
-#[derive(Default)]
 pub(crate) struct Options {
+    /// Has the options that do not concern a single directory.
+    builder: BoundaryBuilder,
     /// All allowed directories, without duplicates, in the order of the options.
     directories: Vec<PathBuf>,
     read_only: Vec<PathBuf>,
     always: Vec<PathBuf>,
     /// The aliases, each with its directory.
     aliases: Vec<(String, PathBuf)>,
-    protected: Vec<(String, Protection)>,
-    protects_defaults: bool,
-    policy: Policy,
-    empty: WithoutClientRoots,
     list: Vec<String>,
     lists_none: bool,
 }
@@ -49,7 +46,15 @@ impl Options {
         mut arguments: impl Iterator<Item = OsString>,
         mut own: impl FnMut(&str, &str) -> bool,
     ) -> Result<Self, String> {
-        let mut options = Self::default();
+        let mut options = Self {
+            builder: Boundary::builder(),
+            directories: Vec::new(),
+            read_only: Vec::new(),
+            always: Vec::new(),
+            aliases: Vec::new(),
+            list: Vec::new(),
+            lists_none: false,
+        };
         while let Some(option) = arguments.next() {
             match option.to_str() {
                 Some("--list-none") => {
@@ -57,7 +62,7 @@ impl Options {
                     continue;
                 }
                 Some("--protect-defaults") => {
-                    options.protects_defaults = true;
+                    options.builder = options.builder.protect_defaults();
                     continue;
                 }
                 _ => {}
@@ -85,7 +90,7 @@ impl Options {
 
     /// Sets an option. Returns false if there is no such option or value.
     fn set(&mut self, option: &str, value: &OsStr, text: Option<&str>) -> Result<bool, String> {
-        let policy = self.policy;
+        let builder = || self.builder.clone();
         match (option, text) {
             ("--root", _) => self.allow(directory(value)?),
             ("--read-only-dir", _) => {
@@ -102,15 +107,17 @@ impl Options {
                 self.aliases.push((alias.to_owned(), directory(path.as_ref())?));
             }
             ("--protect", Some(name)) => {
-                self.protected.push((name.to_owned(), Protection::ReadOnly));
+                self.builder = builder().protect(name, Protection::ReadOnly);
             }
-            ("--deny", Some(name)) => self.protected.push((name.to_owned(), Protection::Denied)),
-            ("--refuse", Some("hard-links")) => self.policy = policy.hard_links(Rule::Refuse),
-            ("--refuse", Some("mounts")) => self.policy = policy.mounts(Rule::Refuse),
-            ("--allow", Some("special")) => self.policy = policy.special_files(Rule::Allow),
+            ("--deny", Some(name)) => self.builder = builder().protect(name, Protection::Denied),
+            ("--refuse", Some("hard-links")) => self.builder = builder().refuse_hard_links(),
+            ("--refuse", Some("mounts")) => self.builder = builder().refuse_mounts(),
+            ("--allow", Some("special")) => self.builder = builder().allow_special_files(),
             ("--list", Some(uri)) => self.list.push(uri.to_owned()),
-            ("--empty", Some("deny")) => self.empty = WithoutClientRoots::Deny,
-            ("--empty", Some("allow")) => self.empty = WithoutClientRoots::AllowedDirectories,
+            ("--empty", Some("deny")) => self.builder = on_empty(builder(), Fallback::Nothing),
+            ("--empty", Some("allow")) => {
+                self.builder = on_empty(builder(), Fallback::AllowedDirectories);
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -136,21 +143,18 @@ impl Options {
             let path = path.display();
             return Err(format!("--alias {alias}={path}: not one of the allowed directories"));
         }
-        let mut boundary = Boundary::builder().empty_list(self.empty).policy(self.policy);
+        let mut boundary = self.builder;
         for path in &self.directories {
             let is_read_only = self.read_only.contains(path);
             let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-            let mut options = DirectoryOptions::new(access).always(self.always.contains(path));
+            let mut options = DirectoryOptions::new(access);
+            if self.always.contains(path) {
+                options = options.always();
+            }
             for (alias, _) in self.aliases.iter().filter(|(_, directory)| directory == path) {
                 options = options.alias(alias);
             }
             boundary = boundary.directory_with(path, options);
-        }
-        for (name, protection) in self.protected {
-            boundary = boundary.protect(name, protection);
-        }
-        if self.protects_defaults {
-            boundary = boundary.protect_defaults();
         }
         let boundary = boundary.build().map_err(|error| error.to_string())?;
         if self.list.is_empty() && !self.lists_none {
@@ -158,6 +162,11 @@ impl Options {
         }
         boundary.resolve(&ListRootsResult::from_uris(self.list)).map_err(|error| error.to_string())
     }
+}
+
+/// Sets what a client that lists no roots can access.
+fn on_empty(builder: BoundaryBuilder, empty: Fallback) -> BoundaryBuilder {
+    builder.client_roots(ClientRoots::Narrow { undeclared: Fallback::AllowedDirectories, empty })
 }
 
 /// Parses a directory or a URI, and makes it absolute. A value that is not valid UTF-8 can only be

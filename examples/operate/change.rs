@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use mcp_roots_guard::{
-    Attributes, CheckedPath, Durability, Existing, Intent, OpenOptions, Replace, Version,
+    Attributes, CheckedPath, Durability, FileVersion, InPlace, Intent, OpenOptions, Overwrite,
     WriteOptions,
 };
 use serde_json::{Map, Value, json};
@@ -24,18 +24,14 @@ pub(crate) fn write(request: &Request) -> Answer {
 
 fn write_options(request: &Request) -> Result<WriteOptions, Failure> {
     let options = WriteOptions::new()
-        .existing(match request.text("existing")? {
-            "in_place" => Existing::InPlace,
-            "in_place_if_owner_changes" => Existing::InPlaceIfOwnerChanges,
-            "refuse" => Existing::Refuse,
-            _ => Existing::Replace,
+        .overwrite(overwrite(request)?)
+        .in_place(match request.text("in_place")? {
+            "always" => InPlace::Always,
+            "if_owner_changes" => InPlace::IfOwnerChanges,
+            _ => InPlace::Never,
         })
-        .create_parents(request.boolean("create_parents")?)
         .durability(durability(request)?);
-    Ok(match version(request, "if_unchanged")? {
-        Some(version) => options.if_unchanged(version),
-        None => options,
-    })
+    Ok(if request.boolean("create_parents")? { options.create_parents() } else { options })
 }
 
 fn durability(request: &Request) -> Result<Durability, Failure> {
@@ -46,7 +42,7 @@ fn durability(request: &Request) -> Result<Durability, Failure> {
     })
 }
 
-fn version(request: &Request, name: &'static str) -> Result<Option<Version>, Failure> {
+fn version(request: &Request, name: &'static str) -> Result<Option<FileVersion>, Failure> {
     Ok(request.optional_text(name)?.map(str::parse).transpose()?)
 }
 
@@ -79,7 +75,7 @@ pub(crate) fn change_set(request: &Request) -> Answer {
             "remove_file" => {
                 changes.remove_file(step.text("path")?, version(&step, "if_unchanged")?)?;
             }
-            _ => changes.rename(step.text("from")?, step.text("to")?, replace(&step)?)?,
+            _ => changes.rename(step.text("from")?, step.text("to")?, overwrite(&step)?)?,
         }
     }
     if request.boolean("commit")? {
@@ -113,22 +109,22 @@ pub(crate) fn create_dir_all(request: &Request) -> Answer {
 }
 
 pub(crate) fn rename(request: &Request) -> Answer {
-    let (roots, replace) = (&request.roots, replace(request)?);
+    let (roots, overwrite) = (&request.roots, overwrite(request)?);
     let (from, to) = (request.text("from")?, request.text("to")?);
     if request.boolean("checked")? {
         let from = roots.check(from, Intent::NoFollow)?;
-        from.rename(&roots.check(to, Intent::NoFollow)?, replace)?;
+        from.rename(&roots.check(to, Intent::NoFollow)?, overwrite)?;
     } else {
-        roots.rename(from, to, replace)?;
+        roots.rename(from, to, overwrite)?;
     }
     Ok(json!({}))
 }
 
-fn replace(request: &Request) -> Result<Replace, Failure> {
-    Ok(match (version(request, "if_unchanged")?, request.text("replace")?) {
-        (Some(version), _) => Replace::IfUnchanged(version),
-        (None, "existing") => Replace::Existing,
-        (None, _) => Replace::Never,
+fn overwrite(request: &Request) -> Result<Overwrite, Failure> {
+    Ok(match (version(request, "if_unchanged")?, request.text("overwrite")?) {
+        (Some(version), _) => Overwrite::IfUnchanged(version),
+        (None, "always") => Overwrite::Always,
+        (None, _) => Overwrite::Never,
     })
 }
 
@@ -169,10 +165,18 @@ pub(crate) fn hard_link(request: &Request) -> Answer {
 pub(crate) fn set_attributes(request: &Request) -> Answer {
     let mut attributes = Attributes::new();
     if request.has("executable") {
-        attributes = attributes.executable(request.boolean("executable")?);
+        attributes = if request.boolean("executable")? {
+            attributes.executable()
+        } else {
+            attributes.not_executable()
+        };
     }
     if request.has("read_only") {
-        attributes = attributes.read_only(request.boolean("read_only")?);
+        attributes = if request.boolean("read_only")? {
+            attributes.read_only()
+        } else {
+            attributes.writable()
+        };
     }
     if request.has("modified") {
         attributes = attributes.modified(request.time("modified")?);

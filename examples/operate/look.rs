@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
-use mcp_roots_guard::{CheckedPath, DirEntry, Intent, OpenOptions, Version, WalkOptions};
+use mcp_roots_guard::{CheckedPath, DirEntry, FileVersion, Intent, OpenOptions, WalkOptions};
 use serde_json::{Map, Value, json};
 
 use super::operations::intent;
@@ -102,7 +102,7 @@ pub(crate) fn read(request: &Request) -> Answer {
 
 fn of_content(content: Vec<u8>) -> Value {
     let mut object = Map::new();
-    object.insert("version".into(), Version::of(&content).to_string().into());
+    object.insert("version".into(), FileVersion::of(&content).to_string().into());
     insert_bytes(&mut object, "content", content);
     Value::Object(object)
 }
@@ -126,10 +126,9 @@ pub(crate) fn version(request: &Request) -> Answer {
 }
 
 pub(crate) fn read_link(request: &Request) -> Answer {
-    let link = call!(request, Intent::NoFollow, read_link());
+    let target = call!(request, Intent::NoFollow, read_link());
     let mut object = Map::new();
-    insert_bytes(&mut object, "target", link.text().as_os_str().as_encoded_bytes().to_vec());
-    object.insert("leads_inside".into(), link.leads_inside().into());
+    insert_bytes(&mut object, "target", target.as_os_str().as_encoded_bytes().to_vec());
     Ok(Value::Object(object))
 }
 
@@ -182,16 +181,19 @@ pub(crate) fn walk(request: &Request) -> Answer {
 }
 
 fn walk_options(request: &Request) -> Result<WalkOptions, Failure> {
-    let mut options = WalkOptions::new()
-        .max_entries(request.count("max_entries")?)
-        .hidden(request.boolean("hidden")?)
-        .skip_unreadable(request.boolean("skip_unreadable")?);
+    let mut options = WalkOptions::new().max_entries(request.count("max_entries")?);
+    if request.boolean("skip_dot_files")? {
+        options = options.skip_dot_files();
+    }
+    if request.boolean("skip_unreadable")? {
+        options = options.skip_unreadable();
+    }
     if request.has("max_depth") {
         options = options.max_depth(request.count("max_depth")?);
     }
     #[cfg(feature = "ignore")]
-    {
-        options = options.git_ignore(request.boolean("git_ignore")?);
+    if request.boolean("git_ignore")? {
+        options = options.git_ignore();
     }
     Ok(options)
 }

@@ -84,11 +84,18 @@ const CONTENT: Field = required("content", Bytes, "The content.");
 
 const VERSION: &str = "Refuses a file that does not have this `version`.";
 
-const EXISTING: Field = or(
-    "existing",
-    Choice(&["replace", "in_place", "in_place_if_owner_changes", "refuse"]),
-    "\"replace\"",
-    "How an existing file is treated.",
+const OVERWRITES: Kind = Choice(&["never", "always"]);
+const OVERWRITE: Field = or(
+    "overwrite",
+    OVERWRITES,
+    "\"always\"",
+    "Whether an existing file is overwritten. `if_unchanged` takes precedence.",
+);
+const IN_PLACE: Field = or(
+    "in_place",
+    Choice(&["never", "always", "if_owner_changes"]),
+    "\"never\"",
+    "Whether an existing file is overwritten in place.",
 );
 const CREATE_PARENTS: Field =
     or("create_parents", Boolean, "false", "Creates missing parent directories.");
@@ -97,15 +104,10 @@ const DURABILITY: Field =
     or("durability", DURABILITIES, "\"data_and_directory\"", "The data to sync to the device.");
 const IF_UNCHANGED: Field = optional("if_unchanged", Kind::Text, VERSION);
 const REPLACE: Field = or(
-    "replace",
-    Choice(&["never", "existing"]),
+    "overwrite",
+    OVERWRITES,
     "\"never\"",
-    "Whether an existing destination is replaced.",
-);
-const REPLACE_IF_UNCHANGED: Field = optional(
-    "if_unchanged",
-    Kind::Text,
-    "Replaces the destination if it has this version, whatever `replace` is.",
+    "Whether an existing destination is replaced. `if_unchanged` takes precedence.",
 );
 const COMMIT: Field = or("commit", Boolean, "true", "If this is false, nothing is changed.");
 
@@ -114,18 +116,14 @@ pub(crate) const CHANGES: &[Form] = &[
     Form {
         name: "write",
         about: "Writes a whole file.",
-        fields: &[PATH, CONTENT, EXISTING, CREATE_PARENTS, DURABILITY, IF_UNCHANGED],
+        fields: &[PATH, CONTENT, OVERWRITE, IN_PLACE, CREATE_PARENTS, DURABILITY, IF_UNCHANGED],
     },
     Form {
         name: "remove_file",
         about: "Removes a file or a symlink.",
         fields: &[PATH, IF_UNCHANGED],
     },
-    Form {
-        name: "rename",
-        about: "Renames an entry.",
-        fields: &[FROM, TO, REPLACE, REPLACE_IF_UNCHANGED],
-    },
+    Form { name: "rename", about: "Renames an entry.", fields: &[FROM, TO, REPLACE, IF_UNCHANGED] },
 ];
 
 /// Every operation, in the order of `--help`.
@@ -222,7 +220,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             CHECKED,
             optional("max_depth", Integer, "The entries of the directory itself have depth 1."),
             or("max_entries", Integer, "100000", "With more entries, the walk is an error."),
-            or("hidden", Boolean, "true", "Whether names that begin with a dot are included."),
+            or("skip_dot_files", Boolean, "false", "Omits names that begin with a dot."),
             #[cfg(feature = "ignore")]
             or("git_ignore", Boolean, "false", "Whether files that git ignores are omitted."),
             or("skip_unreadable", Boolean, "false", "Continues if a directory cannot be read."),
@@ -245,7 +243,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "write",
         "Writes a whole file.",
-        &[PATH, CHECKED, CONTENT, EXISTING, CREATE_PARENTS, DURABILITY, IF_UNCHANGED],
+        &[PATH, CHECKED, CONTENT, OVERWRITE, IN_PLACE, CREATE_PARENTS, DURABILITY, IF_UNCHANGED],
         change::write,
     ),
     operation(
@@ -262,7 +260,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             CHECKED,
             required("pieces", Kind::Pieces, "The content, in pieces."),
             COMMIT,
-            EXISTING,
+            OVERWRITE,
+            IN_PLACE,
             CREATE_PARENTS,
             DURABILITY,
             IF_UNCHANGED,
@@ -285,7 +284,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "rename",
         "Renames an entry.",
-        &[FROM, TO, CHECKED, REPLACE, REPLACE_IF_UNCHANGED],
+        &[FROM, TO, CHECKED, REPLACE, IF_UNCHANGED],
         change::rename,
     ),
     operation(
@@ -296,7 +295,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             TO,
             CHECKED,
             or("limit", Integer, "8589934592", "A file with more bytes is refused."),
-            EXISTING,
+            OVERWRITE,
+            IN_PLACE,
             CREATE_PARENTS,
             DURABILITY,
             IF_UNCHANGED,

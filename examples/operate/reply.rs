@@ -70,7 +70,7 @@ fn of_access(access: Access) -> Value {
 pub(crate) fn of_metadata(metadata: &Metadata) -> Value {
     json!({
         "type": metadata.file_type().as_str(),
-        "size": metadata.size(),
+        "size": metadata.len(),
         "hard_links": metadata.hard_links(),
         "device": metadata.device(),
         "modified": metadata.modified().map(milliseconds),

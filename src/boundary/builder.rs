@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Inner, WithoutClientRoots, aliases, lock, process_start};
+use super::{Boundary, ClientRoots, Inner, aliases, lock, process_start};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
@@ -16,16 +16,15 @@ use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
 use crate::roots::{Roots, Snapshot, Throttle};
 
 /// Builds a [`Boundary`] from the operator's configuration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct BoundaryBuilder {
-    directories: Vec<Directory>,
-    client_roots_only: bool,
-    empty_list: WithoutClientRoots,
-    bare_paths: bool,
-    policy: Policy,
-    protected: Vec<(String, Protection)>,
-    links_until: Option<SystemTime>,
+    pub(super) directories: Vec<Directory>,
+    pub(super) client_roots: ClientRoots,
+    pub(super) bare_paths: bool,
+    pub(super) policy: Policy,
+    pub(super) protected: Vec<(String, Protection)>,
+    pub(super) links_until: Option<SystemTime>,
 }
 
 /// Options for an allowed directory, used with [`BoundaryBuilder::directory_with`].
@@ -41,7 +40,7 @@ pub struct BoundaryBuilder {
 /// // Client roots narrow `home`. Every client can read `external`.
 /// let boundary = Boundary::builder()
 ///     .directory(&home, Access::ReadWrite)
-///     .directory_with(&external, DirectoryOptions::new(Access::ReadOnly).always(true))
+///     .directory_with(&external, DirectoryOptions::new(Access::ReadOnly).always())
 ///     .build()?;
 /// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
 /// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
@@ -64,15 +63,15 @@ impl DirectoryOptions {
         Self { access, optional: false, always: false, aliases: Vec::new() }
     }
 
-    /// Sets whether the directory may be missing. If it is missing, [`Boundary::allowed_roots`]
-    /// looks it up again. The names that are missing on its path are not created through other
+    /// Allows the directory to be missing. If it is missing, [`Boundary::allowed_roots`] looks it up
+    /// again. The names that are missing on its path are not created through other
     /// allowed directories.
-    pub fn optional(mut self, optional: bool) -> Self {
-        self.optional = optional;
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
         self
     }
 
-    /// Sets whether the directory is always in force. Client roots do not narrow such a directory:
+    /// Makes the directory always in force. Client roots do not narrow such a directory:
     /// it is in force even if the client lists other directories, lists none, or fails to send a
     /// list.
     ///
@@ -81,8 +80,8 @@ impl DirectoryOptions {
     /// instead. Relative requests still start at the client's first root in force. If the client
     /// has no root in force, relative requests are refused, so that they do not start at a
     /// directory that the client did not list.
-    pub fn always(mut self, always: bool) -> Self {
-        self.always = always;
+    pub fn always(mut self) -> Self {
+        self.always = true;
         self
     }
 
@@ -154,32 +153,35 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Sets which roots are in force for a client that sends an empty list. By default
-    /// ([`WithoutClientRoots::Deny`]), these are only the directories that are
-    /// [always](DirectoryOptions::always) in force.
+    /// Sets how a client's roots determine the roots in force. By default, client roots narrow the
+    /// allowed directories. For a client that declares no roots, the allowed directories are then
+    /// in force, and for one that sends an empty list, nothing.
     ///
-    /// A list is empty only if it has no entries. If every entry of a list is rejected, the list
-    /// grants nothing, regardless of this option.
-    pub fn empty_list(mut self, empty: WithoutClientRoots) -> Self {
-        self.empty_list = empty;
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, ClientRoots, Fallback, ListRootsResult};
+    ///
+    /// # let work = tempfile::tempdir().unwrap();
+    /// // A client must declare roots. One that lists none gets the allowed directories.
+    /// let client_roots =
+    ///     ClientRoots::Narrow { undeclared: Fallback::Nothing, empty: Fallback::AllowedDirectories };
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .client_roots(client_roots)
+    ///     .build()?;
+    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.roots().count(), 1);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
+        self.client_roots = client_roots;
         self
     }
 
-    /// Builds the boundary without allowed directories. Everything that a client lists is served,
-    /// including `file:///`. [`build`](Self::build) fails if this is combined with a directory,
-    /// because a directory already limits the roots that a client can list.
-    pub fn client_roots_only(mut self) -> Self {
-        self.client_roots_only = true;
-        self
-    }
-
-    /// Sets whether a root list may contain bare absolute paths, which are used unchanged, without
+    /// Accepts bare absolute paths in root lists, which are used unchanged, without
     /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
     /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
-    /// to send bare paths. A guard that ignores client roots reads no lists, but
-    /// [`Boundary::resolve`] still follows this rule.
-    pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
-        self.bare_paths = bare_paths == Rule::Allow;
+    /// to send bare paths.
+    pub fn allow_bare_paths(mut self) -> Self {
+        self.bare_paths = true;
         self
     }
 
@@ -197,9 +199,27 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Sets the rules for hard links, special files and mounts.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+    /// Refuses regular files with more than one hard link, because another one may be outside the
+    /// roots. They are allowed by default. Refusing them takes no additional system call, but
+    /// package managers and version control systems create thousands of hard links.
+    pub fn refuse_hard_links(mut self) -> Self {
+        self.policy.hard_links = Rule::Refuse;
+        self
+    }
+
+    /// Refuses filesystems and bind mounts that are mounted inside a root. They are allowed by
+    /// default. If `openat2` is not available, a mount is recognized by its mount ID (Linux 5.8 or
+    /// later) or else by its device number. A bind mount of the same filesystem has the same device
+    /// number, so only a mount ID reveals it.
+    pub fn refuse_mounts(mut self) -> Self {
+        self.policy.mounts = Rule::Refuse;
+        self
+    }
+
+    /// Allows FIFOs, sockets and devices to be opened. They are refused by default. If allowed,
+    /// they are opened in non-blocking mode (`O_NONBLOCK`) and remain in it.
+    pub fn allow_special_files(mut self) -> Self {
+        self.policy.special_files = Rule::Allow;
         self
     }
 
@@ -268,11 +288,10 @@ impl BoundaryBuilder {
     /// # Errors
     ///
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
-    ///   there are no directories and [`client_roots_only`](Self::client_roots_only) was not
-    ///   called.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if
-    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories, or
-    ///   [`empty_list`](Self::empty_list) is set to [`WithoutClientRoots::AllowedDirectories`].
+    ///   there are no directories, unless the client's roots are the only ones
+    ///   ([`ClientRoots::Only`]).
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if there are
+    ///   directories with [`ClientRoots::Only`], which would not limit what a client can list.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
@@ -292,18 +311,17 @@ impl BoundaryBuilder {
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
     pub fn build(mut self) -> Result<Boundary> {
-        if self.directories.is_empty() && !self.client_roots_only {
-            return Err(Code::NoDirectories.into());
-        }
-        if self.client_roots_only && !self.directories.is_empty() {
-            let text =
-                "client_roots_only and directories are mutually exclusive: leave one of them out";
-            return Err(Error::new(Code::InvalidOptions).says(text));
-        }
-        if self.client_roots_only && self.empty_list == WithoutClientRoots::AllowedDirectories {
-            let text = "client_roots_only and WithoutClientRoots::AllowedDirectories are mutually \
-                        exclusive: leave one of them out";
-            return Err(Error::new(Code::InvalidOptions).says(text));
+        let has_directories = !self.directories.is_empty();
+        match self.client_roots {
+            ClientRoots::Only if has_directories => {
+                let text = "ClientRoots::Only and directories are mutually exclusive: leave one of \
+                            them out";
+                return Err(Error::new(Code::InvalidOptions).says(text));
+            }
+            ClientRoots::Narrow { .. } | ClientRoots::Ignore if !has_directories => {
+                return Err(Code::NoDirectories.into());
+            }
+            _ => {}
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
             return Err(Code::TooManyRoots.into());
@@ -335,15 +353,13 @@ impl BoundaryBuilder {
         let boundary = Boundary {
             inner: Arc::new(Inner {
                 directories: self.directories,
-                empty_list: self.empty_list,
+                client_roots: self.client_roots,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                filesystem_root: volumes::filesystem_root(if self.client_roots_only {
-                    &protected
-                } else {
-                    &[]
-                })?,
+                filesystem_root: volumes::filesystem_root(
+                    if self.client_roots == ClientRoots::Only { &protected } else { &[] },
+                )?,
                 protected,
                 allowed: Mutex::new(Roots::from(Snapshot::default())),
                 resolved: Throttle::new(),

@@ -65,20 +65,60 @@ use crate::roots::{
 };
 use crate::wire::ListRootsResult;
 
-/// The roots in force for a client that lists no directories, in addition to the directories that
-/// are [always](DirectoryOptions::always) in force. [`BoundaryBuilder::empty_list`] applies it to a
-/// client that sends an empty list, and
-/// [`GuardBuilder::without_client_roots`](crate::GuardBuilder::without_client_roots) to a client
-/// that did not declare the roots capability.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// How a client's roots determine the roots in force. See
+/// [`BoundaryBuilder::client_roots`].
+///
+/// Directories that are [always](DirectoryOptions::always) in force are served in addition. If a
+/// client that declared roots does not answer, or answers with an error, its request is refused,
+/// unless client roots are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WithoutClientRoots {
-    /// None. If the client did not declare roots and no directory is always in force, each request
-    /// is refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
-    #[default]
-    Deny,
+pub enum ClientRoots {
+    /// Client roots are never requested. The allowed directories are in force for each client.
+    Ignore,
+    /// The part of the client's list that is inside the allowed directories is in force.
+    Narrow {
+        /// What is in force for a client that did not declare the roots capability. If this is
+        /// [`Fallback::Nothing`] and no directory is always in force, each of its requests is
+        /// refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+        undeclared: Fallback,
+        /// What is in force for a client that sends an empty list. A list is empty only if it has
+        /// no entries. If every entry of a list is rejected, the list grants nothing.
+        empty: Fallback,
+    },
+    /// The boundary has no allowed directories. Everything that a client lists is in force,
+    /// including `file:///`, and nothing for a client that declares no roots.
+    Only,
+}
+
+/// The roots in force for a client that lists no directories. See [`ClientRoots::Narrow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// None, except directories that are [always](DirectoryOptions::always) in force.
+    Nothing,
     /// The allowed directories.
     AllowedDirectories,
+}
+
+impl ClientRoots {
+    /// What is in force for a client that sent an empty list.
+    fn if_empty(self) -> Fallback {
+        match self {
+            Self::Ignore => Fallback::AllowedDirectories,
+            Self::Narrow { empty, .. } => empty,
+            Self::Only => Fallback::Nothing,
+        }
+    }
+
+    /// What is in force for a client that declared no roots.
+    pub(crate) fn if_undeclared(self) -> Fallback {
+        match self {
+            Self::Ignore => Fallback::AllowedDirectories,
+            Self::Narrow { undeclared, .. } => undeclared,
+            Self::Only => Fallback::Nothing,
+        }
+    }
 }
 
 /// The allowed directories of a server. A boundary is built once and shared by all clients.
@@ -100,7 +140,7 @@ pub struct Boundary {
 
 struct Inner {
     directories: Vec<Directory>,
-    empty_list: WithoutClientRoots,
+    client_roots: ClientRoots,
     bare_paths: bool,
     policy: Policy,
     /// The patterns for protected names.
@@ -130,11 +170,26 @@ impl fmt::Debug for Boundary {
 impl Boundary {
     /// Returns a builder without directories.
     pub fn builder() -> BoundaryBuilder {
-        BoundaryBuilder::default()
+        BoundaryBuilder {
+            directories: Vec::new(),
+            client_roots: ClientRoots::Narrow {
+                undeclared: Fallback::AllowedDirectories,
+                empty: Fallback::Nothing,
+            },
+            bare_paths: false,
+            policy: Policy::default(),
+            protected: Vec::new(),
+            links_until: None,
+        }
+    }
+
+    /// How client roots determine the roots in force.
+    pub(crate) fn client_roots(&self) -> ClientRoots {
+        self.inner.client_roots
     }
 
     pub(crate) fn has_allowed_directories(&self) -> bool {
-        !self.inner.directories.is_empty()
+        self.inner.client_roots != ClientRoots::Only
     }
 
     /// Returns whether the rejection of an allowed directory is an error. It is not an error if the
@@ -216,7 +271,7 @@ impl Boundary {
     /// the allowed directories, or the whole list if there are none. The directories that are
     /// [always](DirectoryOptions::always) in force come after them. An invalid entry is
     /// [rejected](Roots::rejected) without affecting the others. By default, an empty list grants
-    /// nothing ([`empty_list`](BoundaryBuilder::empty_list)).
+    /// nothing ([`ClientRoots::Narrow`]). With [`ClientRoots::Ignore`], the list is not read.
     ///
     /// # Errors
     ///
@@ -232,10 +287,12 @@ impl Boundary {
     /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
     /// paths again. Fails with `RootsTimedOut` if the effort is exhausted.
     pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
-        list.is_bounded()?;
         let allowed = self.last_allowed_roots();
-        if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
-        {
+        if self.client_roots() == ClientRoots::Ignore {
+            return Ok(allowed);
+        }
+        list.is_bounded()?;
+        if list.roots.is_empty() && self.client_roots().if_empty() == Fallback::AllowedDirectories {
             return Ok(allowed.of_empty_list());
         }
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
@@ -502,9 +559,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Roots {
-    /// Creates roots from directories (or single files), read-write and with the default
-    /// [`Policy`]. For read-only or optional directories and other policies, see
-    /// [`Boundary::builder`].
+    /// Creates roots from directories (or single files), read-write and with the default options.
+    /// For read-only or optional directories and other options, see [`Boundary::builder`].
     ///
     /// The directories are named by their canonical paths from now on. If another directory takes
     /// the place of one, it is served within half a second. A switched symlink in a configured path
@@ -541,7 +597,7 @@ impl Roots {
     /// The errors of [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected), which
     /// is not an error.
     pub fn from_list(list: &ListRootsResult) -> Result<Self> {
-        Boundary::builder().client_roots_only().build()?.resolve(list)
+        Boundary::builder().client_roots(ClientRoots::Only).build()?.resolve(list)
     }
 }
 

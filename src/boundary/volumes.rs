@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[cfg(windows)]
 use crate::boundary::entries::Entry;
-use crate::dir::{Access, Handle, Policy, Rule};
+use crate::dir::{Access, Handle, Policy};
 use crate::error::{Error, Result};
 use crate::path::index::RootKind;
 #[cfg(windows)]
@@ -61,7 +61,7 @@ pub(crate) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
 fn tops(roots: Vec<Root>, protected: &[Pattern]) -> Roots {
     let protected = ProtectedNames::new(protected, roots.iter().map(Root::path));
     let roots = roots.into_iter().map(Arc::new).collect();
-    let policy = Policy::default().mounts(Rule::Allow);
+    let policy = Policy::default();
     Roots::from(Snapshot { policy, protected, ..Snapshot::new(roots, None) })
 }
 

@@ -17,7 +17,7 @@ impl Roots {
     ///
     /// Use this for a directory that a model, a client or another program names, for example in a
     /// tool parameter or in the metadata of a request. It can only narrow the roots: a directory
-    /// outside them is refused, and the result has the same access, [`Policy`](crate::Policy) and
+    /// outside them is refused, and the result has the same access, rules for unusual files and
     /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
     /// result is valid until the request ends, like the roots that it came from.
     ///

@@ -15,9 +15,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use super::{
-    ChildScope, Confined, ConfinedPath, Confinement, Denied, Enforced, Extra, ExtraAccess, Missing,
-};
+use super::{ChildScope, Confined, ConfinedPath, Confinement, Denied, Extra, ExtraAccess, Missing};
 use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::CheckedPath;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
@@ -49,14 +47,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
-    let report = Confined {
-        abi: 0,
-        enforced: Enforced::Partly,
-        threads,
-        paths,
-        missing,
-        denied: Denied::default(),
-    };
+    let report = Confined { abi: 0, threads, paths, missing, denied: Denied::default() };
     report.after(&restrict(ruleset, threads)?)
 }
 
@@ -111,8 +102,7 @@ pub(crate) fn prepare(
     let available = directory.roots().roots().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
-    let report =
-        Confined { abi: 0, enforced: Enforced::Partly, threads: 1, paths, missing, denied };
+    let report = Confined { abi: 0, threads: 1, paths, missing, denied };
     Ok(Prepared { ruleset, report, is_partial_allowed: scope.partial })
 }
 
@@ -160,8 +150,6 @@ impl Confined {
             return Err(Code::ConfinementUnavailable.into());
         }
         // Later versions only add rights that are not requested here.
-        let is_full = self.not_enforced().next().is_none();
-        self.enforced = if is_full { Enforced::Fully } else { Enforced::Partly };
         Ok(self)
     }
 }

@@ -193,7 +193,6 @@ const PROGRAM_FILES: &[&str] = &[
 #[must_use = "it reports the restrictions that are not enforced"]
 pub struct Confined {
     abi: u32,
-    enforced: Enforced,
     threads: usize,
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
@@ -219,44 +218,12 @@ pub(crate) struct ChildScope {
     pub(crate) partial: bool,
 }
 
-/// How much of the confinement the kernel enforces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Enforced {
-    /// Everything that was requested.
-    Fully,
-    /// Everything except the restrictions in [`Confined::not_enforced`], because the kernel is too
-    /// old.
-    Partly,
-}
-
-/// A path that this confinement makes accessible, with everything beneath it. An earlier
-/// confinement of this process, or of its parent, may still deny it.
+/// A path that is accessible with everything beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfinedPath {
+struct ConfinedPath {
     path: PathBuf,
     access: ExtraAccess,
     is_allowed_directory: bool,
-}
-
-impl ConfinedPath {
-    /// The path when the process was confined, with all symlinks resolved.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The operations allowed on the path.
-    #[must_use]
-    pub fn access(&self) -> ExtraAccess {
-        self.access
-    }
-
-    /// Whether this is an allowed directory and not an extra.
-    #[must_use]
-    pub fn is_allowed_directory(&self) -> bool {
-        self.is_allowed_directory
-    }
 }
 
 impl Confined {
@@ -266,14 +233,10 @@ impl Confined {
         self.abi
     }
 
-    /// How much of the confinement the kernel enforces.
-    #[must_use]
-    pub fn enforced(&self) -> Enforced {
-        self.enforced
-    }
-
     /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
-    /// or enforces differently. For what is never restricted, see
+    /// or enforces differently. If there are none, everything that was requested is enforced. For
+    /// a child process, TCP connections (Landlock 4), and signals and abstract Unix sockets of
+    /// other processes (Landlock 6), are denied unless it was allowed them. For what is never restricted, see
     /// [`Boundary::confine_process`](crate::Boundary::confine_process).
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         let (abi, denied) = (self.abi, self.denied);
@@ -283,24 +246,6 @@ impl Confined {
         known.filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
     }
 
-    /// Whether the kernel denies TCP connections and listening for them. This is requested for a
-    /// child process, unless [`allow_network`](crate::ChildCommand::allow_network) was called. A
-    /// kernel before Landlock 4 does not enforce it ([`not_enforced`](Self::not_enforced)), and the
-    /// result is then false.
-    #[must_use]
-    pub fn denies_network(&self) -> bool {
-        self.denied.network && self.abi >= NETWORK_SINCE.0
-    }
-
-    /// Whether the kernel denies signals to processes outside the confinement, and connections to
-    /// their abstract Unix sockets. This is requested for a child process, unless
-    /// [`allow_signals`](crate::ChildCommand::allow_signals) was called. A kernel before Landlock 6
-    /// does not enforce it ([`not_enforced`](Self::not_enforced)), and the result is then false.
-    #[must_use]
-    pub fn denies_signals(&self) -> bool {
-        self.denied.signals && self.abi >= SIGNALS_SINCE.0
-    }
-
     /// The number of threads of the process when it was confined. All of them are confined, and so
     /// are the threads and programs that they start.
     #[must_use]
@@ -308,10 +253,12 @@ impl Confined {
         self.threads
     }
 
-    /// The accessible paths, with the allowed directories before the extras.
+    /// The accessible paths, with all symlinks resolved, and the operations allowed on each and
+    /// everything beneath it. The allowed directories come before the extras. An earlier
+    /// confinement of this process, or of its parent, may still deny a path.
     #[must_use]
-    pub fn paths(&self) -> &[ConfinedPath] {
-        &self.paths
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = (&Path, ExtraAccess)> {
+        self.paths.iter().map(|path| (path.path.as_path(), path.access))
     }
 
     /// The optional allowed directories and extras that did not exist. A path that is created later
@@ -341,20 +288,18 @@ impl fmt::Display for Confined {
         reason = "each path takes one line, whatever its name"
     )]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let enforced = match self.enforced {
-            Enforced::Fully => "fully",
-            Enforced::Partly => "partly",
-        };
+        let is_complete = self.not_enforced().next().is_none();
+        let enforced = if is_complete { "fully" } else { "partly" };
         let (abi, threads) = (self.abi, self.threads);
         let word = if threads == 1 { "thread" } else { "threads" };
         write!(f, "confined by Landlock, version {abi}, {enforced} enforced, {threads} {word}")?;
         for what in self.not_enforced() {
             write!(f, "\n  older kernel: {what}")?;
         }
-        if self.denies_network() {
+        if self.denied.network && self.abi >= NETWORK_SINCE.0 {
             write!(f, "\n  denied: TCP")?;
         }
-        if self.denies_signals() {
+        if self.denied.signals && self.abi >= SIGNALS_SINCE.0 {
             write!(f, "\n  denied: signals and abstract Unix sockets of other processes")?;
         }
         for confined in &self.paths {
@@ -377,7 +322,7 @@ impl fmt::Display for Confined {
 mod tests {
     use super::*;
 
-    fn report(abi: u32, enforced: Enforced) -> Confined {
+    fn report(abi: u32) -> Confined {
         let path = |path: &str, access, is_allowed_directory| ConfinedPath {
             path: path.into(),
             access,
@@ -390,7 +335,6 @@ mod tests {
         ];
         Confined {
             abi,
-            enforced,
             threads: 1,
             paths,
             missing: vec!["/srv/none".into()],
@@ -407,15 +351,15 @@ mod tests {
             r#"  extra, read and execute: "/usr""#,
             r#"  missing, inaccessible until a restart: "/srv/none""#,
         ];
-        assert_eq!(report(7, Enforced::Fully).to_string(), lines.join("\n"));
-        let old = report(1, Enforced::Partly).to_string();
+        assert_eq!(report(7).to_string(), lines.join("\n"));
+        let old = report(1).to_string();
         assert!(
             old.starts_with(
                 "confined by Landlock, version 1, partly enforced, 1 thread\n  older kernel: "
             ),
             "{old}"
         );
-        let gaps = |abi| report(abi, Enforced::Partly).not_enforced().count();
+        let gaps = |abi| report(abi).not_enforced().count();
         assert_eq!([1, 2, 3, 4, 5, 9].map(gaps), [3, 2, 1, 1, 0, 0]);
     }
 
@@ -428,9 +372,8 @@ mod tests {
             (5, 1, [true, false]),
             (6, 0, [true, true]),
         ] {
-            let report = Confined { denied, ..report(abi, Enforced::Partly) };
+            let report = Confined { denied, ..report(abi) };
             assert_eq!(report.not_enforced().count(), gaps, "{abi}");
-            assert_eq!([report.denies_network(), report.denies_signals()], is_denied, "{abi}");
             let shown = report.to_string();
             assert_eq!(
                 [shown.contains("denied: TCP"), shown.contains("denied: signals")],

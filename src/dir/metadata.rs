@@ -32,6 +32,24 @@ pub enum FileType {
 }
 
 impl FileType {
+    /// Whether this is a directory.
+    #[must_use]
+    pub fn is_dir(self) -> bool {
+        self == Self::Directory
+    }
+
+    /// Whether this is a regular file.
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        self == Self::File
+    }
+
+    /// Whether this is a symbolic link.
+    #[must_use]
+    pub fn is_symlink(self) -> bool {
+        self == Self::Symlink
+    }
+
     /// The type in snake case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -82,13 +100,13 @@ impl Metadata {
     /// Whether this is a directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
-        self.file_type == FileType::Directory
+        self.file_type.is_dir()
     }
 
     /// Whether this is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
-        self.file_type == FileType::File
+        self.file_type.is_file()
     }
 
     /// Whether this is a symbolic link. Only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
@@ -100,12 +118,13 @@ impl Metadata {
     /// [`Roots::walk`]: crate::Roots::walk
     #[must_use]
     pub fn is_symlink(&self) -> bool {
-        self.file_type == FileType::Symlink
+        self.file_type.is_symlink()
     }
 
     /// The size in bytes. For a symlink, this is the length of the path that it contains.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    #[expect(clippy::len_without_is_empty, reason = "as in std")]
+    pub fn len(&self) -> u64 {
         self.len
     }
 

@@ -44,7 +44,8 @@ pub(crate) use self::cursor::Cursor;
 pub(crate) use self::handle::Handle;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
-pub use self::policy::{Access, Policy, Rule};
+pub use self::policy::Access;
+pub(crate) use self::policy::{Policy, Rule};
 #[cfg(not(windows))]
 use crate::error::Code;
 use crate::error::Error;

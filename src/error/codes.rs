@@ -127,7 +127,7 @@ errors! {
              backslash, | or a leading or trailing space";
     }
 
-    /// The text is not a [`Version`](crate::Version).
+    /// The text is not a [`FileVersion`](crate::FileVersion).
     InvalidVersion: InvalidText {
         InvalidVersion = "invalid_version",
             "not the version of a file; use the version from an earlier response unchanged";
@@ -189,7 +189,7 @@ errors! {
             "there is no directory at the path of the root, or something else is there";
     }
 
-    /// The [`Policy`](crate::Policy) or the operation does not allow this type of file.
+    /// The boundary or the operation does not allow this type of file.
     ForbiddenFile: NotServed {
         /// A FIFO, a socket or a device, or a symlink if the entry itself was requested.
         SpecialFile = "special_file", "not a regular file";
@@ -287,7 +287,7 @@ errors! {
         /// Another process kept changing the path while it was used. The operation can safely be
         /// retried.
         Changed = "changed", "the path changed while it was used; try again";
-        /// The file does not have the required [`Version`](crate::Version). Read it again.
+        /// The file does not have the required [`FileVersion`](crate::FileVersion). Read it again.
         Modified = "modified", "the file was modified since it was read; read it again";
     }
 
@@ -310,8 +310,8 @@ errors! {
 
     /// The server's configuration of allowed directories is invalid.
     InvalidConfiguration: Failure {
-        /// No allowed directory is configured, and the builder's `client_roots_only` was not
-        /// called.
+        /// No allowed directory is configured, and the client's roots are not the only ones
+        /// ([`ClientRoots::Only`](crate::ClientRoots::Only)).
         NoDirectories = "no_directories", "no allowed directory is configured";
         /// An allowed directory is inside another one that has different access.
         AccessConflict = "access_conflict",
@@ -341,8 +341,8 @@ errors! {
     }
 
     /// Either the client did not declare roots and the server requires them
-    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)), or the client cannot list
-    /// any ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
+    /// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any
+    /// ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
     RootsUnsupported: NoRoots {
         RootsUnsupported = "roots_unsupported",
             "the client offers no roots, and this server requires them";

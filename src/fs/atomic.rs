@@ -3,7 +3,7 @@
 //! | at commit, the name | and when writing began | result |
 //! | --- | --- | --- |
 //! | exists | it existed | the file is replaced, and the new one gets the permissions that it has now |
-//! | exists | it did not | `already_exists` with [`Existing::Refuse`], otherwise `changed`, because the new file has the permissions of a new file |
+//! | exists | it did not | `already_exists` with [`Overwrite::Never`], otherwise `changed`, because the new file has the permissions of a new file |
 //! | does not exist | it existed | `changed`, because the permissions for the new file are not known |
 //! | does not exist | it did not | the file is created |
 //!
@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[cfg(unix)]
 use super::open::verify;
 use super::open::{NEW_FILE, PRIVATE_FILE, allow};
-use super::options::{Durability, Existing, WriteOptions};
+use super::options::{Durability, InPlace, Overwrite, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
@@ -52,7 +52,7 @@ use crate::roots::Found;
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let mut report = roots.atomic_file("out/report.txt", WriteOptions::new().create_parents(true))?;
+/// let mut report = roots.atomic_file("out/report.txt", WriteOptions::new().create_parents())?;
 /// report.write_all(b"????\n")?;
 /// report.write_all(b"the rest")?;
 /// report.rewind()?;
@@ -102,8 +102,8 @@ impl AtomicFile {
     /// - [`Changed`](crate::ErrorKind::Changed) (`changed`) if another process created or removed
     ///   the file since writing began.
     /// - [`Changed`](crate::ErrorKind::Changed) (`modified`) if the file does not have the version
-    ///   of [`WriteOptions::if_unchanged`].
-    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Existing::Refuse`].
+    ///   of [`Overwrite::IfUnchanged`].
+    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Overwrite::Never`].
     /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the roots belong has
     ///   ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<()> {
@@ -221,7 +221,7 @@ impl AtomicFile {
         let (old, file) = (self.state_of_old()?, &self.temporary.file);
         let mode = match self.carry()? {
             Some(Kept::All(mode)) => Some(mode),
-            Some(_) if self.options.existing == Existing::InPlaceIfOwnerChanges => {
+            Some(_) if self.options.in_place == InPlace::IfOwnerChanges => {
                 return Err(Code::Changed.into());
             }
             Some(Kept::Mode(mode)) => Some(mode),
@@ -257,7 +257,7 @@ impl AtomicFile {
         self.sync()?;
         let (place, name) = (self.place.clone(), self.name.clone());
         let directory = self.temporary.directory.clone();
-        let condition = Condition::new(&place, (&directory, &name), self.options.if_unchanged);
+        let condition = Condition::new(&place, (&directory, &name), self.options.version());
         place.ensure_not_file_root_alias(&directory, &name)?;
         let is_old = self.old.is_some();
         #[cfg(unix)]
@@ -275,7 +275,7 @@ impl AtomicFile {
             self.temporary.rename(&name, is_old)
         });
         renamed.map_err(|error| match error.reason() {
-            Code::AlreadyExists if !is_old && self.options.existing != Existing::Refuse => {
+            Code::AlreadyExists if !is_old && self.options.overwrite != Overwrite::Never => {
                 Code::Changed.into()
             }
             _ => error,
@@ -291,7 +291,7 @@ impl AtomicFile {
     }
 
     fn condition(&self) -> Option<Condition<'_>> {
-        Condition::new(&self.place, self.location(), self.options.if_unchanged)
+        Condition::new(&self.place, self.location(), self.options.version())
     }
 
     /// Fails if the file to be replaced, the directory or the temporary file is not what the commit
@@ -305,7 +305,7 @@ impl AtomicFile {
         match (directory.look_in(name, policy.mounts)?, self.old.is_some()) {
             (Look::Missing, false) => {}
             (Look::Other(metadata), true) => allow(&metadata, policy)?,
-            (_, false) if self.options.existing == Existing::Refuse => {
+            (_, false) if self.options.overwrite == Overwrite::Never => {
                 return Err(Code::AlreadyExists.into());
             }
             _ => return Err(Code::Changed.into()),
@@ -359,9 +359,9 @@ impl CheckedPath {
         let directory = self.create_dirs(&handle, &place, 1, &mut created)?;
         let policy = self.roots().policy();
         let old = match directory.look_in(&name, policy.mounts)? {
-            Look::Missing if options.if_unchanged.is_some() => return Err(removed()),
+            Look::Missing if options.version().is_some() => return Err(removed()),
             Look::Missing => None,
-            Look::Link(..) | Look::Other(_) if options.existing == Existing::Refuse => {
+            Look::Link(..) | Look::Other(_) if options.overwrite == Overwrite::Never => {
                 return Err(Code::AlreadyExists.into());
             }
             Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),

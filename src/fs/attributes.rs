@@ -40,7 +40,7 @@ use crate::roots::Found;
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("run.sh", "#!/bin/sh\n")?;
 /// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-/// roots.set_attributes("run.sh", Attributes::new().executable(true).modified(time))?;
+/// roots.set_attributes("run.sh", Attributes::new().executable().modified(time))?;
 /// let metadata = roots.metadata("run.sh")?;
 /// assert_eq!(metadata.modified(), Some(time));
 /// assert_eq!(metadata.mode().map(|mode| mode & 0o100), Some(0o100));
@@ -63,18 +63,24 @@ impl Attributes {
         Self::default()
     }
 
-    /// Sets whether a regular file can be executed, on systems with permission bits.
+    /// Lets a regular file be executed, on systems with permission bits.
     ///
-    /// With `true`, the owner, the group and others get execute permission if they have read
-    /// permission, whatever the umask is. Nobody else gets any permission. On a file with a POSIX
-    /// access control list, the bits of the group are the mask of the list (acl(5)), so an entry
-    /// of the list that contains execute permission takes effect. With `false`, nobody can execute
-    /// the file. Both clear set-user-ID and set-group-ID.
+    /// The owner, the group and others get execute permission if they have read permission,
+    /// whatever the umask is. Nobody else gets any permission. On a file with a POSIX access
+    /// control list, the bits of the group are the mask of the list (acl(5)), so an entry of the
+    /// list that contains execute permission takes effect. Set-user-ID and set-group-ID are
+    /// cleared.
     ///
     /// On Windows, the name of a file determines whether it can be executed. The error is
     /// [`Unsupported`](crate::ErrorKind::Unsupported).
-    pub fn executable(self, executable: bool) -> Self {
-        Self { executable: Some(executable), ..self }
+    pub fn executable(self) -> Self {
+        Self { executable: Some(true), ..self }
+    }
+
+    /// Lets nobody execute a regular file. The opposite of [`executable`](Self::executable), with
+    /// the same error.
+    pub fn not_executable(self) -> Self {
+        Self { executable: Some(false), ..self }
     }
 
     /// Sets the read-only attribute of a regular file on Windows.
@@ -83,8 +89,14 @@ impl Attributes {
     /// [`Unsupported`](crate::ErrorKind::Unsupported). Removing the write bits would not protect
     /// the content, because replacing a file requires permission to write to its directory, and
     /// adding them would have to guess who may write.
-    pub fn read_only(self, read_only: bool) -> Self {
-        Self { read_only: Some(read_only), ..self }
+    pub fn read_only(self) -> Self {
+        Self { read_only: Some(true), ..self }
+    }
+
+    /// Clears the read-only attribute. The opposite of [`read_only`](Self::read_only), with the
+    /// same error.
+    pub fn writable(self) -> Self {
+        Self { read_only: Some(false), ..self }
     }
 
     /// Sets the time of the last modification.
@@ -217,10 +229,11 @@ mod tests {
         let mode = |file: &File| file.metadata().unwrap().permissions().mode() & 0o7777;
         for before in 0..0o10000 {
             for executable in [true, false] {
+                let attributes = Attributes { executable: Some(executable), ..Attributes::new() };
                 file.set_permissions(std::fs::Permissions::from_mode(before)).unwrap();
                 let before = mode(&file);
                 let metadata = Metadata::without_birth(&file).unwrap();
-                Attributes::new().executable(executable).apply(&file, &metadata).unwrap();
+                attributes.apply(&file, &metadata).unwrap();
                 let after = mode(&file);
                 assert_eq!(after & 0o666, before & 0o666, "{before:o}");
                 assert_eq!(after & 0o6000, 0, "{before:o}");

@@ -5,32 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::list::is_replaced;
-use super::version::{Condition, Version, change_if};
+use super::options::Overwrite;
+use super::version::{Condition, FileVersion, change_if};
 use crate::check::CheckedPath;
 use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
 use crate::roots::{Found, Intent, Roots};
-
-/// How a rename treats an existing destination.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Replace {
-    /// Fails if the destination exists. On Linux and macOS, the check and the rename are one atomic
-    /// step (`RENAME_NOREPLACE`, renameat2(2)). On Windows, and on a filesystem that does not
-    /// support this flag, the destination is looked up first. If another process creates it after
-    /// that, it can be replaced.
-    Never,
-    /// Replaces the destination, as rename(2) does: a file replaces a file or symlink, and a
-    /// directory replaces an empty directory.
-    Existing,
-    /// Replaces the destination if it is a file with this content. Otherwise, the rename fails with
-    /// [`Changed`](crate::ErrorKind::Changed) (`modified`). See
-    /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
-    /// compared, and for the changes that are not detected.
-    IfUnchanged(Version),
-}
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. If a name
@@ -45,18 +27,18 @@ impl Roots {
     /// the new name is the beginning of a pattern;
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
     /// search for such a name;
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows it;
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `overwrite` allows it;
     /// [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
+    /// # use mcp_roots_guard::{ErrorKind, Overwrite, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("draft.txt", "new")?;
     /// roots.write("final.txt", "old")?;
-    /// let kept = roots.rename("draft.txt", "final.txt", Replace::Never);
+    /// let kept = roots.rename("draft.txt", "final.txt", Overwrite::Never);
     /// assert_eq!(kept.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    /// roots.rename("draft.txt", "final.txt", Replace::Existing)?;
+    /// roots.rename("draft.txt", "final.txt", Overwrite::Always)?;
     /// assert_eq!(roots.read("final.txt", 9)?, b"new");
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
@@ -64,17 +46,21 @@ impl Roots {
         &self,
         from: impl IntoLocation,
         to: impl IntoLocation,
-        replace: Replace,
+        overwrite: Overwrite,
     ) -> Result<()> {
         self.run_between("rename", from, to, [Intent::NoFollow; 2], |from, to| {
-            Renaming::check(from, to, replace)?.run()
+            Renaming::check(from, to, overwrite)?.run()
         })
     }
 }
 
 /// Fails if the source or the destination is not what the rename expects.
-pub(super) fn verify_rename(from: &CheckedPath, to: &CheckedPath, replace: Replace) -> Result<()> {
-    Renaming::check(from, to, replace)?.verify()
+pub(super) fn verify_rename(
+    from: &CheckedPath,
+    to: &CheckedPath,
+    overwrite: Overwrite,
+) -> Result<()> {
+    Renaming::check(from, to, overwrite)?.verify()
 }
 
 /// A rename that was checked, with the directories of both names open.
@@ -85,11 +71,11 @@ struct Renaming<'a> {
     from_name: OsString,
     to_directory: Handle,
     to_name: OsString,
-    replace: Replace,
+    overwrite: Overwrite,
 }
 
 impl<'a> Renaming<'a> {
-    fn check(from: &'a CheckedPath, to: &'a CheckedPath, replace: Replace) -> Result<Self> {
+    fn check(from: &'a CheckedPath, to: &'a CheckedPath, overwrite: Overwrite) -> Result<Self> {
         from.ensure_removable()?;
         to.ensure_removable().map_err(Error::of_destination)?;
         let (from_directory, from_name) = from.parent_dir()?;
@@ -102,14 +88,14 @@ impl<'a> Renaming<'a> {
             // The proofs are of two snapshots. These names are compared at the new path.
             to.ensure_contains_nothing_protected(&from_directory, &from_name)?;
         }
-        if replace != Replace::Never {
+        if overwrite != Overwrite::Never {
             to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
         }
-        Ok(Self { from, to, from_directory, from_name, to_directory, to_name, replace })
+        Ok(Self { from, to, from_directory, from_name, to_directory, to_name, overwrite })
     }
 
     fn condition(&self) -> Option<Condition<'_>> {
-        let Replace::IfUnchanged(version) = self.replace else { return None };
+        let Overwrite::IfUnchanged(version) = self.overwrite else { return None };
         let place = (&self.to_directory, &*self.to_name);
         Condition::new(self.to, place, Some(version)).map(Condition::of_destination)
     }
@@ -132,7 +118,7 @@ impl<'a> Renaming<'a> {
                 return fails(io::ErrorKind::InvalidInput);
             }
             (_, Look::Missing) => {}
-            _ if self.replace == Replace::Never => return fails(io::ErrorKind::AlreadyExists),
+            _ if self.overwrite == Overwrite::Never => return fails(io::ErrorKind::AlreadyExists),
             _ => match (is_dir(&source), is_dir(&destination)) {
                 (true, false) => return fails(io::ErrorKind::NotADirectory),
                 (false, true) => return fails(io::ErrorKind::IsADirectory),
@@ -157,7 +143,7 @@ impl<'a> Renaming<'a> {
         change_if(condition, || {
             from.ensure_not_moved(from_directory)?;
             to.ensure_not_moved(to_directory).map_err(Error::of_destination)?;
-            let replace = self.replace != Replace::Never;
+            let replace = self.overwrite != Overwrite::Never;
             from_directory
                 .rename(from_name, to_directory, to_name, replace)
                 .map_err(|error| from.blame(to, error))
@@ -171,8 +157,8 @@ impl CheckedPath {
     /// # Errors
     ///
     /// Same as [`Roots::rename`].
-    pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        self.run_to("rename", to, |from, to| Renaming::check(from, to, replace)?.run())
+    pub fn rename(&self, to: &CheckedPath, overwrite: Overwrite) -> Result<()> {
+        self.run_to("rename", to, |from, to| Renaming::check(from, to, overwrite)?.run())
     }
 
     /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
@@ -207,7 +193,7 @@ impl CheckedPath {
     }
 }
 
-pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<Version>) -> Result<()> {
+pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<FileVersion>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     change_if(Condition::new(path, (&directory, &name), if_unchanged), || {
         path.ensure_not_moved(&directory)?;
@@ -216,7 +202,7 @@ pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<Version>) -> 
 }
 
 /// Fails if the file is not what the removal expects.
-pub(super) fn verify_removal(path: &CheckedPath, if_unchanged: Option<Version>) -> Result<()> {
+pub(super) fn verify_removal(path: &CheckedPath, if_unchanged: Option<FileVersion>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     match directory.look_in(&name, path.roots().policy().mounts)? {
         Look::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),

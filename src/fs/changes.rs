@@ -14,9 +14,10 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use super::atomic::AtomicFile;
-use super::change::{Replace, verify_removal, verify_rename};
+use super::change::{verify_removal, verify_rename};
+use super::options::Overwrite;
 use super::options::WriteOptions;
-use super::version::Version;
+use super::version::FileVersion;
 use crate::check::CheckedPath;
 use crate::dir::Identity;
 use crate::error::{Code, Error, Result, quoted};
@@ -28,7 +29,7 @@ use crate::roots::{Intent, Roots};
 /// Changes of several files, which are prepared together and committed in order.
 ///
 /// A change is verified as far as possible when it is added: the request is allowed, the file has
-/// the expected [version](Version), and new content fits on the device. An error there changes
+/// the expected [version](FileVersion), and new content fits on the device. An error there changes
 /// nothing, and the set can still be committed without that change. If the set is dropped before it
 /// is committed, nothing remains of it.
 ///
@@ -40,19 +41,19 @@ use crate::roots::{Intent, Roots};
 /// changes behind, as described at [`Roots::write`].
 ///
 /// ```
-/// use mcp_roots_guard::{Replace, Roots, Version, WriteOptions};
+/// use mcp_roots_guard::{Overwrite, Roots, FileVersion, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for name in ["main.rs", "old.rs", "notes.txt"] {
 /// #     std::fs::write(work.path().join(name), name).unwrap();
 /// # }
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let version = Version::of(&roots.read("main.rs", 1 << 20)?);
+/// let version = FileVersion::of(&roots.read("main.rs", 1 << 20)?);
 ///
 /// let mut patch = roots.change_set();
-/// patch.write("main.rs", "mod new;", WriteOptions::new().if_unchanged(version))?;
-/// patch.write("new/mod.rs", "", WriteOptions::new().create_parents(true))?;
-/// patch.rename("notes.txt", "NOTES.txt", Replace::Never)?;
+/// patch.write("main.rs", "mod new;", WriteOptions::new().overwrite(Overwrite::IfUnchanged(version)))?;
+/// patch.write("new/mod.rs", "", WriteOptions::new().create_parents())?;
+/// patch.rename("notes.txt", "NOTES.txt", Overwrite::Never)?;
 /// patch.remove_file("old.rs", None)?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
 /// patch.commit()?;
@@ -68,8 +69,8 @@ pub struct ChangeSet {
 
 enum Change {
     Write(AtomicFile),
-    RemoveFile(CheckedPath, Option<Version>),
-    Rename { from: CheckedPath, to: CheckedPath, replace: Replace },
+    RemoveFile(CheckedPath, Option<FileVersion>),
+    Rename { from: CheckedPath, to: CheckedPath, replace: Overwrite },
 }
 
 /// A name that a change affects.
@@ -128,7 +129,7 @@ impl ChangeSet {
     pub fn remove_file(
         &mut self,
         request: impl IntoLocation,
-        version: Option<Version>,
+        version: Option<FileVersion>,
     ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
@@ -156,7 +157,7 @@ impl ChangeSet {
         &mut self,
         from: impl IntoLocation,
         to: impl IntoLocation,
-        replace: Replace,
+        replace: Overwrite,
     ) -> Result<()> {
         self.ensure_room()?;
         let intents = [Intent::NoFollow; 2];

@@ -61,11 +61,11 @@ impl Roots {
     /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`).
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Existing, Roots, WriteOptions};
+    /// # use mcp_roots_guard::{ErrorKind, Overwrite, Roots, WriteOptions};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("a.txt", "text")?;
-    /// let options = WriteOptions::new().existing(Existing::Refuse);
+    /// let options = WriteOptions::new().overwrite(Overwrite::Never);
     /// assert_eq!(roots.copy("a.txt", "b.txt", 1 << 20, options)?, 4);
     /// let refused = roots.copy("a.txt", "b.txt", 1 << 20, options).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
@@ -113,7 +113,7 @@ impl CheckedPath {
         let mut file =
             AtomicFile::begin(to, place, options, PRIVATE_FILE).map_err(of_destination)?;
         #[cfg(unix)]
-        if options.existing == super::Existing::InPlaceIfOwnerChanges
+        if options.in_place == super::InPlace::IfOwnerChanges
             && !file.can_keep_owner().map_err(of_destination)?
         {
             drop(file);
@@ -143,7 +143,7 @@ impl<'a> Source<'a> {
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }
-        if metadata.size() > limit {
+        if metadata.len() > limit {
             return Err(too_large(limit));
         }
         Ok(Self { from, to, file, metadata, limit })
@@ -186,7 +186,7 @@ impl<'a> Source<'a> {
 
     fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
         let (directory, name) = &self.to.parent_dir().map_err(Error::of_destination)?;
-        let condition = Condition::new(self.to, (directory, name), options.if_unchanged);
+        let condition = Condition::new(self.to, (directory, name), options.version());
         let condition = condition.map(Condition::of_destination);
         change_in_place_if(condition, || self.overwrite(options.durability))
     }

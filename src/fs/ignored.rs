@@ -81,14 +81,14 @@ impl WalkOptions {
     /// that is denied by [`Protection::Denied`]. A file named `.git`, as
     /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
     /// `.git` has no effect. With
-    /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
+    /// [`skip_dot_files`](Self::skip_dot_files), a name that begins with a dot is included if a rule says so
     /// (`!.github`).
     ///
     /// The rule files of a walk may have [`IGNORE_BYTES`] in total. A
     /// directory with a rule file that exceeds what is left of this, whose rules are too complex, or
     /// that cannot be read, is a directory that cannot be read.
-    pub fn git_ignore(mut self, git_ignore: bool) -> Self {
-        self.git_ignore = git_ignore;
+    pub fn git_ignore(mut self) -> Self {
+        self.git_ignore = true;
         self
     }
 }
@@ -213,7 +213,7 @@ impl IgnoreRules {
         };
         match verify(&file, self.policy) {
             // Otherwise, the walk would read up to the limit again in each directory.
-            Ok(metadata) if metadata.is_file() && metadata.size() > self.left => {
+            Ok(metadata) if metadata.is_file() && metadata.len() > self.left => {
                 return Err(too_large());
             }
             Ok(metadata) if metadata.is_file() => {}

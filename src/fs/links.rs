@@ -31,32 +31,6 @@ use crate::limits::{NAMES_TRIED, PATH_BYTES};
 use crate::path::IntoLocation;
 use crate::roots::{Found, Intent, Located, Roots, resolve_symlink_in};
 
-/// A symlink, as [`Roots::read_link`] describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Link {
-    text: PathBuf,
-    leads_inside: bool,
-}
-
-impl Link {
-    /// The text of the symlink, as stored. On Windows, this is the normal form of the stored path.
-    ///
-    /// The text is untrusted: whoever can write to the root can create a symlink with any text.
-    /// Show it, or pass it to [`Roots::symlink`], but do not open it.
-    #[must_use]
-    pub fn text(&self) -> &Path {
-        &self.text
-    }
-
-    /// Whether the symlink led to a place inside the roots when it was read. The place need not
-    /// exist. The result is `false` if the target is outside or denied, or cannot be resolved. It
-    /// does not depend on whether anything exists outside.
-    #[must_use]
-    pub fn leads_inside(&self) -> bool {
-        self.leads_inside
-    }
-}
-
 impl Roots {
     /// Creates a symlink at `at` with the text `target`. An existing entry is never replaced.
     ///
@@ -93,7 +67,7 @@ impl Roots {
     /// roots.write("readme.md", "Hello")?;
     /// roots.symlink("../readme.md", "docs/index.md")?;
     /// assert_eq!(roots.read_to_string("docs/index.md", 99)?, "Hello");
-    /// assert!(roots.read_link("docs/index.md")?.leads_inside());
+    /// assert_eq!(roots.read_link("docs/index.md")?, std::path::Path::new("../readme.md"));
     /// let refused = roots.symlink("../../secret", "docs/secret").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok(())
@@ -122,7 +96,7 @@ impl Roots {
     /// Both names refer to the same file for as long as they exist. If the client later withdraws
     /// the directory of one name but not that of the other, the file can still be read and written
     /// through the other name. If that is not acceptable, refuse hard links with
-    /// [`Policy::hard_links`](crate::Policy::hard_links).
+    /// [`BoundaryBuilder::refuse_hard_links`](crate::BoundaryBuilder::refuse_hard_links).
     ///
     /// # Errors
     ///
@@ -209,20 +183,14 @@ impl CheckedPath {
     }
 }
 
-pub(super) fn read_link(path: &CheckedPath) -> Result<Link> {
+pub(super) fn read_link(path: &CheckedPath) -> Result<PathBuf> {
     let (handle, place) = path.place()?;
-    let text = match handle.look(&place, path.roots().policy().mounts)? {
-        Look::Link(text, _) if path.found() == Found::Link => text,
-        Look::Link(..) => return Err(Code::Changed.into()),
-        Look::Missing => return Err(Code::NotFound.into()),
-        Look::Other(_) => return Err(Code::NotASymlink.into()),
-    };
-    let leads_inside = match path.resolve_symlink(&text, &mut Budget::new()) {
-        Ok(_) => true,
-        Err(error) if error.reason() == Code::Changed => return Err(error),
-        Err(_) => false,
-    };
-    Ok(Link { text: text.into(), leads_inside })
+    match handle.look(&place, path.roots().policy().mounts)? {
+        Look::Link(text, _) if path.found() == Found::Link => Ok(text.into()),
+        Look::Link(..) => Err(Code::Changed.into()),
+        Look::Missing => Err(Code::NotFound.into()),
+        Look::Other(_) => Err(Code::NotASymlink.into()),
+    }
 }
 
 fn symlink(path: &CheckedPath, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {

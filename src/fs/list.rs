@@ -255,7 +255,7 @@ impl fmt::Debug for ReadDir {
 pub struct WalkOptions {
     max_depth: usize,
     max_entries: usize,
-    hidden: bool,
+    skip_dot_files: bool,
     skip_unreadable: bool,
     pub(super) git_ignore: bool,
 }
@@ -265,7 +265,7 @@ impl Default for WalkOptions {
         Self {
             max_depth: usize::MAX,
             max_entries: WALK_ENTRIES,
-            hidden: true,
+            skip_dot_files: false,
             skip_unreadable: false,
             git_ignore: false,
         }
@@ -293,17 +293,17 @@ impl WalkOptions {
         Self { max_entries, ..self }
     }
 
-    /// Sets whether names that begin with a dot are included, as they are by default. If not, they
-    /// are neither yielded nor entered, and do not count as entries.
-    pub fn hidden(self, hidden: bool) -> Self {
-        Self { hidden, ..self }
+    /// Omits names that begin with a dot. They are neither yielded nor entered, and do not count as
+    /// entries.
+    pub fn skip_dot_files(self) -> Self {
+        Self { skip_dot_files: true, ..self }
     }
 
-    /// Sets whether the walk continues after a directory that cannot be read or is too deep. By
-    /// default, such a directory ends the walk with an error. If the walk continues, the errors are
-    /// collected in [`Walk::unreadable`].
-    pub fn skip_unreadable(self, skip_unreadable: bool) -> Self {
-        Self { skip_unreadable, ..self }
+    /// Continues after a directory that cannot be read or is too deep. By default, such a directory
+    /// ends the walk with an error. If the walk continues, the errors are collected in
+    /// [`Walk::unreadable`].
+    pub fn skip_unreadable(self) -> Self {
+        Self { skip_unreadable: true, ..self }
     }
 }
 
@@ -332,7 +332,7 @@ impl WalkOptions {
 /// #     std::fs::write(work.path().join(path), "needle").unwrap();
 /// # }
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8).skip_unreadable(true))?;
+/// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8).skip_unreadable())?;
 /// let mut found = Vec::new();
 /// // The error says that there are too many entries, or that the request is over.
 /// while let Some(entry) = walk.next_entry()? {
@@ -580,7 +580,7 @@ impl Walk {
     /// Whether the options exclude an entry of the directory that is being listed.
     fn omits(&mut self, name: &OsStr, file_type: FileType) -> Result<bool> {
         let is_dotted = || name.as_encoded_bytes().first() == Some(&b'.');
-        let by_name = !self.options.hidden && is_dotted();
+        let by_name = self.options.skip_dot_files && is_dotted();
         if let Some(rules) = &mut self.rules {
             let is_ignored = rules.decide(name, file_type == FileType::Directory)?;
             return Ok(is_ignored.unwrap_or(by_name));

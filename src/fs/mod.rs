@@ -52,18 +52,17 @@ mod attributes;
 pub use atomic::AtomicFile;
 pub use attributes::Attributes;
 pub(crate) use attributes::open_unguarded_dir;
-pub use change::Replace;
 pub use changes::{ChangeSet, PartialCommit};
-pub use links::Link;
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
 pub use open::{OpenFile, OpenOptions};
 
-pub use options::{Durability, Existing, WriteOptions};
+pub use options::{Durability, InPlace, Overwrite, WriteOptions};
 #[cfg(unix)]
 use std::os::fd::OwnedFd;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedFd;
-pub use version::Version;
+use std::path::PathBuf;
+pub use version::FileVersion;
 
 use crate::check::CheckedPath;
 use crate::dir::Metadata;
@@ -147,7 +146,7 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a
     /// single-file root, even inside another root, because it can only be written
-    /// [in place](crate::Existing::InPlace);
+    /// [in place](crate::InPlace::Always);
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
@@ -173,11 +172,10 @@ operations! {
     /// # Errors
     ///
     /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) with [`Existing::InPlace`] and
-    /// [`Existing::InPlaceIfOwnerChanges`], because such a
+    /// (`invalid_options`) with [`InPlace::Always`] and [`InPlace::IfOwnerChanges`], because such a
     /// file is never written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
-    /// [`Existing::Refuse`]; [`Changed`](crate::ErrorKind::Changed)
-    /// (`modified`) with [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged).
+    /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
+    /// [`Overwrite::IfUnchanged`].
     atomic_file(options: WriteOptions) -> AtomicFile, "write", options.intent(),
         |path| AtomicFile::create(path, options);
 
@@ -201,13 +199,13 @@ operations! {
 
     /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
     /// content. To get the version of content that was read, use
-    /// [`Version::of`](crate::Version::of), because the file can change between two reads.
+    /// [`FileVersion::of`](crate::FileVersion::of), because the file can change between two reads.
     ///
     /// # Errors
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
-    version(limit: u64) -> Version, "read", Intent::Existing, |path| version::version(path, limit);
+    version(limit: u64) -> FileVersion, "read", Intent::Existing, |path| version::version(path, limit);
 
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
     /// or a symlink that points outside is listed like any other entry.
@@ -258,16 +256,15 @@ operations! {
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
     remove_file() -> (), "remove", Intent::NoFollow, |path| change::remove_file(path, None);
 
-    /// Removes a regular file that still has this content. See
-    /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
-    /// compared, and for the changes that are not detected.
+    /// Removes a regular file that still has this content. See [`Overwrite::IfUnchanged`] for how
+    /// the content is compared, and for the changes that are not detected.
     ///
     /// # Errors
     ///
     /// The errors of [`remove_file`](Self::remove_file);
     /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
-    remove_file_if_unchanged(version: Version) -> (), "remove", Intent::NoFollow,
+    remove_file_if_unchanged(version: FileVersion) -> (), "remove", Intent::NoFollow,
         |path| change::remove_file(path, Some(version));
 
     /// Removes an empty directory.
@@ -308,15 +305,19 @@ operations! {
     /// `too_many_entries`.
     remove_dir_all() -> (), "remove", Intent::NoFollow, |path| change::remove_dir_all(path);
 
-    /// Reads the text of a symlink, and decides whether it leads inside the roots. Nothing outside
-    /// is looked up.
+    /// Returns the text of a symlink, as stored. On Windows, this is the normal form of the stored
+    /// path. Its target is not looked up.
+    ///
+    /// The text is untrusted: whoever can write to the root can create a symlink with any text.
+    /// Show it, or pass it to [`Roots::symlink`], but do not open it. To learn whether it leads
+    /// inside the roots, [check](Roots::check) the path of the symlink.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
-    read_link() -> Link, "read link", Intent::NoFollow, |path| links::read_link(path);
+    read_link() -> PathBuf, "read link", Intent::NoFollow, |path| links::read_link(path);
 
     /// Sets attributes of a file or directory. Symlinks are followed. The file is opened and
     /// verified first, and the attributes are set on the open file.
@@ -348,8 +349,7 @@ operations! {
     ///
     /// - `..` leaves the directory and its root, and so does a symlink in it, unless the library
     ///   refuses both, for example with `openat2` and `RESOLVE_BENEATH`.
-    /// - Read-only access, protected names, and the [`Policy`](crate::Policy) are not
-    ///   enforced.
+    /// - Read-only access, protected names, and the rules for unusual files are not enforced.
     /// - It remains valid after the request has ended, after the client has withdrawn the root, and
     ///   after the directory has been moved out of the root.
     ///

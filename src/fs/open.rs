@@ -120,7 +120,7 @@ impl OpenOptions {
 /// assert_eq!(text, "hello");
 /// // Read only, with a limit.
 /// let file = roots.open("notes.txt")?;
-/// assert_eq!(file.metadata().size(), 5);
+/// assert_eq!(file.metadata().len(), 5);
 /// assert_eq!(file.read_all_to_string(1 << 20)?, "hello");
 /// assert!(roots.open("notes.txt")?.write(b"no").is_err());
 /// # Ok::<(), mcp_roots_guard::Error>(())
@@ -175,11 +175,11 @@ impl OpenFile {
     }
 
     fn read_within(&self, limit: u64) -> Result<Vec<u8>> {
-        if self.metadata.size() > limit && self.metadata.is_file() {
+        if self.metadata.len() > limit && self.metadata.is_file() {
             return Err(too_large(limit));
         }
         // A file can claim any size. Beyond `READ_AHEAD`, memory is allocated as content arrives.
-        let expected = usize::try_from(self.metadata.size().min(READ_AHEAD)).unwrap_or_default();
+        let expected = usize::try_from(self.metadata.len().min(READ_AHEAD)).unwrap_or_default();
         // One extra byte allows the read that finds the end of the file without growing the buffer.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;

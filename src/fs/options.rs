@@ -1,39 +1,49 @@
 //! Options for writing whole files.
 
 use crate::error::{Code, Error, Result};
-use crate::fs::version::Version;
+use crate::fs::version::FileVersion;
 use crate::roots::Intent;
 
 /// Options of [`write_with`](crate::Roots::write_with).
 ///
 /// ```
-/// # use mcp_roots_guard::{Existing, Roots, WriteOptions};
+/// # use mcp_roots_guard::{InPlace, Roots, WriteOptions};
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
-/// let keep_the_owner = WriteOptions::new().existing(Existing::InPlaceIfOwnerChanges);
+/// let keep_the_owner = WriteOptions::new().in_place(InPlace::IfOwnerChanges);
 /// roots.write_with("shared.txt", "content", keep_the_owner)?;
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WriteOptions {
-    pub(super) existing: Existing,
+    pub(super) overwrite: Overwrite,
+    pub(super) in_place: InPlace,
     pub(super) create_parents: bool,
     pub(super) durability: Durability,
-    pub(super) if_unchanged: Option<Version>,
 }
 
 impl WriteOptions {
-    /// Returns the default options: an existing file is replaced, parents are not created, and the
-    /// content and the name are durable when the write returns.
+    /// Returns the default options: an existing file is replaced by a new file, parents are not
+    /// created, and the content and the name are durable when the write returns.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            overwrite: Overwrite::Always,
+            in_place: InPlace::default(),
+            create_parents: false,
+            durability: Durability::default(),
+        }
     }
 
-    /// Sets how an existing file is treated. A file that does not exist is always created
-    /// completely or not at all.
-    pub fn existing(self, existing: Existing) -> Self {
-        Self { existing, ..self }
+    /// Sets whether an existing file may be overwritten. The default is [`Overwrite::Always`].
+    pub fn overwrite(self, overwrite: Overwrite) -> Self {
+        Self { overwrite, ..self }
+    }
+
+    /// Sets whether an existing file is overwritten in place or replaced by a new file. A file that
+    /// does not exist is always created completely or not at all.
+    pub fn in_place(self, in_place: InPlace) -> Self {
+        Self { in_place, ..self }
     }
 
     /// Creates missing parent directories. The request is then checked with [`Intent::NewTree`]
@@ -44,8 +54,8 @@ impl WriteOptions {
     ///
     /// If the write fails, the directories that it created are removed again, unless another
     /// process has put something into them.
-    pub fn create_parents(self, create_parents: bool) -> Self {
-        Self { create_parents, ..self }
+    pub fn create_parents(self) -> Self {
+        Self { create_parents: true, ..self }
     }
 
     /// Sets what is synced to the device before the write returns.
@@ -53,35 +63,24 @@ impl WriteOptions {
         Self { durability, ..self }
     }
 
-    /// Writes only if the file exists and still has this content. Otherwise, the write fails with
-    /// [`Changed`](crate::ErrorKind::Changed) (`modified`). A file of more than
-    /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES) is not compared, and the write fails with
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
-    ///
-    /// The content is compared when the write begins and again when it is committed. Immediately
-    /// before the new file replaces the old one, the name must still refer to the file that was
-    /// compared, with the same size and the same times of modification and status change. Between
-    /// this look-up and the rename, conditional changes of this process in the same directory
-    /// exclude one another. A change by another process in that time, which is a few microseconds,
-    /// or by an unconditional operation of this process, is lost. While a file is overwritten
-    /// [in place](Existing::InPlace) under this condition, other conditional changes of the file
-    /// fail with [`Changed`](crate::ErrorKind::Changed). A change in place that keeps the
-    /// size is also not detected if it is so soon after the comparison that the filesystem records
-    /// the same times, which is up to 10 ms on Linux.
-    pub fn if_unchanged(self, version: Version) -> Self {
-        Self { if_unchanged: Some(version), ..self }
-    }
-
     pub(super) fn intent(self) -> Intent {
         if self.create_parents { Intent::NewTree } else { Intent::New }
     }
 
+    /// The version that the existing file must have.
+    pub(super) fn version(self) -> Option<FileVersion> {
+        match self.overwrite {
+            Overwrite::IfUnchanged(version) => Some(version),
+            Overwrite::Never | Overwrite::Always => None,
+        }
+    }
+
     /// Whether an existing file is always overwritten in place.
     pub(super) fn is_in_place(self) -> bool {
-        match self.existing {
-            Existing::Replace | Existing::Refuse => false,
-            Existing::InPlace => true,
-            Existing::InPlaceIfOwnerChanges => cfg!(windows),
+        match self.in_place {
+            InPlace::Never => false,
+            InPlace::Always => true,
+            InPlace::IfOwnerChanges => cfg!(windows),
         }
     }
 
@@ -91,17 +90,16 @@ impl WriteOptions {
             let text = "parents are created only for a path that was checked with Intent::NewTree";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
-        if self.existing == Existing::Refuse && self.if_unchanged.is_some() {
-            return Err(Error::new(Code::InvalidOptions).says(
-                "a write cannot require both that the file is unchanged and that it is new",
-            ));
+        if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
+            let text = "a file that is never overwritten cannot be overwritten in place";
+            return Err(Error::new(Code::InvalidOptions).says(text));
         }
         Ok(())
     }
 
     /// Like [`validate`](Self::validate), for a file that is always replaced.
     pub(super) fn validate_atomic(self, intent: Intent) -> Result<()> {
-        if matches!(self.existing, Existing::InPlace | Existing::InPlaceIfOwnerChanges) {
+        if self.in_place != InPlace::Never {
             let text = "an atomic file cannot be written in place";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
@@ -109,17 +107,54 @@ impl WriteOptions {
     }
 }
 
-/// How a write of a whole file treats an existing file.
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether an operation may overwrite what already has the name: a write an existing file, and a
+/// rename its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Overwrite {
+    /// Fails with [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if anything has the name. On
+    /// Linux and macOS, the check and the change are one atomic step (`RENAME_NOREPLACE`,
+    /// renameat2(2)). On Windows, and on a filesystem that does not support this flag, the name is
+    /// looked up first. What another process creates there after that can be replaced.
+    Never,
+    /// Overwrites a file. A rename replaces its destination, as rename(2) does: a file replaces a
+    /// file or symlink, and a directory replaces an empty directory.
+    Always,
+    /// Overwrites only a file that exists and still has this content. Otherwise, the operation
+    /// fails with [`Changed`](crate::ErrorKind::Changed) (`modified`). A file of more than
+    /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES) is not compared, and the operation fails
+    /// with [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
+    ///
+    /// A write compares the content when it begins and again when it is committed. Immediately
+    /// before the old file is replaced, its name must still refer to the file that was compared,
+    /// with the same size and the same times of modification and status change. Between this
+    /// look-up and the rename, conditional changes of this process in the same directory exclude
+    /// one another. A change by another process in that time, which is a few microseconds, or by an
+    /// unconditional operation of this process, is lost. While a file is overwritten
+    /// [in place](InPlace::Always) under this condition, other conditional changes of the file fail
+    /// with [`Changed`](crate::ErrorKind::Changed). A change in place that keeps the size is also
+    /// not detected if it is so soon after the comparison that the filesystem records the same
+    /// times, which is up to 10 ms on Linux.
+    IfUnchanged(FileVersion),
+}
+
+/// Whether a write of a whole file overwrites an existing file in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Existing {
-    /// Replaces it atomically with a new file. A reader sees either the old content or the new, and
-    /// a failed write leaves the old content. This requires permission to write to the directory
-    /// (rename(2)). See [`Roots::write`](crate::Roots::write) for the permissions and attributes
-    /// that the new file keeps, and for the files that are not replaced because it cannot keep
-    /// theirs.
+pub enum InPlace {
+    /// Replaces the file atomically with a new file. A reader sees either the old content or the
+    /// new, and a failed write leaves the old content. This requires permission to write to the
+    /// directory (rename(2)). See [`Roots::write`](crate::Roots::write) for the permissions and
+    /// attributes that the new file keeps, and for the files that are not replaced because it
+    /// cannot keep theirs.
     #[default]
-    Replace,
+    Never,
     /// Opens the file itself, verifies it and overwrites it. The file keeps its owner, group,
     /// access control list, extended attributes, birth time and hard links, but not the set-user-ID
     /// and set-group-ID bits. This requires permission to write to the file, not to the directory.
@@ -128,15 +163,11 @@ pub enum Existing {
     /// It is not atomic. A reader can see part of the new content, or the new content followed by
     /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
     /// in that state, and the overwritten part of the old content is lost.
-    InPlace,
-    /// Like [`Replace`](Self::Replace) if the new file can have the owner, the group and the access
-    /// control list of the old one, and otherwise like [`InPlace`](Self::InPlace). On Windows, the
+    Always,
+    /// Like [`Never`](Self::Never) if the new file can have the owner, the group and the access
+    /// control list of the old one, and otherwise like [`Always`](Self::Always). On Windows, the
     /// file is always written in place, because a new file never has the old access control list.
-    InPlaceIfOwnerChanges,
-    /// Refuses the write with [`AlreadyExists`](crate::ErrorKind::AlreadyExists). On Linux and
-    /// macOS, the check and the creation are one atomic step, unless the filesystem does not support
-    /// it; see [`Replace::Never`](crate::Replace::Never).
-    Refuse,
+    IfOwnerChanges,
 }
 
 /// What a write syncs to the device before it returns.

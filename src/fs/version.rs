@@ -26,7 +26,7 @@ use crate::roots::{Found, Roots, WeakTable};
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
 /// A version is taken when a file is read, and passed to a later write, rename or removal, which
-/// then fails if the file has other content ([`WriteOptions::if_unchanged`]). It depends only on
+/// then fails if the file has other content ([`Overwrite::IfUnchanged`]). It depends only on
 /// the content. It contains no inode number, device or time, so it can be sent to a client, and it
 /// is the same for equal files. Anybody who can guess the content can compute it.
 ///
@@ -34,31 +34,31 @@ use crate::roots::{Found, Roots, WeakTable};
 /// With serde, a version is a string in this form.
 ///
 /// ```
-/// use mcp_roots_guard::{ErrorKind, Roots, Version, WriteOptions};
+/// use mcp_roots_guard::{ErrorKind, FileVersion, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("notes.txt", "old")?;
 /// let read = roots.read("notes.txt", 1 << 20)?;
-/// let version = Version::of(&read);
+/// let version = FileVersion::of(&read);
 /// assert_eq!(version, roots.version("notes.txt", 1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
-/// let if_unchanged = WriteOptions::new().if_unchanged(version);
+/// let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
 /// roots.write_with("notes.txt", "new", if_unchanged)?;
 /// let refused = roots.write_with("notes.txt", "newer", if_unchanged).unwrap_err();
 /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::Changed, "modified"));
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 ///
-/// [`WriteOptions::if_unchanged`]: crate::WriteOptions::if_unchanged
+/// [`Overwrite::IfUnchanged`]: crate::Overwrite::IfUnchanged
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Version {
+pub struct FileVersion {
     size: u64,
     hash: [u8; 32],
 }
 
-impl Version {
+impl FileVersion {
     /// Returns the version of this content, which must be the content of the whole file.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
@@ -87,21 +87,21 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-", self.size)?;
         self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Version {
+impl fmt::Debug for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Version({self})")
+        write!(f, "FileVersion({self})")
     }
 }
 
 /// Accepts exactly the text that `Display` writes.
-impl FromStr for Version {
+impl FromStr for FileVersion {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -110,7 +110,7 @@ impl FromStr for Version {
     }
 }
 
-fn parse(text: &str) -> Option<Version> {
+fn parse(text: &str) -> Option<FileVersion> {
     let (size, digits) = text.split_once('-')?;
     let size: u64 = size.parse().ok()?;
     let mut hash = [0; 32];
@@ -120,18 +120,18 @@ fn parse(text: &str) -> Option<Version> {
     for (byte, digits) in hash.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
-    let version = Version { size, hash };
+    let version = FileVersion { size, hash };
     // `parse` and `from_str_radix` also accept leading zeros, uppercase digits and a plus sign.
     (version.to_string() == text).then_some(version)
 }
 
-impl Serialize for Version {
+impl Serialize for FileVersion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Version {
+impl<'de> Deserialize<'de> for FileVersion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
@@ -143,7 +143,7 @@ pub(super) struct Condition<'a> {
     place: &'a CheckedPath,
     directory: &'a Handle,
     name: &'a OsStr,
-    version: Version,
+    version: FileVersion,
     /// Whether the file is the destination of a rename or copy, which an error then says.
     is_destination: bool,
 }
@@ -163,7 +163,7 @@ impl<'a> Condition<'a> {
     pub(super) fn new(
         place: &'a CheckedPath,
         (directory, name): (&'a Handle, &'a OsStr),
-        version: Option<Version>,
+        version: Option<FileVersion>,
     ) -> Option<Self> {
         Some(Self { place, directory, name, version: version?, is_destination: false })
     }
@@ -194,7 +194,7 @@ impl<'a> Condition<'a> {
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }
-        if metadata.size() != self.version.size {
+        if metadata.len() != self.version.size {
             return Err(Code::Modified.into());
         }
         // The caller of a tool chooses the size in the version, so it is not a limit.
@@ -202,7 +202,7 @@ impl<'a> Condition<'a> {
             return Err(too_large(COMPARED_BYTES));
         }
         let has_version =
-            Version::read(&file, self.version.size, self.place.roots())? == Some(self.version);
+            FileVersion::read(&file, self.version.size, self.place.roots())? == Some(self.version);
         // Defense: A file that was replaced or modified since it was read is not changed.
         if !has_version {
             return Err(Code::Modified.into());
@@ -284,20 +284,20 @@ static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable
 /// The files that conditional changes are overwriting in place.
 static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
 
-pub(super) fn version(path: &CheckedPath, limit: u64) -> Result<Version> {
+pub(super) fn version(path: &CheckedPath, limit: u64) -> Result<FileVersion> {
     let (file, metadata) = path.open_existing(Want::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
     let version =
-        if metadata.size() > limit { None } else { Version::read(&file, limit, path.roots())? };
+        if metadata.len() > limit { None } else { FileVersion::read(&file, limit, path.roots())? };
     version.ok_or_else(|| too_large(limit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::options::WriteOptions;
+    use crate::fs::options::{Overwrite, WriteOptions};
     use crate::roots::Intent;
 
     /// Otherwise, one client could delay the conditional changes of another one for as long as a
@@ -308,8 +308,8 @@ mod tests {
         let roots = Roots::from_dirs([work.path()]).unwrap();
         roots.write("a", "old").unwrap();
         roots.write("b", "old").unwrap();
-        let version = Version::of(b"old");
-        let if_unchanged = WriteOptions::new().if_unchanged(version);
+        let version = FileVersion::of(b"old");
+        let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
         let place = roots.check("a", Intent::New).unwrap();
         let (directory, name) = &place.parent_dir().unwrap();
         let condition = Condition::new(&place, (directory, name), Some(version));

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use super::atomic::{AtomicFile, Created, WRITE};
 use super::open::NEW_FILE;
-use super::options::{Durability, Existing, WriteOptions};
+use super::options::{Durability, InPlace, WriteOptions};
 #[cfg(unix)]
 use super::permissions::set_mode;
 use super::version::{Condition, change_in_place_if};
@@ -26,7 +26,7 @@ pub(super) fn write(
     }
     let mut file = AtomicFile::begin(path, to, options, NEW_FILE)?;
     #[cfg(unix)]
-    if options.existing == Existing::InPlaceIfOwnerChanges && !file.can_keep_owner()? {
+    if options.in_place == InPlace::IfOwnerChanges && !file.can_keep_owner()? {
         drop(file);
         return path.write_in_place(content.as_ref(), options);
     }
@@ -37,7 +37,7 @@ pub(super) fn write(
 impl CheckedPath {
     fn write_in_place(&self, content: &[u8], options: WriteOptions) -> Result<()> {
         let (directory, name) = &self.parent_dir()?;
-        let condition = Condition::new(self, (directory, name), options.if_unchanged);
+        let condition = Condition::new(self, (directory, name), options.version());
         change_in_place_if(condition, || self.overwrite(content, options.durability))
     }
 

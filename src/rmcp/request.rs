@@ -20,12 +20,13 @@ use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Received;
 use crate::account::Account;
+use crate::boundary::ClientRoots;
 use crate::error::{Code, Error, Result};
 use crate::events::refused;
 use crate::roots::{Lease, Roots};
 use crate::session::source::fetch_failed;
 use crate::session::state::{Cached, Validity};
-use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
+use crate::session::{Client, Guard, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
@@ -188,7 +189,7 @@ impl Guard {
         let session = match self.session_of(&ctx.extensions) {
             _ if stateless => None,
             // If client roots are ignored, the client's identity and capabilities do not matter.
-            Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
+            Err(_) if self.boundary().client_roots() == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| refused(None, error))?),
         };
         let key = ClientKey::of(&ctx.extensions);

@@ -21,7 +21,7 @@ use ::rmcp::transport::{IntoTransport, Transport};
 use super::key::ClientKey;
 use crate::error::Code;
 use crate::session::{Guard, Session};
-use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
+use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// A transport wrapped by [`Guard::wrap`].
 pub struct GuardedTransport<T> {
@@ -122,7 +122,7 @@ impl<T> GuardedTransport<T> {
                     // This is a notification that was sent with an id. Ignoring it would leave the
                     // old list in force.
                     ClientRequest::CustomRequest(request)
-                        if request.method == RootsListChanged::METHOD =>
+                        if request.method == ListRootsResult::CHANGED =>
                     {
                         self.list_changed();
                     }
@@ -142,11 +142,13 @@ impl<T> GuardedTransport<T> {
 
     /// Begins the client's session, and closes its previous one.
     fn begin_session(&mut self, initialize: &InitializeRequest) {
-        let roots = initialize.params.capabilities.roots.as_ref();
-        let declared = roots.map_or(ClientCapabilities::without_roots(), |roots| {
-            let list_changed = roots.list_changed == Some(true);
-            ClientCapabilities::with_roots(RootsCapability { list_changed })
-        });
+        let declared = match &initialize.params.capabilities.roots {
+            None => ClientCapabilities::without_roots(),
+            Some(roots) if roots.list_changed == Some(true) => {
+                ClientCapabilities::with_announced_roots()
+            }
+            Some(_) => ClientCapabilities::with_roots(),
+        };
         let key = ClientKey::of(&initialize.extensions).cloned();
         // Knowledge of another client's session identifier must not be enough to take over its
         // session.
@@ -217,20 +219,22 @@ impl<T> fmt::Debug for GuardedTransport<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::Boundary;
+    use crate::boundary::{Boundary, ClientRoots};
 
     #[test]
     fn debug_of_a_transport_shows_neither_the_inner_transport_nor_the_guard() {
         #[derive(Debug)]
         struct Private;
-        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let guard =
+            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
         let transport = GuardedTransport::new(Private, guard).one_client();
         assert_eq!(format!("{transport:?}"), "GuardedTransport { .. }");
     }
 
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {
-        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let guard =
+            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let kept = session.clone();
         let mut transport = GuardedTransport::new((), guard.clone());

@@ -1,6 +1,6 @@
 //! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
-//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::request`] take a closure
+//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::other_request`] take a closure
 //! that does I/O beneath the roots. The closure runs on a thread of the guard, and only if the
 //! roots could be obtained. [`Guard::respond`] takes asynchronous work of any of these requests. All
 //! of them end in [`Response`], which knows the form of each request's refusals. A panic fails only
@@ -145,7 +145,7 @@ impl Guard {
     ///
     /// [`RootsStale`](crate::ErrorKind::RootsStale) if the client would have to be asked and no
     /// directory is always in force; otherwise the errors of [`resource`](Self::resource).
-    pub async fn request<T, W>(
+    pub async fn other_request<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
         resource: Option<&str>,
@@ -164,7 +164,7 @@ impl Guard {
     ///
     /// The response's type tells what the request is: `CallToolResponse`, `ReadResourceResponse`,
     /// `GetPromptResponse`, or for requests in which the stateless era cannot ask the client
-    /// ([`request`](Self::request)), `CompleteResult`, `ListResourcesResult`,
+    /// ([`other_request`](Self::other_request)), `CompleteResult`, `ListResourcesResult`,
     /// `ListResourceTemplatesResult`, `ListPromptsResult`, `ListToolsResult`, or `()` for
     /// subscriptions. `work` returns what the closure of the blocking method returns, or the
     /// response itself.
@@ -206,7 +206,7 @@ impl Guard {
     /// # Errors
     ///
     /// Those of the blocking method: [`tool`](Self::tool), [`resource`](Self::resource),
-    /// [`prompt`](Self::prompt) or [`request`](Self::request).
+    /// [`prompt`](Self::prompt) or [`other_request`](Self::other_request).
     pub async fn respond<R, T, W, F>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -325,7 +325,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The response of [`Guard::request`].
+/// The response of [`Guard::other_request`].
 struct Plain<T>(T);
 
 impl<T> sealed::Sealed for Plain<T> {}

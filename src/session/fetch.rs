@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::account::Account;
-use crate::boundary::WithoutClientRoots;
+use crate::boundary::{ClientRoots, Fallback};
 use crate::dir::Effort;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
@@ -21,7 +21,7 @@ use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{Cached, Fetch, State, Step, Validity};
-use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
+use crate::session::{Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// A client, shared by the clones of its session. A client of the stateless era has no session, and
@@ -33,7 +33,7 @@ pub(crate) struct Client {
     /// The account that its work is charged to.
     pub(crate) account: Account,
     state: Mutex<State>,
-    /// Wakes [`Changes`](crate::Changes).
+    /// Wakes [`RootsChanges`](crate::RootsChanges).
     pub(crate) changes: watch::Sender<()>,
 }
 
@@ -124,20 +124,17 @@ impl Client {
 
     /// Returns the policy that applies if client roots are ignored or the client declared none, or
     /// `None` if the client's list decides.
-    pub(crate) fn fallback_policy(&self) -> Option<WithoutClientRoots> {
-        let choices = self.guard.choices();
-        match (choices.client_roots, self.declared.roots()) {
-            (ClientRoots::Ignore, _) => Some(WithoutClientRoots::AllowedDirectories),
-            (ClientRoots::Narrow, None) => Some(choices.without_client_roots),
-            (ClientRoots::Narrow, Some(_)) => None,
-        }
+    pub(crate) fn fallback_policy(&self) -> Option<Fallback> {
+        let client_roots = self.guard.boundary().client_roots();
+        let is_asked = self.declared.has_roots() && client_roots != ClientRoots::Ignore;
+        (!is_asked).then(|| client_roots.if_undeclared())
     }
 
-    fn roots_without(&self, without: WithoutClientRoots) -> Result<Roots> {
+    fn roots_without(&self, without: Fallback) -> Result<Roots> {
         self.epoch()?;
         match without {
-            WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
-            WithoutClientRoots::AllowedDirectories => Ok(self.guard.allowed_roots()),
+            Fallback::Nothing => Err(Code::RootsUnsupported.into()),
+            Fallback::AllowedDirectories => Ok(self.guard.allowed_roots()),
         }
     }
 
@@ -226,9 +223,10 @@ impl Client {
 
     fn time_to_live(&self) -> Duration {
         let choices = self.guard.choices();
-        match self.declared.roots() {
-            Some(capability) if capability.list_changed => choices.time_to_live,
-            _ => choices.time_to_live_unannounced,
+        if self.declared.announces_changes() {
+            choices.time_to_live
+        } else {
+            choices.time_to_live_unannounced
         }
     }
 

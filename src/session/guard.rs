@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::boundary::{Boundary, WithoutClientRoots};
+use crate::boundary::{Boundary, ClientRoots};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
@@ -19,38 +19,12 @@ use crate::session::runtime::Instant;
 use crate::session::slots::Slots;
 use crate::session::state::Current;
 
-/// How a server uses client roots.
-///
-/// With [`Narrow`](Self::Narrow), the roots in force depend on the client:
-///
-/// - If the client declared roots and its list has entries, the roots in force are the part of the
-///   list inside the allowed directories. Without allowed directories, they are the whole list.
-/// - If the client declared roots and its list is empty, nothing is in force, unless
-///   [`BoundaryBuilder::empty_list`](crate::BoundaryBuilder::empty_list) says otherwise.
-/// - If the client declared roots and does not respond, or responds with an error, the request is
-///   refused.
-/// - If the client declared no roots, [`WithoutClientRoots`] decides.
-///
-/// Directories that are [always](crate::DirectoryOptions::always) in force are also served in each
-/// of these cases.
-///
-/// With [`Ignore`](Self::Ignore), the allowed directories are in force in each of these cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ClientRoots {
-    /// Client roots narrow the allowed directories. Without allowed directories
-    /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)), they are the only roots.
-    Narrow,
-    /// Client roots are never requested. The allowed directories are in force.
-    Ignore,
-}
-
 /// The guard of a server process. It is built once, is cheap to clone, and is shared by all
 /// clients.
 ///
 /// ```
 /// use mcp_roots_guard::{
-///     Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability,
+///     Access, Boundary, ClientCapabilities, Guard, ListRootsResult,
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -60,7 +34,7 @@ pub enum ClientRoots {
 /// // Once per server.
 /// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
 /// // Once per client, with the capabilities that it declared in `initialize`.
-/// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
+/// let session = guard.session(ClientCapabilities::with_announced_roots())?;
 /// // Once per request. The list is requested only when necessary.
 /// # let list = ListRootsResult::from_uris([format!("file://{projects}/site")]);
 /// # let response = mcp_roots_guard::RootsResponse::List(list);
@@ -89,25 +63,12 @@ struct Inner {
 /// Builds a [`Guard`] from the operator's choices.
 ///
 /// A choice that would have no effect is an error. With [`ClientRoots::Ignore`], no list is
-/// requested or cached, so setting a time to live or [`WithoutClientRoots::Deny`] is an error.
-/// Times longer than a year are treated as a year.
-///
-/// ```
-/// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
-///
-/// # let work = tempfile::tempdir().unwrap();
-/// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
-/// let builder = Guard::builder(boundary).client_roots(ClientRoots::Ignore);
-/// let denied = builder.without_client_roots(WithoutClientRoots::Deny).build();
-/// assert_eq!(denied.unwrap_err().kind(), ErrorKind::InvalidInput);
-/// # Ok::<(), mcp_roots_guard::Error>(())
-/// ```
+/// requested or cached, so setting a time to live is an error. Times longer than a year are treated
+/// as a year.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GuardBuilder {
     boundary: Boundary,
-    pub(crate) client_roots: ClientRoots,
-    pub(crate) without_client_roots: WithoutClientRoots,
     pub(crate) fetch_limit: Duration,
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
@@ -120,19 +81,6 @@ pub struct GuardBuilder {
 }
 
 impl GuardBuilder {
-    /// Sets how this server uses client roots. The default is [`ClientRoots::Narrow`].
-    pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
-        self.client_roots = client_roots;
-        self
-    }
-
-    /// Sets the roots in force for a client that declared none. The default is the allowed
-    /// directories, or no roots if there are no allowed directories.
-    pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
-        self.without_client_roots = without;
-        self
-    }
-
     /// Sets the longest time that a call waits for a client's roots. The time includes waiting for
     /// a fetch by another call, waiting for the response, and resolving the list. The default is
     /// [`FETCH_LIMIT`].
@@ -161,7 +109,7 @@ impl GuardBuilder {
 
     /// Sets how long a list that a client sent with one request is also used for those requests in
     /// which the client cannot be asked: lists, completions and subscriptions
-    /// ([`request`](Guard::request)). Tools, prompts and resource reads ask each time. The default
+    /// ([`other_request`](Guard::other_request)). Tools, prompts and resource reads ask each time. The default
     /// is zero: a list is used only for the request that carries it.
     ///
     /// This applies in the stateless era (2026-07-28), if the server identifies the client by a
@@ -200,31 +148,18 @@ impl GuardBuilder {
     ///
     /// # Errors
     ///
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if the
-    /// choices require allowed directories and there are none;
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if one choice would
-    /// have no effect because of another, or the number of slots is out of range.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
+    /// no effect because client roots are ignored, or the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
         match self.list_option_error {
-            Some(text) if self.client_roots == ClientRoots::Ignore => return invalid(text),
+            Some(text) if self.boundary.client_roots() == ClientRoots::Ignore => {
+                return invalid(text);
+            }
             _ => {}
         }
         if !(1..=MOST_WORK).contains(&self.work_at_once) {
             return invalid("work_at_once must be between 1 and 4096");
-        }
-        let needs_directories = self.client_roots == ClientRoots::Ignore
-            || self.without_client_roots == WithoutClientRoots::AllowedDirectories;
-        if needs_directories && !self.boundary.has_allowed_directories() {
-            return Err(Code::NoDirectories.into());
-        }
-        if self.client_roots == ClientRoots::Ignore
-            && self.without_client_roots == WithoutClientRoots::Deny
-        {
-            return invalid(
-                "client roots are ignored, so every client gets the allowed directories: leave \
-                 without_client_roots(Deny) out",
-            );
         }
         Ok(self.into_guard())
     }
@@ -240,9 +175,8 @@ impl GuardBuilder {
 }
 
 impl Guard {
-    /// Creates a guard with the default choices. Client roots narrow the boundary's allowed
-    /// directories. For a client that declared no roots, all allowed directories are in force.
-    /// Without allowed directories, client roots are the only roots.
+    /// Creates a guard with the default choices. The boundary says how client roots are used
+    /// ([`BoundaryBuilder::client_roots`](crate::BoundaryBuilder::client_roots)).
     #[must_use]
     pub fn new(boundary: Boundary) -> Self {
         Self::builder(boundary).into_guard()
@@ -250,15 +184,8 @@ impl Guard {
 
     /// Returns a builder with the default choices for a boundary.
     pub fn builder(boundary: Boundary) -> GuardBuilder {
-        let without_client_roots = if boundary.has_allowed_directories() {
-            WithoutClientRoots::AllowedDirectories
-        } else {
-            WithoutClientRoots::Deny
-        };
         GuardBuilder {
             boundary,
-            client_roots: ClientRoots::Narrow,
-            without_client_roots,
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
@@ -346,7 +273,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("client_roots", &self.choices().client_roots)
+            .field("client_roots", &self.boundary().client_roots())
             .field("sessions", &self.sessions())
             .field("cached", &self.cache().len())
             .field("cached_bytes", &self.cache().bytes())

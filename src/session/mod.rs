@@ -36,16 +36,16 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-pub use self::guard::{ClientRoots, Guard, GuardBuilder};
+pub use self::guard::{Guard, GuardBuilder};
 pub use self::observe::Observer;
 pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
 use crate::account::Account;
-use crate::boundary::WithoutClientRoots;
+use crate::boundary::{ClientRoots, Fallback};
 use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::events::{self, SessionId};
+use crate::events;
 use crate::roots::Roots;
 pub(crate) use crate::session::fetch::Client;
 use crate::wire::{ClientCapabilities, ListRootsResult};
@@ -54,13 +54,13 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// ```
 /// use mcp_roots_guard::{
-///     Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsCapability,
-///     RootsResponse, RootsState,
+///     Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, ListRootsResult, RootsResponse,
+///     RootsState,
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
-/// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
+/// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
+/// let session = guard.session(ClientCapabilities::with_announced_roots())?;
 /// assert_eq!(session.state(), RootsState::Stale);
 /// // Sends a request to the client.
 /// let ask = |_: Option<String>| async {
@@ -83,9 +83,9 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// | case | in force |
 /// | --- | --- |
-/// | the client sent a list | the part of it inside the allowed directories; all of it with [`client_roots_only`] |
-/// | the client did not declare roots | the allowed directories, or nothing: [`WithoutClientRoots`] |
-/// | the list is empty | nothing, or the allowed directories: [`empty_list`] |
+/// | the client sent a list | the part of it inside the allowed directories; all of it with [`ClientRoots::Only`] |
+/// | the client did not declare roots | the allowed directories, or nothing: [`ClientRoots::Narrow`] |
+/// | the list is empty | nothing, or the allowed directories: [`ClientRoots::Narrow`] |
 /// | every entry of the list is rejected | nothing |
 /// | the list is late, malformed or an error | nothing |
 /// | in any of these cases | also the allowed directories that are [always] in force, after the client's roots |
@@ -113,20 +113,18 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// Look at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: they show why
 /// no entry of the client's list grants access. A client that sends paths instead of URIs, such as
-/// Cursor, needs [`bare_paths`]. [`state`](Self::state) returns the current state of the session.
+/// Cursor, needs [`allow_bare_paths`]. [`state`](Self::state) returns the current state of the session.
 ///
-/// [`client_roots_only`]: crate::BoundaryBuilder::client_roots_only
-/// [`empty_list`]: crate::BoundaryBuilder::empty_list
 /// [always]: crate::DirectoryOptions::always
 /// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
 /// [`fetch_limit`]: crate::GuardBuilder::fetch_limit
-/// [`bare_paths`]: crate::BoundaryBuilder::bare_paths
+/// [`allow_bare_paths`]: crate::BoundaryBuilder::allow_bare_paths
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<CloseOnDrop>,
 }
 
-/// Closes the session when the last clone is dropped. [`Changes`] holds only the client, so it does
+/// Closes the session when the last clone is dropped. [`RootsChanges`] holds only the client, so it does
 /// not keep the session open.
 struct CloseOnDrop(Arc<Client>);
 
@@ -142,9 +140,9 @@ impl fmt::Debug for Session {
     }
 }
 
-impl fmt::Debug for Changes {
+impl fmt::Debug for RootsChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").field("session", &self.client.id).finish_non_exhaustive()
+        f.debug_struct("RootsChanges").field("session", &self.client.id).finish_non_exhaustive()
     }
 }
 
@@ -154,8 +152,7 @@ impl fmt::Debug for Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RootsState {
-    /// The client did not declare roots. [`WithoutClientRoots`] determines which roots are in
-    /// force.
+    /// The client did not declare roots. [`ClientRoots`] determines which roots are in force.
     Unsupported,
     /// This server ignores client roots ([`ClientRoots::Ignore`]).
     Ignored,
@@ -224,8 +221,8 @@ impl Session {
     /// client's list are not returned. The roots are then the directories that are always in force,
     /// and relative requests are refused with the error.
     ///
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if [`WithoutClientRoots::Deny`]
-    /// applies or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if the client declared no roots and
+    /// gets [nothing](Fallback::Nothing), or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
     /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
     /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
@@ -340,8 +337,8 @@ impl Session {
         client.epoch()?;
         let allowed = client.guard.boundary().last_allowed_roots();
         let missing: Error = match client.fallback_policy() {
-            Some(WithoutClientRoots::Deny) => Code::RootsUnsupported.into(),
-            Some(WithoutClientRoots::AllowedDirectories) => return allowed.still_allows(checked),
+            Some(Fallback::Nothing) => Code::RootsUnsupported.into(),
+            Some(Fallback::AllowedDirectories) => return allowed.still_allows(checked),
             None => match client.valid() {
                 Some(cached) => return cached.roots.still_allows(checked),
                 None => Code::RootsStale.into(),
@@ -355,9 +352,9 @@ impl Session {
 
     /// Returns a listener for changes to the client's roots from now on.
     #[must_use]
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> RootsChanges {
         let client = self.client().clone();
-        Changes { changes: client.changes.subscribe(), client }
+        RootsChanges { changes: client.changes.subscribe(), client }
     }
 
     /// The current state of the client's roots. It is only for display, because it may change
@@ -368,10 +365,10 @@ impl Session {
         if client.epoch().is_err() {
             return RootsState::Closed;
         }
-        if client.guard.choices().client_roots == ClientRoots::Ignore {
+        if client.guard.boundary().client_roots() == ClientRoots::Ignore {
             return RootsState::Ignored;
         }
-        if client.declared.roots().is_none() {
+        if !client.declared.has_roots() {
             return RootsState::Unsupported;
         }
         match client.valid() {
@@ -386,10 +383,10 @@ impl Session {
         self.client().close();
     }
 
-    /// The identifier of this session in log events.
+    /// The number of this session in log events. It is unique within this process.
     #[must_use]
-    pub fn id(&self) -> SessionId {
-        self.client().id
+    pub fn id(&self) -> u64 {
+        self.client().id.0.get()
     }
 
     /// The guard that this session belongs to.
@@ -411,12 +408,12 @@ impl Session {
 
 /// Waits for changes to a session's roots. It does not keep the session open.
 #[derive(Clone)]
-pub struct Changes {
+pub struct RootsChanges {
     client: Arc<Client>,
     changes: watch::Receiver<()>,
 }
 
-impl Changes {
+impl RootsChanges {
     /// Waits until the roots may have changed since the last call, or since this listener was
     /// created. They may have changed if [`Session::list_changed`] was called, or if a list was
     /// cached because it was fetched or resolved again. Several changes in between count as one. The
@@ -446,7 +443,8 @@ mod tests {
 
     #[test]
     fn a_closed_session_is_never_current() {
-        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let guard =
+            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still =
             |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.reason());

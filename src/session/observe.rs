@@ -28,9 +28,9 @@ use crate::wire::Effect;
 /// obtained from it have all been dropped, or when [`Session::close`] is called.
 ///
 /// ```
-/// use mcp_roots_guard::{Boundary, Guard, RootsState};
+/// use mcp_roots_guard::{Boundary, ClientRoots, Guard, RootsState};
 ///
-/// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
+/// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
 /// let observer = guard.observer();
 /// assert!(observer.session().is_err()); // The client has sent nothing yet.
 /// // Each message, before the SDK handles it.
@@ -61,8 +61,8 @@ impl Observer {
     /// which they arrive, before the SDK sees the message.
     ///
     /// The message is the JSON of one message or of a batch. The first `initialize` with valid
-    /// capabilities begins the session. If the message contains a
-    /// [`RootsListChanged`](crate::RootsListChanged), the change takes effect before this method
+    /// capabilities begins the session. If the message contains the notification
+    /// [`CHANGED`](crate::ListRootsResult::CHANGED), the change takes effect before this method
     /// returns. A message that cannot be parsed, or that is longer than
     /// [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES), counts as a change, because it may contain
     /// one.
@@ -102,8 +102,8 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::Boundary;
-    use crate::wire::{ClientCapabilities, RootsCapability};
+    use crate::boundary::{Boundary, ClientRoots};
+    use crate::wire::ClientCapabilities;
 
     const INITIALIZE: &str = concat!(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","#,
@@ -112,7 +112,7 @@ mod tests {
     const CHANGE: &str = r#"{"method":"notifications/roots/list_changed"}"#;
 
     fn guard() -> Guard {
-        Guard::new(Boundary::builder().client_roots_only().build().unwrap())
+        Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap())
     }
 
     fn epoch(observer: &Observer) -> u64 {
@@ -139,7 +139,7 @@ mod tests {
 
         observer.observe(INITIALIZE.as_bytes());
         let session = observer.session().unwrap();
-        let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
+        let announcing = ClientCapabilities::with_announced_roots();
         assert_eq!(session.declared(), announcing);
         let first = epoch(&observer);
         observer.observe(br#"{"method":"initialize","params":{"capabilities":{}}}"#);

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 /// | JSON | value |
 /// | --- | --- |
 /// | an object in which `roots` is absent or `null` | [`without_roots`](Self::without_roots) |
+/// | an object in which `roots` is an object whose `listChanged` is exactly `true` | [`with_announced_roots`](Self::with_announced_roots) |
 /// | an object in which `roots` is anything else | [`with_roots`](Self::with_roots) |
 /// | an object that contains the capabilities (the message or its `params`), or the value of `roots` | an error |
 /// | anything else, or nothing, because both eras require an object | an error |
@@ -39,11 +40,11 @@ use serde_json::{Map, Value};
 /// ```
 ///
 /// ```
-/// # use mcp_roots_guard::{ClientCapabilities, RootsCapability};
+/// # use mcp_roots_guard::ClientCapabilities;
 /// let read = |json| serde_json::from_str::<ClientCapabilities>(json);
 /// let announcing = r#"{"roots":{"listChanged":true},"sampling":{}}"#;
-/// assert_eq!(read(announcing)?.roots(), Some(RootsCapability::announcing()));
-/// assert_eq!(read(r#"{"roots":{}}"#)?.roots(), Some(RootsCapability::silent()));
+/// assert_eq!(read(announcing)?, ClientCapabilities::with_announced_roots());
+/// assert_eq!(read(r#"{"roots":{}}"#)?, ClientCapabilities::with_roots());
 /// assert_eq!(read(r#"{"sampling":{}}"#)?, ClientCapabilities::without_roots());
 /// assert!(read("null").is_err());
 /// # Ok::<(), serde_json::Error>(())
@@ -58,24 +59,37 @@ impl ClientCapabilities {
     /// The key of the capabilities in the `_meta` of a 2026-07-28 request.
     pub const META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-    /// The capabilities of a client that has roots.
+    /// The capabilities of a client that has roots and does not announce changes to them. By
+    /// default, it is asked for its roots for each request.
     #[must_use]
-    pub const fn with_roots(roots: RootsCapability) -> Self {
-        Self { roots: Some(roots) }
+    pub const fn with_roots() -> Self {
+        Self { roots: Some(RootsCapability { list_changed: false }) }
+    }
+
+    /// The capabilities of a client that has roots and announces changes to them, with
+    /// `notifications/roots/list_changed`.
+    #[must_use]
+    pub const fn with_announced_roots() -> Self {
+        Self { roots: Some(RootsCapability { list_changed: true }) }
     }
 
     /// The capabilities of a client that declared no roots. The client is never asked for roots,
-    /// and [`WithoutClientRoots`](crate::WithoutClientRoots) determines which roots are in force
-    /// for it.
+    /// and [`ClientRoots`](crate::ClientRoots) determines which roots are in force for it.
     #[must_use]
     pub const fn without_roots() -> Self {
         Self { roots: None }
     }
 
-    /// The roots capability, or `None` if the client declared no roots.
+    /// Whether the client declared roots.
     #[must_use]
-    pub const fn roots(&self) -> Option<RootsCapability> {
-        self.roots
+    pub const fn has_roots(&self) -> bool {
+        self.roots.is_some()
+    }
+
+    /// Whether the client announces changes to its roots.
+    #[must_use]
+    pub const fn announces_changes(&self) -> bool {
+        matches!(self.roots, Some(RootsCapability { list_changed: true }))
     }
 }
 
@@ -93,7 +107,8 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
         let roots = object
             .get("roots")
             .filter(|roots| !roots.is_null())
-            .map(RootsCapability::from_declared);
+            .map(|roots| roots.get("listChanged") == Some(&Value::Bool(true)))
+            .map(|list_changed| RootsCapability { list_changed });
         Ok(Self { roots })
     }
 }
@@ -103,45 +118,12 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 const ELSEWHERE: [&str; 6] =
     ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 
-/// The roots capability: the client has roots, and may announce changes to them.
-///
-/// Any JSON value except `null` declares roots. A client without roots may be allowed to access the
-/// allowed directories, so a malformed value must not count as absent. The client announces changes
-/// only if `listChanged` is exactly `true`. Otherwise, by default, it is asked for its roots for
-/// each request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-#[non_exhaustive]
-pub struct RootsCapability {
-    /// Whether the client sends [`RootsListChanged`](crate::RootsListChanged).
+/// The roots capability. Any JSON value except `null` declares roots. A client without roots may be
+/// allowed to access the allowed directories, so a malformed value must not count as absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+struct RootsCapability {
     #[serde(rename = "listChanged", skip_serializing_if = "std::ops::Not::not")]
-    pub list_changed: bool,
-}
-
-impl RootsCapability {
-    /// The capability of a client that announces changes to its roots.
-    #[must_use]
-    pub const fn announcing() -> Self {
-        Self { list_changed: true }
-    }
-
-    /// The capability of a client that does not announce changes to its roots.
-    #[must_use]
-    pub const fn silent() -> Self {
-        Self { list_changed: false }
-    }
-
-    fn from_declared(roots: &Value) -> Self {
-        Self { list_changed: roots.get("listChanged") == Some(&Value::Bool(true)) }
-    }
-}
-
-impl<'de> Deserialize<'de> for RootsCapability {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Null => Err(D::Error::custom("null is not a roots capability")),
-            roots => Ok(Self::from_declared(&roots)),
-        }
-    }
+    list_changed: bool,
 }
 
 #[cfg(test)]
@@ -182,11 +164,6 @@ mod tests {
             (r#"{"listChanged":true}"#, ""),
         ] {
             assert_eq!(again::<ClientCapabilities>(json), expected, "{json}");
-        }
-        for (json, expected) in
-            [("[]", "{}"), (r#"{"listChanged":true}"#, r#"{"listChanged":true}"#), ("null", "")]
-        {
-            assert_eq!(again::<RootsCapability>(json), expected, "{json}");
         }
     }
 }

@@ -100,10 +100,12 @@ impl ErrorBody {
     /// if the transport chooses the status.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, Revision, RootsResponse};
+    /// # use mcp_roots_guard::{
+    /// #     Boundary, ClientCapabilities, ClientRoots, Guard, Revision, RootsResponse,
+    /// # };
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     /// # runtime.unwrap().block_on(async {
-    /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
+    /// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
     /// let session = guard.session(ClientCapabilities::without_roots())?;
     /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
     /// let error = session.roots(source).await.unwrap_err();

@@ -1,55 +1,13 @@
-//! The notification that roots changed, the effect of an incoming message on a client's roots, and
-//! the body of an error.
+//! The effect of an incoming message on a client's roots, and the body of an error.
 
 use std::fmt;
 
-use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeStruct as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ClientCapabilities, field};
+use super::{ClientCapabilities, ListRootsResult, field};
 use crate::limits::MESSAGE_BYTES;
-
-/// The notification that a client's roots changed. It does not contain the new roots, so the list
-/// must be requested again.
-///
-/// Only the method is compared, byte for byte. Anything unusual in the rest of the message is
-/// ignored, because a missed change would leave the old list in force.
-///
-/// ```
-/// # use mcp_roots_guard::RootsListChanged;
-/// let json = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-/// assert_eq!(serde_json::from_str::<RootsListChanged>(json)?, RootsListChanged);
-/// assert_eq!(serde_json::to_string(&RootsListChanged)?, json);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RootsListChanged;
-
-impl RootsListChanged {
-    /// The notification's method.
-    pub const METHOD: &str = "notifications/roots/list_changed";
-}
-
-impl Serialize for RootsListChanged {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut message = serializer.serialize_struct("RootsListChanged", 2)?;
-        message.serialize_field("jsonrpc", "2.0")?;
-        message.serialize_field("method", Self::METHOD)?;
-        message.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for RootsListChanged {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let message: Map<String, Value> = Map::deserialize(deserializer)?;
-        if message.get("method").and_then(Value::as_str) != Some(Self::METHOD) {
-            return Err(D::Error::custom(format_args!("not {}", Self::METHOD)));
-        }
-        Ok(Self)
-    }
-}
 
 /// The effect of an incoming message on the roots of its client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +69,7 @@ impl<'de> Deserialize<'de> for Methods {
                 while let Some(key) = object.next_key::<String>()? {
                     if key == "method" {
                         let method: String = object.next_value()?;
-                        methods.changed |= method == RootsListChanged::METHOD;
+                        methods.changed |= method == ListRootsResult::CHANGED;
                         methods.initialize |= method == "initialize";
                     } else {
                         object.next_value::<IgnoredAny>()?;
@@ -158,7 +116,6 @@ impl<'de> Deserialize<'de> for ErrorBody {
 mod tests {
     use super::super::again;
     use super::*;
-    use crate::wire::RootsCapability;
 
     #[test]
     fn only_a_readable_message_without_a_change_has_no_effect() {
@@ -231,8 +188,8 @@ mod tests {
 
     #[test]
     fn initialize_is_read_with_its_capabilities() {
-        let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
-        let silent = ClientCapabilities::with_roots(RootsCapability::silent());
+        let announcing = ClientCapabilities::with_announced_roots();
+        let silent = ClientCapabilities::with_roots();
         for (params, expected) in [
             (r#"{"capabilities":{"roots":{"listChanged":true}}}"#, Some(announcing)),
             (r#"{"capabilities":{"roots":{"listChanged":1}},"more":[]}"#, Some(silent)),
@@ -251,35 +208,6 @@ mod tests {
         // `serde_json::Value` cannot represent this number, so the capabilities are unknown.
         let number = br#"{"method":"initialize","params":{"capabilities":{}},"x":1e999}"#;
         assert_eq!(Effect::of(number), Effect::Initialize(None));
-    }
-
-    #[test]
-    fn notification_is_recognized_by_its_method_alone() {
-        let plain = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-        let with_meta = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":{"k":[1]}}}"#;
-        for (json, expected) in [
-            (plain, plain),
-            (with_meta, plain),
-            (r#"{"method":"notifications/roots/list_changed"}"#, plain),
-            (
-                r#"{"method":"notifications/roots/list_changed","params":null,"jsonrpc":7,"id":1}"#,
-                plain,
-            ),
-            (r#"{"method":"notifications/roots/list_changed","params":[],"more":{}}"#, plain),
-            (
-                r#"{"method":"notifications/roots/list_changed","params":{"_meta":null,"x":1}}"#,
-                plain,
-            ),
-            (r#"{"method":"notifications/roots/list_changed "}"#, ""),
-            (r#"{"method":"notifications/Roots/list_changed"}"#, ""),
-            (r#"{"method":"notifications/tools/list_changed"}"#, ""),
-            (r#"{"method":"roots/list"}"#, ""),
-            (r#"{"method":null}"#, ""),
-            (r#"{"jsonrpc":"2.0"}"#, ""),
-            (r#"["2.0","notifications/roots/list_changed"]"#, ""),
-        ] {
-            assert_eq!(again::<RootsListChanged>(json), expected, "{json}");
-        }
     }
 
     #[test]

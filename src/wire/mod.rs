@@ -17,9 +17,9 @@ use serde_json::{Map, Value};
 
 use crate::error::{Code, Error};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
-pub use capability::{ClientCapabilities, RootsCapability};
+pub use capability::ClientCapabilities;
 pub(crate) use message::Effect;
-pub use message::{ErrorBody, RootsListChanged};
+pub use message::ErrorBody;
 pub use revision::Revision;
 
 /// A client's response to `roots/list`. Unknown fields are ignored.
@@ -70,6 +70,10 @@ impl RootEntry {
 impl ListRootsResult {
     /// The method of the request.
     pub const METHOD: &str = "roots/list";
+
+    /// The method of the notification that a client's roots changed. It does not contain the new
+    /// roots, so the list must be requested again ([`Session::list_changed`](crate::Session)).
+    pub const CHANGED: &str = "notifications/roots/list_changed";
 
     /// Creates a list from URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {

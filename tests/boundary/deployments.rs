@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mcp_roots_guard::limits::LINKED_LIST;
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, ClientCapabilities, DirectoryOptions, Guard,
-    ListRootsResult, Result, Roots, RootsCapability, RootsResponse,
+    ListRootsResult, Result, Roots, RootsResponse,
 };
 
 use crate::support::tree::Tree;
@@ -160,7 +160,8 @@ fn each_change_is_served_as_the_table_says() {
 /// Makes the change once, and checks the three cells of the row.
 fn check(row: &Row, cells: &[String]) {
     let tree = Tree::in_memory(row.before);
-    let options = DirectoryOptions::new(Access::ReadWrite).optional(row.configured == "later");
+    let options = DirectoryOptions::new(Access::ReadWrite);
+    let options = if row.configured == "later" { options.optional() } else { options };
     let trusted = SystemTime::now()
         + Duration::from_secs(if row.change.contains("trust_links_until") { 60 } else { 0 });
     let builder: BoundaryBuilder = Boundary::builder().trust_links_until(trusted);
@@ -173,7 +174,7 @@ fn check(row: &Row, cells: &[String]) {
         .build()
         .unwrap();
     let guard = Guard::builder(boundary.clone()).runtime(runtime.handle().clone()).build().unwrap();
-    let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
+    let announcing = ClientCapabilities::with_announced_roots();
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri(row.listed)]);
     let listed = RootsResponse::List(list);

@@ -15,8 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Guard,
-    Intent, ListRootsResult, RootEntry, Roots, RootsCapability, RootsResponse, Session,
-    WithoutClientRoots,
+    Intent, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
 };
 
 use crate::support::boundary_model::{
@@ -353,8 +352,8 @@ async fn compare(tree: &Tree, files: &Files, combination: &Combination) -> Resul
     };
     let declared = match config.declared {
         Declared::Nothing => ClientCapabilities::without_roots(),
-        Declared::Announcing => ClientCapabilities::with_roots(RootsCapability::announcing()),
-        Declared::Silent => ClientCapabilities::with_roots(RootsCapability::silent()),
+        Declared::Announcing => ClientCapabilities::with_announced_roots(),
+        Declared::Silent => ClientCapabilities::with_roots(),
     };
     let session = guard.session(declared).unwrap();
     let proofs = proofs(tree, guard.boundary());
@@ -560,47 +559,52 @@ fn config_error(config: &Config, one: &Combination) -> Option<&'static str> {
         directories.iter().any(|outer| is_in(inner, outer) && inner.read_only != outer.read_only)
     });
     match () {
-        () if directories.is_empty() && one.empty_means_allowed => Some("invalid_options"),
-        () if directories.is_empty() && (one.ignores || !one.denies) => Some("no_directories"),
+        () if directories.is_empty() && client_roots(one) != ClientRoots::Only => {
+            Some("no_directories")
+        }
         () if conflicts => Some("access_conflict"),
-        () if one.ignores && one.denies => Some("invalid_options"),
         () => None,
+    }
+}
+
+fn client_roots(one: &Combination) -> ClientRoots {
+    let fallback = |allowed| {
+        if allowed {
+            mcp_roots_guard::Fallback::AllowedDirectories
+        } else {
+            mcp_roots_guard::Fallback::Nothing
+        }
+    };
+    match (!one.denies, one.empty_means_allowed) {
+        _ if one.ignores => ClientRoots::Ignore,
+        (false, false) if one.directories[0].is_none() => ClientRoots::Only,
+        (undeclared, empty) => {
+            ClientRoots::Narrow { undeclared: fallback(undeclared), empty: fallback(empty) }
+        }
     }
 }
 
 fn guard(tree: &Tree, one: &Combination) -> Result<Guard, &'static str> {
     let code = |error: mcp_roots_guard::Error| error.code();
-    let mut builder = Boundary::builder();
+    let mut builder = Boundary::builder().client_roots(client_roots(one));
     builder = builder.trust_links_until(if one.trusts_links() {
         SystemTime::now()
     } else {
         SystemTime::UNIX_EPOCH
     });
-    if one.directories[0].is_none() {
-        builder = builder.client_roots_only();
-    }
     for number in 0..3 {
         let Some(name) = one.directories[number] else { continue };
         let access = if one.read_only[number] { Access::ReadOnly } else { Access::ReadWrite };
-        let options = DirectoryOptions::new(access)
-            .optional(DIRECTORIES[name] == "m")
-            .always(one.always[number]);
+        let options = DirectoryOptions::new(access);
+        let options = if DIRECTORIES[name] == "m" { options.optional() } else { options };
+        let options = if one.always[number] { options.always() } else { options };
         let options = aliases(tree, name, one.aliases[number])
             .into_iter()
             .fold(options, DirectoryOptions::alias);
         builder = builder.directory_with(tree.path(DIRECTORIES[name]), options);
     }
-    if one.empty_means_allowed {
-        builder = builder.empty_list(WithoutClientRoots::AllowedDirectories);
-    }
     let guard =
         Guard::builder(builder.build().map_err(code)?).runtime(tokio::runtime::Handle::current());
-    let guard = guard.without_client_roots(if one.denies {
-        WithoutClientRoots::Deny
-    } else {
-        WithoutClientRoots::AllowedDirectories
-    });
-    let guard = if one.ignores { guard.client_roots(ClientRoots::Ignore) } else { guard };
     guard.build().map_err(code)
 }
 

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, Intent, ListRootsResult, Policy,
-    Replace, Root, Roots, RootsCapability, Rule,
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, Intent,
+    ListRootsResult, Overwrite, Root, Roots,
 };
 
 use crate::support::code;
@@ -71,7 +71,8 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
         {"name": "no uri"},
     ]});
     let list: ListRootsResult = serde_json::from_value(list).unwrap();
-    let boundary = Boundary::builder().client_roots_only().trust_links_until(SystemTime::now());
+    let boundary =
+        Boundary::builder().client_roots(ClientRoots::Only).trust_links_until(SystemTime::now());
     let roots = boundary.build().unwrap().resolve(&list).unwrap();
     let rejected = vec![(1, "foreign_scheme"), (5, "too_long"), (6, "malformed")];
     let granted = ["a b", "missing", "c/file", "a"].map(str::to_owned).to_vec();
@@ -202,16 +203,16 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
 /// Otherwise, the builder would silently ignore one of the settings.
 #[test]
 fn client_roots_only_and_directories_are_mutually_exclusive() {
-    let only = Boundary::builder().client_roots_only();
-    let optional = DirectoryOptions::new(Access::ReadOnly).optional(true);
+    let only = Boundary::builder().client_roots(ClientRoots::Only);
+    let optional = DirectoryOptions::new(Access::ReadOnly).optional();
     for both in [
         only.clone().directory("a", Access::ReadWrite),
         only.clone().directory_with("none", optional),
-        Boundary::builder().directory("a", Access::ReadWrite).client_roots_only(),
+        Boundary::builder().directory("a", Access::ReadWrite).client_roots(ClientRoots::Only),
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
-        let why = "client_roots_only and directories are mutually exclusive";
+        let why = "ClientRoots::Only and directories are mutually exclusive";
         assert!(refused.to_string().starts_with(why), "{refused}");
     }
     assert_eq!(code(only.build()), None);
@@ -346,7 +347,7 @@ fn roots_have_the_policy_of_their_boundary() {
     let tree = Tree::new("file op/a/f; hard op/a/g = op/a/f");
     let boundary = Boundary::builder()
         .directory(tree.path("op"), Access::ReadWrite)
-        .policy(Policy::default().hard_links(Rule::Refuse))
+        .refuse_hard_links()
         .build()
         .unwrap();
     let roots = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
@@ -357,8 +358,7 @@ fn roots_have_the_policy_of_their_boundary() {
     assert_eq!(code(allowed.read("a/f", 9)), Some("hard_linked"));
 }
 
-const ANNOUNCING: ClientCapabilities =
-    ClientCapabilities::with_roots(RootsCapability::announcing());
+const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_announced_roots();
 
 /// Roots for the same directory share its handle, but not the path under which it was listed.
 #[cfg(unix)]
@@ -387,7 +387,7 @@ async fn client_path_is_never_the_path_of_another_client() {
 #[tokio::test]
 async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_in_it() {
     let tree = Tree::new("file external/sub/f; dir home");
-    let always = DirectoryOptions::new(Access::ReadWrite).always(true);
+    let always = DirectoryOptions::new(Access::ReadWrite).always();
     let boundary = Boundary::builder()
         .directory_with(tree.path("external"), always)
         .directory(tree.path("external/sub"), Access::ReadWrite)
@@ -403,7 +403,7 @@ async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_
     assert_eq!(based.read("sub/f", 99).unwrap(), b"external/sub/f");
     for roots in [&based, &based.within(".").unwrap()] {
         assert_eq!(code(roots.remove_dir_all("sub")), Some("root_itself"));
-        assert_eq!(code(roots.rename("sub", "moved", Replace::Never)), Some("root_itself"));
+        assert_eq!(code(roots.rename("sub", "moved", Overwrite::Never)), Some("root_itself"));
     }
 }
 
@@ -418,7 +418,7 @@ fn wait() {
 #[test]
 fn a_planted_symlink_selects_no_directory_while_another_path_is_missing() {
     let tree = Tree::new("dir real/sub; file secret/key; link current -> real");
-    let optional = DirectoryOptions::new(Access::ReadWrite).optional(true);
+    let optional = DirectoryOptions::new(Access::ReadWrite).optional();
     let boundary = Boundary::builder()
         .directory(tree.path("current"), Access::ReadWrite)
         .directory_with(tree.path("real/sub/opt"), optional)
@@ -458,7 +458,7 @@ fn the_names_of_a_root_are_not_created() {
 #[test]
 fn the_names_of_a_missing_optional_directory_are_not_created() {
     let tree = Tree::new("dir a/from; file a/f; dir a/d");
-    let optional = DirectoryOptions::new(Access::ReadWrite).optional(true).always(true);
+    let optional = DirectoryOptions::new(Access::ReadWrite).optional().always();
     let boundary = Boundary::builder()
         .directory(tree.path("a"), Access::ReadWrite)
         .directory_with(tree.path("a/x/opt"), optional)
@@ -470,8 +470,8 @@ fn the_names_of_a_missing_optional_directory_are_not_created() {
         for done in [
             roots.create_dir("x"),
             roots.create_dir_all("x/opt/y"),
-            roots.rename("from", "x", Replace::Never),
-            roots.rename("f", "x", Replace::Never),
+            roots.rename("from", "x", Overwrite::Never),
+            roots.rename("f", "x", Overwrite::Never),
             roots.write("x", "a file"),
         ] {
             assert_eq!(code(done), Some("root_itself"));

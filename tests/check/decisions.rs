@@ -29,7 +29,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, OpenOptions, Result, Root, Roots,
+    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, OpenOptions, Result,
+    Root, Roots,
 };
 
 use crate::support::tree::{Tree, symlinks_are_visible, uri};
@@ -183,7 +184,7 @@ impl Case {
 fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
     let mut builder = Boundary::builder();
     if directories.trim().is_empty() {
-        builder = builder.client_roots_only();
+        builder = builder.client_roots(ClientRoots::Only);
     }
     for directory in directories.split_whitespace() {
         let (directory, aliases) = directory.split_once('=').unwrap_or((directory, ""));
@@ -192,9 +193,9 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
         let flags: Vec<_> = flags.collect();
         let is_read_only = flags.contains(&"ro");
         let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let options = DirectoryOptions::new(access)
-            .always(flags.contains(&"always"))
-            .optional(flags.contains(&"optional"));
+        let options = DirectoryOptions::new(access);
+        let options = if flags.contains(&"always") { options.always() } else { options };
+        let options = if flags.contains(&"optional") { options.optional() } else { options };
         let options = aliases
             .split('=')
             .filter(|alias| !alias.is_empty())

@@ -2,8 +2,8 @@
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Location, Replace, Result, Roots,
-    WalkOptions,
+    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Location, Overwrite,
+    Result, Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -22,18 +22,18 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     let roots = boundary.build().unwrap().allowed_roots();
     let ro = tree.path("ro").join("r").into_os_string().into_string().unwrap();
     let cases = [
-        ("a", "b", Replace::Never, "destination already exists"),
-        ("a", "d", Replace::Existing, "destination: is a directory"),
-        ("a", "none/x", Replace::Never, "destination: no such file or directory"),
-        ("a", "b/x", Replace::Never, "destination: not a directory"),
-        ("a", "../out/x", Replace::Never, "destination: not inside the allowed directories"),
-        ("a", ro.as_str(), Replace::Existing, "destination: the directory is read-only"),
-        (ro.as_str(), "a", Replace::Existing, "the directory is read-only"),
-        ("none", "x", Replace::Never, "no such file or directory"),
+        ("a", "b", Overwrite::Never, "destination already exists"),
+        ("a", "d", Overwrite::Always, "destination: is a directory"),
+        ("a", "none/x", Overwrite::Never, "destination: no such file or directory"),
+        ("a", "b/x", Overwrite::Never, "destination: not a directory"),
+        ("a", "../out/x", Overwrite::Never, "destination: not inside the allowed directories"),
+        ("a", ro.as_str(), Overwrite::Always, "destination: the directory is read-only"),
+        (ro.as_str(), "a", Overwrite::Always, "the directory is read-only"),
+        ("none", "x", Overwrite::Never, "no such file or directory"),
         #[cfg(unix)]
-        ("full", "full/x/y", Replace::Never, "a directory cannot be moved into itself"),
+        ("full", "full/x/y", Overwrite::Never, "a directory cannot be moved into itself"),
         // The source is checked first.
-        ("../out", "b", Replace::Never, "not inside the allowed directories"),
+        ("../out", "b", Overwrite::Never, "not inside the allowed directories"),
     ];
     for (from, to, replace, why) in cases {
         let expected = format!("rename {from:?} to {to:?}: {why}");
@@ -86,7 +86,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         Boundary::builder().directory(tree.path(path), Access::ReadWrite).build().unwrap()
     };
     let optional = Boundary::builder()
-        .directory_with(tree.path("none"), DirectoryOptions::new(Access::ReadWrite).optional(true))
+        .directory_with(tree.path("none"), DirectoryOptions::new(Access::ReadWrite).optional())
         .build()
         .unwrap();
     let none = "the client listed no directories";
@@ -104,7 +104,14 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         (optional.resolve(&client(&[inside])), rejected),
         // The client lists the filesystem root, but no allowed directory exists.
         (optional.resolve(&client(&[top()])), rejected),
-        (Ok(Boundary::builder().client_roots_only().build().unwrap().allowed_roots()), unset),
+        (
+            Ok(Boundary::builder()
+                .client_roots(ClientRoots::Only)
+                .build()
+                .unwrap()
+                .allowed_roots()),
+            unset,
+        ),
         (Ok(optional.allowed_roots()), missing),
     ] {
         let roots = roots.unwrap();
@@ -121,7 +128,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
             assert_eq!(error.to_string(), format!("check {request:?}: {why}"));
         }
         assert_eq!(
-            text(roots.rename("a", "b", Replace::Never)),
+            text(roots.rename("a", "b", Overwrite::Never)),
             format!(r#"rename "a" to "b": {why}"#)
         );
         let base = roots.with_base(tree.path("in")).unwrap_err().to_string();
@@ -159,7 +166,7 @@ fn a_uri_is_quoted_as_it_was_sent() {
     let directory = tree.uri("in/%64");
     let walk = roots.walk(&directory, WalkOptions::new().max_entries(0)).unwrap();
     drop(walk);
-    let renamed = text(roots.rename(&file, &directory, Replace::Never));
+    let renamed = text(roots.rename(&file, &directory, Overwrite::Never));
     assert_eq!(renamed, format!("rename {file:?} to {directory:?}: destination already exists"));
     let plain = tree.path("in/a b");
     let plain = plain.to_str().unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, Intent, ListRootsResult};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::support::tree::Tree;
@@ -89,7 +89,7 @@ fn no_tree_makes_a_list_entry_cost_more_than_its_budget() {
         deep_chain(&tree, &unit, "x");
         for boundary in [
             Boundary::builder().directory(tree.path("root"), Access::ReadWrite).build().unwrap(),
-            Boundary::builder().client_roots_only().build().unwrap(),
+            Boundary::builder().client_roots(ClientRoots::Only).build().unwrap(),
         ] {
             let list = ListRootsResult::from_uris([tree.uri("root/l")]);
             let (roots, cost) = cpu_time_of(|| boundary.resolve(&list).unwrap());

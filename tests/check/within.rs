@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Replace, Roots,
-    RootsCapability, RootsResponse, Session,
+    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Overwrite, Roots,
+    RootsResponse, Session,
 };
 
 use crate::support::code;
@@ -64,7 +64,7 @@ fn narrowed_roots_cannot_remove_the_roots_that_they_came_from() {
         for (kept, why) in [("b/c", "an allowed directory"), ("b", "its parent")] {
             let removed = narrowed.remove_dir_all(kept);
             assert_eq!(code(removed), Some("root_itself"), "{why}");
-            let moved = narrowed.rename(kept, "moved", Replace::Never);
+            let moved = narrowed.rename(kept, "moved", Overwrite::Never);
             assert_eq!(code(moved), Some("root_itself"), "{why}");
         }
         assert_eq!(code(narrowed.remove_dir(tree.path("w/a"))), Some("root_itself"));
@@ -73,7 +73,7 @@ fn narrowed_roots_cannot_remove_the_roots_that_they_came_from() {
 
 fn session(tree: &Tree) -> Session {
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite);
-    let declared = ClientCapabilities::with_roots(RootsCapability::announcing());
+    let declared = ClientCapabilities::with_announced_roots();
     Guard::new(boundary.build().unwrap()).session(declared).unwrap()
 }
 

@@ -5,8 +5,8 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, Durability, ErrorKind, Existing, Intent, Protection, Result, Roots, Version,
-    WriteOptions,
+    Access, Boundary, Durability, ErrorKind, FileVersion, InPlace, Intent, Overwrite, Protection,
+    Result, Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -36,7 +36,7 @@ fn file_is_copied_between_roots_and_through_symlinks() {
         roots.check(at("b/x/y/z"), Intent::NewTree).unwrap(),
     );
     assert_eq!(proofs.0.copy(&proofs.1, 4, WriteOptions::new()).unwrap(), 4);
-    let parents = WriteOptions::new().create_parents(true).durability(Durability::Data);
+    let parents = WriteOptions::new().create_parents().durability(Durability::Data);
     assert_eq!(roots.copy("f", at("b/p/q"), 4, parents).unwrap(), 4);
     for copied in ["b/new", "b/old", "b/x/y/z", "b/p/q"] {
         assert_eq!(fs::read(tree.path(copied)).unwrap(), b"text", "{copied}");
@@ -58,7 +58,7 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let only = tree.path("only").to_str().unwrap().to_owned();
     let before = [tree.snapshot("root"), tree.snapshot("out")];
     let new = WriteOptions::new;
-    let stale = new().if_unchanged(Version::of(b"other"));
+    let stale = new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"other")));
     for (from, to, limit, options, expected) in [
         ("none", "new", 9, new(), "not_found"),
         ("d", "new", 9, new(), "is_a_directory"),
@@ -67,15 +67,15 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
         ("f", "d", 9, new(), "is_a_directory"),
         ("f", "none/new", 9, new(), "not_found"),
         ("f", "new", 3, new(), "too_large"),
-        ("f", "old", 3, new().existing(Existing::InPlace), "too_large"),
-        ("f", "old", 9, new().existing(Existing::Refuse), "already_exists"),
+        ("f", "old", 3, new().in_place(InPlace::Always), "too_large"),
+        ("f", "old", 9, new().overwrite(Overwrite::Never), "already_exists"),
         ("f", "old", 9, stale, "modified"),
-        ("f", "old", 9, stale.existing(Existing::InPlace), "modified"),
+        ("f", "old", 9, stale.in_place(InPlace::Always), "modified"),
         ("f", &only, 9, new(), "root_itself"),
         ("f", "f", 9, new(), "same_file"),
         ("f", "same", 9, new(), "same_file"),
-        ("f", "same", 9, new().existing(Existing::InPlace), "same_file"),
-        ("f", "same", 9, new().existing(Existing::InPlaceIfOwnerChanges), "same_file"),
+        ("f", "same", 9, new().in_place(InPlace::Always), "same_file"),
+        ("f", "same", 9, new().in_place(InPlace::IfOwnerChanges), "same_file"),
     ] {
         let refused = roots.copy(from, to, limit, options);
         assert_eq!(code(refused), Some(expected), "{from} {to} {options:?}");
@@ -86,9 +86,11 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let refused = copy(&roots, "f", "same").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overlap);
     // A root that is a file can only be written in place, which removes the rest.
-    roots.copy("f", &only, 9, new().existing(Existing::InPlace)).unwrap();
+    roots.copy("f", &only, 9, new().in_place(InPlace::Always)).unwrap();
     assert_eq!(fs::read(&only).unwrap(), b"text");
-    roots.copy("d/../f", "old", 9, new().if_unchanged(Version::of(b"old"))).unwrap();
+    roots
+        .copy("d/../f", "old", 9, new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old"))))
+        .unwrap();
     assert_eq!(fs::read(tree.path("root/old")).unwrap(), b"text");
 }
 
@@ -130,7 +132,7 @@ fn failed_copy_without_descriptors_leaves_no_directory() {
         setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..most }).unwrap();
         let mut open: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
         open.truncate(open.len() - free);
-        let parents = WriteOptions::new().create_parents(true);
+        let parents = WriteOptions::new().create_parents();
         let written = roots.copy("a/f", "p/q/f", 9, parents);
         drop(open);
         setrlimit(Resource::Nofile, most).unwrap();

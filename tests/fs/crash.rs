@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use mcp_roots_guard::{Durability, Existing, Replace, Result, Roots, Version, WriteOptions};
+use mcp_roots_guard::{Durability, FileVersion, InPlace, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use crate::support::traced::{Decision, TracedChild, be_traced, between_stops};
@@ -45,7 +45,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "atomic file in new directories",
         operation: |roots| {
-            let options = WriteOptions::new().create_parents(true);
+            let options = WriteOptions::new().create_parents();
             let mut file = roots.atomic_file("new/sub/f", options)?;
             file.write_all(b"new content")?;
             file.commit()
@@ -55,7 +55,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "conditional write",
         operation: |roots| {
-            let options = WriteOptions::new().if_unchanged(Version::of(b"old"));
+            let options =
+                WriteOptions::new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
             roots.write_with("a", "new content", options)
         },
         files: &[("a", Some("old"), Some("new content"))],
@@ -64,12 +65,13 @@ const SCENARIOS: &[Scenario] = &[
         name: "change set",
         operation: |roots| {
             let mut changes = roots.change_set();
-            let if_unchanged = WriteOptions::new().if_unchanged(Version::of(b"old"));
+            let if_unchanged =
+                WriteOptions::new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
             changes.write("a", "new content", if_unchanged)?;
-            let options = WriteOptions::new().create_parents(true);
+            let options = WriteOptions::new().create_parents();
             changes.write("new/b", "created", options)?;
-            changes.remove_file("c", Some(Version::of(b"removed")))?;
-            changes.rename("d", "e", Replace::IfUnchanged(Version::of(b"replaced")))?;
+            changes.remove_file("c", Some(FileVersion::of(b"removed")))?;
+            changes.rename("d", "e", Overwrite::IfUnchanged(FileVersion::of(b"replaced")))?;
             Ok(changes.commit()?)
         },
         files: &[
@@ -83,7 +85,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: CONTROL,
         operation: |roots| {
-            let options = WriteOptions::new().existing(Existing::InPlace);
+            let options = WriteOptions::new().in_place(InPlace::Always);
             roots.write_with("a", "n", options)
         },
         files: &[("a", Some("old"), Some("n"))],
@@ -100,7 +102,7 @@ const fn durability(name: &'static str, operation: fn(&Roots) -> Result<()>) -> 
 }
 
 fn sync(roots: &Roots, durability: Durability) -> Result<()> {
-    let options = WriteOptions::new().create_parents(true).durability(durability);
+    let options = WriteOptions::new().create_parents().durability(durability);
     roots.write_with("new/sub/f", "content", options)
 }
 

@@ -66,7 +66,7 @@ const TREE: &str = "file r/d/f = old; file r/d/sub/f = sub; file r/x = x; dir r/
 #[cfg(unix)]
 #[test]
 fn moved_directory_is_read_but_not_changed_through_its_entries() {
-    use mcp_roots_guard::Replace;
+    use mcp_roots_guard::Overwrite;
     let tree = Tree::new(TREE);
     let roots = tree.roots(["r"]);
     for (path, content) in [("f", "old"), ("sub/f", "sub")] {
@@ -79,14 +79,14 @@ fn moved_directory_is_read_but_not_changed_through_its_entries() {
                 tree.add("file r/d/f = victim; file r/d/sub/f = victim");
             }
             assert_eq!(moved.read(99).unwrap(), content.as_bytes());
-            assert_eq!(moved.metadata().unwrap().size(), 3);
+            assert_eq!(moved.metadata().unwrap().len(), 3);
             assert_eq!(checked.access(), Access::ReadWrite);
             let to = roots.check("other/to", Intent::NoFollow).unwrap();
             for refused in [
                 checked.remove_file(),
                 new.remove_file(),
-                checked.rename(&to, Replace::Existing),
-                roots.check("x", Intent::NoFollow).unwrap().rename(&new, Replace::Existing),
+                checked.rename(&to, Overwrite::Always),
+                roots.check("x", Intent::NoFollow).unwrap().rename(&new, Overwrite::Always),
             ] {
                 assert_eq!(code(refused), Some("changed"), "{path}");
             }
@@ -451,7 +451,7 @@ fn too_deep_directory_ends_the_walk_unless_it_is_skipped() {
     // The text names the directory in the same way as the errors of its entries.
     let prefix = format!("walk \"d/{}", &deepest[..20]);
     assert!(error.starts_with(&prefix), "{error}");
-    let (found, errors) = paths(roots.walk("d", options.skip_unreadable(true)).unwrap());
+    let (found, errors) = paths(roots.walk("d", options.skip_unreadable()).unwrap());
     assert_eq!((found.len(), errors.as_slice()), (WALK_DEPTH + 2, ["too_deep"].as_slice()));
     assert_eq!(found.last().unwrap(), "y");
     // A chosen depth is not an error.
@@ -485,13 +485,13 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
         assert_eq!(paths(walk(options)), (expected.clone(), vec!["permission_denied"]));
         let rest = ["b/f", "c"].map(str::to_owned);
         let all = [expected, rest.to_vec()].concat();
-        assert_eq!(paths(walk(options.skip_unreadable(true))), (all, vec!["permission_denied"]));
-        let mut walk = roots.walk("b", options.skip_unreadable(true)).unwrap();
+        assert_eq!(paths(walk(options.skip_unreadable())), (all, vec!["permission_denied"]));
+        let mut walk = roots.walk("b", options.skip_unreadable()).unwrap();
         while walk.next_entry().unwrap().is_some() {}
         let error = walk.unreadable()[0].to_string();
         assert!(error.starts_with("walk \"b/closed\": "), "{error}");
         // The first directory is never skipped.
-        let refused = roots.walk("b/closed", options.skip_unreadable(true));
+        let refused = roots.walk("b/closed", options.skip_unreadable());
         assert_eq!(code(refused), Some("permission_denied"));
         assert_eq!(code(roots.read_dir("b/closed")), Some("permission_denied"));
     };
@@ -539,7 +539,8 @@ fn walk_with_too_many_entries_ends_with_an_error_that_repeats() {
         for (limit, yielded, is_complete) in
             [(0, 0, false), (1, 1, false), (4, 4, false), (5, 5, true), (6, 5, true)]
         {
-            let options = WalkOptions::new().max_entries(limit).skip_unreadable(skip);
+            let options = WalkOptions::new().max_entries(limit);
+            let options = if skip { options.skip_unreadable() } else { options };
             let (found, errors) = paths(roots.walk(".", options).unwrap());
             assert_eq!(found.len(), yielded, "{limit}");
             let expected: &[&str] = if is_complete { &[] } else { &["too_many_entries"] };
@@ -553,10 +554,10 @@ fn walk_with_too_many_entries_ends_with_an_error_that_repeats() {
 }
 
 #[test]
-fn skipped_and_hidden_directories_are_not_entered() {
+fn skipped_and_dotted_directories_are_not_entered() {
     let tree = Tree::new("file r/.h/f; file r/a/.g; file r/a/.b/f; file r/b/f; file r/c");
     let roots = tree.roots(["r"]);
-    let options = WalkOptions::new().hidden(false).max_entries(4);
+    let options = WalkOptions::new().skip_dot_files().max_entries(4);
     let (found, errors) = paths(roots.walk(".", options).unwrap());
     assert_eq!((found, errors), (["a", "b", "b/f", "c"].map(str::to_owned).to_vec(), vec![]));
     // The walked directory itself may begin with a dot.

@@ -134,7 +134,7 @@ fn failed_call_leaves_each_file_old_or_new() {
 /// The judge detects what a careless operation leaves, and that a write in place is not atomic.
 #[test]
 fn the_judge_detects_what_a_failed_call_leaves() {
-    let is_in_place = |row: &Operation| row.name == "write_with(WRITTEN, by(By::InPlace))";
+    let is_in_place = |row: &Operation| row.name == "write_with(WRITTEN, by(InPlace::Always))";
     let in_place = OPERATIONS.iter().position(is_in_place).unwrap();
     let mut world = World::start();
     let careless = world.fail_each_call(OPERATIONS.len(), &CARELESS, Effect::Atomic, true);

@@ -290,7 +290,7 @@ fn invalid_lines_get_an_error_and_the_program_continues() {
             r#"{"op":"write","path":"a","content":"a","content_base64":"YQ=="}"#,
             "conflicting_fields",
         ),
-        (r#"{"op":"rename","from":"a","to":"b","replace":"always"}"#, "wrong_type"),
+        (r#"{"op":"rename","from":"a","to":"b","overwrite":"maybe"}"#, "wrong_type"),
         (r#"{"op":"read","path":"a","roots_read_only":"yes"}"#, "wrong_type"),
     ]
     .map(|(line, code)| (line.into(), code))

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
+    Access, Boundary, BoundaryBuilder, Intent, OpenOptions, Overwrite, Result, Roots,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata, WalkOptions};
@@ -29,13 +29,9 @@ use crate::support::tree::{Tree, symlinks_are_visible};
 #[cfg(target_os = "linux")]
 use crate::support::walked;
 
-fn with_policy(tree: &Tree, policy: Policy) -> Roots {
-    let boundary = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .policy(policy)
-        .build()
-        .unwrap();
-    boundary.allowed_roots()
+fn with_rule(tree: &Tree, rule: fn(BoundaryBuilder) -> BoundaryBuilder) -> Roots {
+    let builder = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
+    rule(builder).build().unwrap().allowed_roots()
 }
 
 #[test]
@@ -48,7 +44,7 @@ fn reads_enforce_their_limit_and_text_must_be_utf8() {
     assert_eq!(roots.read_to_string("f", u64::MAX).unwrap(), "12345");
     assert_eq!(code(roots.read_to_string("bytes", 9)), Some("not_utf8"));
     assert_eq!(roots.open("bytes").unwrap().read_all(2).unwrap(), [b'a', 0xff]);
-    assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
+    assert_eq!(roots.open("f").unwrap().metadata().len(), 5);
     assert_eq!(code(roots.open("d")), Some("is_a_directory"));
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
@@ -161,7 +157,7 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
 fn a_refused_hard_link_is_not_truncated() {
     let tree = Tree::new("file out/f = whole; dir root; hard root/h = out/f");
     tree.add("file root/spare = content");
-    let refuse = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
+    let refuse = with_rule(&tree, BoundaryBuilder::refuse_hard_links);
     let opens = |attempt: &Attempt| {
         let name = attempt.operation.name;
         matches!(attempt.path().target, Target::File | Target::FileOrNew)
@@ -277,7 +273,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
     // If the policy allows special files, they are opened without blocking.
     let tree = Tree::new("fifo root/p");
-    let allow = with_policy(&tree, Policy::default().special_files(Rule::Allow));
+    let allow = with_rule(&tree, BoundaryBuilder::allow_special_files);
     assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
     assert_eq!(allow.read("p", 9).unwrap(), b"");
     assert_eq!(
@@ -316,14 +312,14 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
             ("s", FileType::Socket),
         ];
         assert_eq!(types, expected, "{request}");
-        assert_eq!(entries[1].metadata().unwrap().size(), 5);
+        assert_eq!(entries[1].metadata().unwrap().len(), 5);
         assert!(entries[1].metadata().unwrap().modified().is_some());
         let same = |one: &Metadata, other: &Metadata| {
-            (one.created(), one.modified(), one.size(), one.mode(), one.hard_links())
+            (one.created(), one.modified(), one.len(), one.mode(), one.hard_links())
                 == (
                     other.created(),
                     other.modified(),
-                    other.size(),
+                    other.len(),
                     other.mode(),
                     other.hard_links(),
                 )
@@ -339,7 +335,7 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
             entries[1]
         );
         assert_eq!(
-            entries[2].metadata().unwrap().size(),
+            entries[2].metadata().unwrap().len(),
             "../../out/secret".len() as u64,
             "not the size of the symlink itself"
         );
@@ -397,29 +393,29 @@ fn a_rename_checks_both_paths_and_replaces_only_if_requested() {
         .unwrap()
         .allowed_roots();
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
-    assert_eq!(code(roots.rename("f", "g", Replace::Never)), Some("already_exists"));
-    assert_eq!(code(roots.rename("f", at("b/h"), Replace::Never)), Some("already_exists"));
-    roots.rename("f", at("b/f"), Replace::Never).unwrap();
-    roots.rename(at("b/f"), "g", Replace::Existing).unwrap();
+    assert_eq!(code(roots.rename("f", "g", Overwrite::Never)), Some("already_exists"));
+    assert_eq!(code(roots.rename("f", at("b/h"), Overwrite::Never)), Some("already_exists"));
+    roots.rename("f", at("b/f"), Overwrite::Never).unwrap();
+    roots.rename(at("b/f"), "g", Overwrite::Always).unwrap();
     assert_eq!(fs::read(tree.path("a/g")).unwrap(), b"A");
-    assert_eq!(code(roots.rename("g", "out/g", Replace::Never)), Some("outside_roots"));
-    assert_eq!(code(roots.rename("out/none", "x", Replace::Never)), Some("outside_roots"));
-    assert_eq!(code(roots.rename("none", "x", Replace::Never)), Some("not_found"));
-    assert_eq!(code(roots.rename("g", at("ro/g"), Replace::Never)), Some("read_only"));
-    assert_eq!(code(roots.rename("g", "d", Replace::Existing)), Some("is_a_directory"));
+    assert_eq!(code(roots.rename("g", "out/g", Overwrite::Never)), Some("outside_roots"));
+    assert_eq!(code(roots.rename("out/none", "x", Overwrite::Never)), Some("outside_roots"));
+    assert_eq!(code(roots.rename("none", "x", Overwrite::Never)), Some("not_found"));
+    assert_eq!(code(roots.rename("g", at("ro/g"), Overwrite::Never)), Some("read_only"));
+    assert_eq!(code(roots.rename("g", "d", Overwrite::Always)), Some("is_a_directory"));
     // Renaming a symlink moves the symlink, and replacing one replaces the symlink.
     if symlinks_are_visible() {
-        roots.rename("l", "d/l", Replace::Never).unwrap();
+        roots.rename("l", "d/l", Overwrite::Never).unwrap();
         assert!(fs::symlink_metadata(tree.path("a/d/l")).unwrap().is_symlink());
     } else {
-        assert!(roots.rename("l", "d/l", Replace::Never).is_err());
+        assert!(roots.rename("l", "d/l", Overwrite::Never).is_err());
         return;
     }
-    roots.rename("g", "out", Replace::Existing).unwrap();
+    roots.rename("g", "out", Overwrite::Always).unwrap();
     assert!(tree.path("out").is_dir() && fs::read(tree.path("a/out")).unwrap() == b"A");
     let from = roots.check("out", Intent::NoFollow).unwrap();
     let to = roots.check("back", Intent::NoFollow).unwrap();
-    from.rename(&to, Replace::Never).unwrap();
+    from.rename(&to, Overwrite::Never).unwrap();
     assert_eq!(roots.read("back", 9).unwrap(), b"A");
 }
 
@@ -479,8 +475,8 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
             roots.remove_dir_all(&request),
             roots.remove_dir(&request),
             roots.remove_file(&request),
-            roots.rename(&request, "x", Replace::Never),
-            roots.rename("f", &request, Replace::Existing),
+            roots.rename(&request, "x", Overwrite::Never),
+            roots.rename("f", &request, Overwrite::Always),
         ] {
             assert_eq!(code(result), Some("root_itself"), "{request}");
         }
@@ -492,7 +488,11 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
     tree.add("file root/p/q/f; link root/lf -> f");
     for request in ["p/q/..", "p/q/.", "p/q/../."] {
         assert_eq!(code(roots.remove_dir_all(request)), Some("dot_name"), "{request}");
-        assert_eq!(code(roots.rename(request, "x", Replace::Never)), Some("dot_name"), "{request}");
+        assert_eq!(
+            code(roots.rename(request, "x", Overwrite::Never)),
+            Some("dot_name"),
+            "{request}"
+        );
     }
     for intent in [Intent::Existing, Intent::New, Intent::NewTree] {
         let checked = roots.check("lf", intent).unwrap();
@@ -525,19 +525,12 @@ fn a_read_only_directory_refuses_every_change() {
 /// a recursive removal.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_policy_controls_mount_crossing_and_mounts_are_never_removed() {
+fn the_operator_controls_mount_crossing_and_mounts_are_never_removed() {
     // /proc and /dev are mounts on every Linux system that runs this test, and the root `/`
     // contains them.
-    let top = |policy| {
-        Boundary::builder()
-            .directory("/", Access::ReadWrite)
-            .policy(policy)
-            .build()
-            .unwrap()
-            .allowed_roots()
-    };
-    let allow = top(Policy::default());
-    let refuse = top(Policy::default().mounts(Rule::Refuse));
+    let builder = Boundary::builder().directory("/", Access::ReadWrite);
+    let allow = builder.clone().build().unwrap().allowed_roots();
+    let refuse = builder.refuse_mounts().build().unwrap().allowed_roots();
     assert!(allow.metadata("/proc/version").is_ok());
     assert!(refuse.metadata("/etc").is_ok());
     let requests = [
@@ -560,7 +553,7 @@ fn the_policy_controls_mount_crossing_and_mounts_are_never_removed() {
         }
     }
     let walked: Vec<_> =
-        walked(refuse.walk("/", WalkOptions::new().max_depth(2).skip_unreadable(true)).unwrap())
+        walked(refuse.walk("/", WalkOptions::new().max_depth(2).skip_unreadable()).unwrap())
             .into_iter()
             .map(Result::unwrap)
             .collect();
@@ -623,7 +616,7 @@ fn a_proof_reports_its_root_and_paths_and_a_refusal_quotes_its_request() {
 #[test]
 fn a_file_replaced_after_its_check_is_verified_again() {
     let tree = Tree::new("file root/f; file root/h; file root/l; file root/other; file out/kept");
-    let roots = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
+    let roots = with_rule(&tree, BoundaryBuilder::refuse_hard_links);
     for (name, planted, expected) in [
         ("f", "fifo root/f", "special_file"),
         ("h", "hard root/h = out/kept", "hard_linked"),

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Durability, Existing, Intent, Roots, WriteOptions};
+use mcp_roots_guard::{Durability, InPlace, Intent, Roots, WriteOptions};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -279,9 +279,8 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
                             let list = [None, Some(OWNER_NAMED), None][kind - 2];
                             access(&file(&directory, "copy", [0o666, 0o664, 0o777][kind - 2], list))
                         });
-                        let existing =
-                            if kind == 4 { Existing::InPlace } else { Existing::Replace };
-                        let options = WriteOptions::new().existing(existing);
+                        let in_place = if kind == 4 { InPlace::Always } else { InPlace::Never };
+                        let options = WriteOptions::new().in_place(in_place);
                         let copied = as_user(writer, || roots.copy("source/f", "copy", 9, options));
                         let copy = to.clone();
                         match copied {
@@ -436,16 +435,16 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
 fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     let Some(keep) = directory("/tmp") else { return };
     let rows = [
-        (Existing::Replace, ROOT, true),
-        (Existing::InPlace, ROOT, false),
-        (Existing::InPlaceIfOwnerChanges, ROOT, true),
-        (Existing::InPlace, MEMBER, false),
-        (Existing::InPlaceIfOwnerChanges, MEMBER, false),
-        (Existing::InPlaceIfOwnerChanges, (OWNER, &[OWNER, GROUP]), true),
+        (InPlace::Never, ROOT, true),
+        (InPlace::Always, ROOT, false),
+        (InPlace::IfOwnerChanges, ROOT, true),
+        (InPlace::Always, MEMBER, false),
+        (InPlace::IfOwnerChanges, MEMBER, false),
+        (InPlace::IfOwnerChanges, (OWNER, &[OWNER, GROUP]), true),
     ];
-    for (existing, writer, is_new) in rows {
+    for (in_place, writer, is_new) in rows {
         for content in ["longer than before", "x", ""] {
-            let row = format!("{existing:?} {content:?} by {writer:?}");
+            let row = format!("{in_place:?} {content:?} by {writer:?}");
             let path = file(keep.path(), "f", 0o664, Some(OWNER_NAMED));
             setxattr(&path, "user.mark", b"kept", XattrFlags::empty()).unwrap();
             let other = keep.path().join("other");
@@ -454,7 +453,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
                 (fs::metadata(&path).unwrap(), ownership(&path), acl(&path));
             let roots = Roots::from_dirs([keep.path()]).unwrap();
             as_user(writer, || {
-                roots.write_with(&path, content, WriteOptions::new().existing(existing))
+                roots.write_with(&path, content, WriteOptions::new().in_place(in_place))
             })
             .unwrap();
             let after = fs::metadata(&path).unwrap();
@@ -474,19 +473,19 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     // A user who can write to the directory but not to the file cannot write in place.
     let path = file(keep.path(), "f", 0o644, None);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
-    for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
-        let options = WriteOptions::new().existing(existing);
+    for in_place in [InPlace::Always, InPlace::IfOwnerChanges] {
+        let options = WriteOptions::new().in_place(in_place);
         let refused = as_user(MEMBER, || roots.write_with(&path, "new", options)).unwrap_err();
-        assert_eq!(refused.code(), "permission_denied", "{existing:?}");
+        assert_eq!(refused.code(), "permission_denied", "{in_place:?}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
     }
     // A missing file is created, and a root that is a file can be written.
     let new = keep.path().join("new");
-    roots.write_with(&new, "made", WriteOptions::new().existing(Existing::InPlace)).unwrap();
+    roots.write_with(&new, "made", WriteOptions::new().in_place(InPlace::Always)).unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"made");
     let only = Roots::from_dirs([&new]).unwrap();
     assert_eq!(only.write(&new, "x").unwrap_err().code(), "root_itself");
-    only.write_with(&new, "in place", WriteOptions::new().existing(Existing::InPlace)).unwrap();
+    only.write_with(&new, "in place", WriteOptions::new().in_place(InPlace::Always)).unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"in place");
 }
 
@@ -614,9 +613,9 @@ fn an_unsearchable_directory_hides_only_its_own_entries() {
 fn every_kind_of_write_drops_set_user_id() {
     let Some(directory) = directory("/tmp") else { return };
     let roots = Roots::from_dirs([directory.path()]).unwrap();
-    for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+    for in_place in [InPlace::Never, InPlace::Always, InPlace::IfOwnerChanges] {
         let path = file(directory.path(), "f", 0o6755, None);
-        roots.write_with("f", "new", WriteOptions::new().existing(existing)).unwrap();
-        assert_eq!(ownership(&path).2, 0o755, "{existing:?}");
+        roots.write_with("f", "new", WriteOptions::new().in_place(in_place)).unwrap();
+        assert_eq!(ownership(&path).2, 0o755, "{in_place:?}");
     }
 }

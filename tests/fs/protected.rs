@@ -5,11 +5,11 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, DirectoryOptions, Error, ErrorKind, Intent, ListRootsResult,
-    OpenOptions, Protection, Replace, Root, Roots, WriteOptions,
+    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Error, ErrorKind, Intent,
+    ListRootsResult, OpenOptions, Overwrite, Protection, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Attributes, CheckedPath, Existing, Result};
+use mcp_roots_guard::{Attributes, CheckedPath, InPlace, Result};
 
 use crate::support::operations::{INTENTS, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
@@ -88,14 +88,14 @@ fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
         fs::write(tree.path(format!("root/d/{number}")), "").unwrap();
     }
     let roots = protected(&tree);
-    for refused in [roots.rename("d", "e", Replace::Never), roots.remove_dir_all("d")] {
+    for refused in [roots.rename("d", "e", Overwrite::Never), roots.remove_dir_all("d")] {
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), "too_many_entries");
         let text = "the directory has more than 100000 entries to search for protected names";
         assert!(refused.to_string().ends_with(text), "{refused}");
     }
     fs::remove_file(tree.path("root/d/0")).unwrap();
-    roots.rename("d", "e", Replace::Never).unwrap();
+    roots.rename("d", "e", Overwrite::Never).unwrap();
 }
 
 /// Neither the code nor the text depends on what exists at the denied name.
@@ -205,7 +205,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
         Tree::new("file root/d/workflows/w = planted; file root/f = planted; dir root/empty");
     let roots = protected(&tree);
     let before = tree.snapshot("root");
-    let options = WriteOptions::new().create_parents(true);
+    let options = WriteOptions::new().create_parents();
     for name in [".github", "sub/.GitHub.", "d/.github", "v", "v/w"] {
         if !cfg!(target_os = "linux") && name.ends_with('.') {
             continue; // Windows refuses the name.
@@ -213,9 +213,9 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
         for (what, made) in [
             ("symlink", roots.symlink("../d", name)),
             ("symlink", roots.symlink("d", name)),
-            ("rename of a directory", roots.rename("d", name, Replace::Existing)),
-            ("rename of an empty directory", roots.rename("empty", name, Replace::Never)),
-            ("rename of a file", roots.rename("f", name, Replace::Never)),
+            ("rename of a directory", roots.rename("d", name, Overwrite::Always)),
+            ("rename of an empty directory", roots.rename("empty", name, Overwrite::Never)),
+            ("rename of a file", roots.rename("f", name, Overwrite::Never)),
             ("hard link", roots.hard_link("f", name)),
             ("write", roots.write_with(name, "planted", options)),
             ("copy", roots.copy("f", name, 99, options).map(drop)),
@@ -237,7 +237,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
     assert_eq!(code(roots.symlink("../d", ".github/workflows")), Some("protected"));
     assert_eq!(code(roots.write(".github/workflows", "planted")), Some("protected"));
     roots.write(".github/other", "content").unwrap();
-    roots.rename(".github", "docs", Replace::Never).unwrap();
+    roots.rename(".github", "docs", Overwrite::Never).unwrap();
 }
 
 /// The name of a temporary file is in no request, and is not changed through a symlink or a listing.
@@ -261,7 +261,7 @@ fn temporary_file_is_not_used_by_its_name() {
         tree.add(&format!("link root/to -> new/{path}"));
         let link = tree.path("root/to");
         let narrowed = roots.within(link.as_path()).unwrap();
-        let in_place = WriteOptions::new().existing(mcp_roots_guard::Existing::InPlace);
+        let in_place = WriteOptions::new().in_place(mcp_roots_guard::InPlace::Always);
         let written = narrowed.write_with(link.as_path(), "no", in_place);
         assert_eq!(code(written), Some("protected"));
         assert_eq!(code(roots.write("to", "no")), Some("protected"));
@@ -277,7 +277,7 @@ fn temporary_file_is_not_used_by_its_name() {
 fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     let tree = Tree::new(TREE);
     let boundary = Boundary::builder()
-        .client_roots_only()
+        .client_roots(ClientRoots::Only)
         .protect(".git", Protection::ReadOnly)
         .protect("secret", Protection::Denied)
         .build()
@@ -295,7 +295,7 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
 #[test]
 fn anchored_pattern_matches_below_an_optional_directory_that_appears_later() {
     let tree = Tree::new("dir root");
-    let optional = DirectoryOptions::new(Access::ReadWrite).optional(true);
+    let optional = DirectoryOptions::new(Access::ReadWrite).optional();
     let boundary = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
         .directory_with(tree.path("root/m"), optional)
@@ -447,15 +447,15 @@ fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
 fn moved_root_is_not_changed_through_its_handle() {
     type Change = fn(&CheckedPath) -> Result<()>;
     let write = OpenOptions::new().write(true);
-    let in_place = WriteOptions::new().existing(Existing::InPlace);
+    let in_place = WriteOptions::new().in_place(InPlace::Always);
     let changes: [(&str, Change); 5] = [
         ("config", |proof| proof.open_with(OpenOptions::new().write(true)).map(drop)),
         ("config", |proof| proof.open_with(OpenOptions::new().append(true)).map(drop)),
         ("new", |proof| proof.open_with(OpenOptions::new().write(true).create(true)).map(drop)),
         ("config", |proof| {
-            proof.write_with("planted", WriteOptions::new().existing(Existing::InPlace))
+            proof.write_with("planted", WriteOptions::new().in_place(InPlace::Always))
         }),
-        ("config", |proof| proof.set_attributes(Attributes::new().executable(true))),
+        ("config", |proof| proof.set_attributes(Attributes::new().executable())),
     ];
     for (name, change) in changes {
         let tree = Tree::new("file root/d/config = old");

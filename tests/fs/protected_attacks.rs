@@ -25,7 +25,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Protection, Replace, Result,
+    Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Overwrite, Protection, Result,
     Roots, WalkOptions,
 };
 
@@ -510,10 +510,10 @@ fn directory_that_contains_a_protected_name_is_neither_renamed_nor_removed() {
                 let my_dir = format!("{other}/my-dir");
                 let attempts = [
                     roots.remove_dir_all(ancestor),
-                    roots.rename(ancestor, free.as_str(), Replace::Never),
-                    roots.rename(ancestor, free.as_str(), Replace::Existing),
-                    roots.rename(ancestor, here.as_str(), Replace::Never),
-                    roots.rename(ancestor, my_dir.as_str(), Replace::Existing),
+                    roots.rename(ancestor, free.as_str(), Overwrite::Never),
+                    roots.rename(ancestor, free.as_str(), Overwrite::Always),
+                    roots.rename(ancestor, here.as_str(), Overwrite::Never),
+                    roots.rename(ancestor, my_dir.as_str(), Overwrite::Always),
                     roots.check(ancestor, Intent::NoFollow).and_then(|it| it.remove_dir_all()),
                 ];
                 for (number, attempt) in attempts.into_iter().enumerate() {

@@ -214,14 +214,6 @@ impl Row {
     }
 }
 
-/// Whether a call returned something outside. A symlink that leads outside must not be described as
-/// leading inside either. One of the symlinks in the path leads to `box/a`, which is inside for as
-/// long as it is a directory.
-fn is_leak(seen: &str) -> bool {
-    let leads_inside = seen.strip_suffix(" leads inside");
-    operations::is_leak(seen) || leads_inside.is_some_and(|text| !text.ends_with("box/a"))
-}
-
 /// The thread that swaps. It can be paused, and a pause always begins after an even number of
 /// swaps.
 #[derive(Default)]
@@ -683,7 +675,9 @@ impl Race {
             // A request that is refused by name alone has no effect.
             is_fresh = !row.operation.changes() || code == Some("outside_roots");
             // What is read-only may be read.
-            if done.is_ok_and(|seen| is_leak(&seen)) && self.forbidden != Forbidden::ReadOnly {
+            if done.is_ok_and(|seen| operations::is_leak(&seen))
+                && self.forbidden != Forbidden::ReadOnly
+            {
                 leak("saw something outside");
             }
         }

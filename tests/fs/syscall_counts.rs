@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, OpenOptions, Policy,
-    Replace, Result, Roots, RootsCapability, RootsResponse, Rule, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, OpenOptions,
+    Overwrite, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
 use nix::sys::ptrace;
@@ -65,14 +65,14 @@ fn make_requests() {
         tree.add(&entries.replace("AT", &at(depth)));
     }
     let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
-    let unmounted = boundary.policy(Policy::default().mounts(Rule::Refuse)).build().unwrap();
+    let unmounted = boundary.refuse_mounts().build().unwrap();
     let many = (0..100).map(|number| format!("many/r{number}"));
     let many = many.inspect(|root| tree.add(&format!("dir {root}"))).map(|root| tree.uri(root));
     let many = Roots::from_list(&ListRootsResult::from_uris(many)).unwrap();
     let roots = [tree.roots(["root"]), many, unmounted.allowed_roots()];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
+    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let announcing = ClientCapabilities::with_announced_roots();
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri("root")]);
     runtime
@@ -219,8 +219,8 @@ fn create_new(roots: &Roots, request: &str) -> Result<()> {
 
 fn rename(roots: &Roots, request: &str) -> Result<()> {
     let other = format!("{request}.renamed");
-    roots.rename(request, other.as_str(), Replace::Never)?;
-    roots.rename(other.as_str(), request, Replace::Never)
+    roots.rename(request, other.as_str(), Overwrite::Never)?;
+    roots.rename(other.as_str(), request, Overwrite::Never)
 }
 
 fn copy(roots: &Roots, request: &str) -> Result<()> {

@@ -232,7 +232,7 @@ const SYMLINK_TO: Operation = Operation {
     name: "symlink to",
     paths: &[operations::Path { intent: Intent::New, target: Target::Any, is_changed: false }],
     directly: |roots, texts, _| match texts[0] {
-        uri if uri.contains(':') => Ok(roots.metadata(uri)?.size().to_string()),
+        uri if uri.contains(':') => Ok(roots.metadata(uri)?.len().to_string()),
         target => roots.symlink(target, "fresh").map(|()| "made".into()),
     },
     by_proof: |_, _| unreachable!("no proof is made"),

@@ -9,8 +9,8 @@ use std::thread;
 
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing, Intent, Replace,
-    Result, Roots, Version, WriteOptions,
+    AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, FileVersion, InPlace, Intent,
+    Overwrite, Result, Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -21,7 +21,7 @@ fn new() -> WriteOptions {
 }
 
 fn if_unchanged(content: &str) -> WriteOptions {
-    new().if_unchanged(Version::of(content.as_bytes()))
+    new().overwrite(Overwrite::IfUnchanged(FileVersion::of(content.as_bytes())))
 }
 
 /// The names in a directory.
@@ -40,9 +40,9 @@ fn missing_parents_are_created_only_if_requested() {
     assert_eq!(code(roots.write("a/b/f", "x")), Some("not_found"));
     assert_eq!(code(roots.write_with("a/b/f", "x", new())), Some("not_found"));
     assert_eq!(names(tree.path("root")), ["there"]);
-    roots.write_with("a/b/f", "1", new().create_parents(true)).unwrap();
-    roots.write_with("a/b/f", "2", new().create_parents(true)).unwrap();
-    roots.write_with("a/c/f", "3", new().create_parents(true)).unwrap();
+    roots.write_with("a/b/f", "1", new().create_parents()).unwrap();
+    roots.write_with("a/b/f", "2", new().create_parents()).unwrap();
+    roots.write_with("a/c/f", "3", new().create_parents()).unwrap();
     assert_eq!(fs::read(tree.path("root/a/b/f")).unwrap(), b"2");
     assert_eq!(fs::read(tree.path("root/a/c/f")).unwrap(), b"3");
     assert_eq!(names(tree.path("root/a/b")), ["f"]);
@@ -56,7 +56,7 @@ fn missing_parents_are_created_only_if_requested() {
     let checked = roots.check("there/f", Intent::New).unwrap();
     fs::remove_dir(tree.path("root/there")).unwrap();
     assert_eq!(code(checked.write("6")), Some("not_found"));
-    let refused = checked.write_with("6", new().create_parents(true));
+    let refused = checked.write_with("6", new().create_parents());
     assert_eq!(code(refused), Some("invalid_options"));
     assert!(!tree.path("root/there").exists());
 }
@@ -65,7 +65,7 @@ fn missing_parents_are_created_only_if_requested() {
 fn created_parents_of_a_failed_write_are_removed() {
     let tree = Tree::new("dir root; file root/f");
     let roots = tree.roots(["root"]);
-    let parents = new().create_parents(true);
+    let parents = new().create_parents();
     let begun = || {
         let mut file = roots.atomic_file("a/b/c/new", parents).unwrap();
         file.write_all(b"half").unwrap();
@@ -75,7 +75,7 @@ fn created_parents_of_a_failed_write_are_removed() {
     drop(begun());
     assert_eq!(names(tree.path("root")), ["f"]);
     // The version cannot match, because the file does not exist.
-    let refused = roots.write_with("a/b/c/new", "x", if_unchanged("").create_parents(true));
+    let refused = roots.write_with("a/b/c/new", "x", if_unchanged("").create_parents());
     assert_eq!(code(refused), Some("modified"));
     assert_eq!(names(tree.path("root")), ["f"]);
     // Another process has put something into one of the directories.
@@ -100,7 +100,7 @@ fn created_parents_of_a_failed_write_are_removed() {
 fn directory_that_replaced_a_created_parent_is_kept() {
     let tree = Tree::new("dir root");
     let roots = tree.roots(["root"]);
-    let file = roots.atomic_file("a/b/f", new().create_parents(true)).unwrap();
+    let file = roots.atomic_file("a/b/f", new().create_parents()).unwrap();
     fs::rename(tree.path("root/a/b"), tree.path("root/moved")).unwrap();
     fs::create_dir(tree.path("root/a/b")).unwrap();
     drop(file);
@@ -137,7 +137,7 @@ fn atomic_file_appears_when_it_is_committed() {
     let only = tree.roots(["root/f"]);
     assert_eq!(code(only.atomic_file(tree.path("root/f"), new())), Some("root_itself"));
     for options in [new(), if_unchanged("my content")] {
-        let in_place = options.existing(Existing::InPlace);
+        let in_place = options.in_place(InPlace::Always);
         only.write_with(tree.path("root/f"), "my content", in_place).unwrap();
     }
     let read_only = roots.read_only();
@@ -149,21 +149,18 @@ fn options_that_contradict_each_other_are_refused() {
     let tree = Tree::new("file root/f = old");
     let roots = tree.roots(["root"]);
     let text = |result: Result<()>| result.unwrap_err().to_string();
-    for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
-        let refused = roots.atomic_file("f", new().existing(existing));
+    for in_place in [InPlace::Always, InPlace::IfOwnerChanges] {
+        let refused = roots.atomic_file("f", new().in_place(in_place));
         assert_eq!(
             text(refused.map(drop)),
             r#"write "f": an atomic file cannot be written in place"#
         );
     }
-    let both = if_unchanged("old").existing(Existing::Refuse);
-    for refused in [roots.write_with("f", "x", both), roots.atomic_file("f", both).map(drop)] {
-        assert_eq!(refused.as_ref().unwrap_err().code(), "invalid_options");
-        assert_eq!(
-            text(refused),
-            "write \"f\": a write cannot require both that the file is unchanged and that it is new"
-        );
-    }
+    let both = new().overwrite(Overwrite::Never).in_place(InPlace::Always);
+    assert_eq!(
+        text(roots.write_with("f", "x", both)),
+        "write \"f\": a file that is never overwritten cannot be overwritten in place"
+    );
     assert_eq!(names(tree.path("root")), ["f"]);
 }
 
@@ -171,7 +168,7 @@ fn options_that_contradict_each_other_are_refused() {
 fn existing_file_is_refused_if_the_options_say_so() {
     let tree = Tree::new("file root/f = old; dir root/d");
     let roots = tree.roots(["root"]);
-    let refuse = new().existing(Existing::Refuse);
+    let refuse = new().overwrite(Overwrite::Never);
     for request in ["f", "d"] {
         assert_eq!(code(roots.write_with(request, "x", refuse)), Some("already_exists"));
         assert_eq!(code(roots.atomic_file(request, refuse)), Some("already_exists"));
@@ -237,7 +234,8 @@ fn new_file_is_private_if_the_old_one_becomes_private_during_the_commit() {
     let old = vec![b'x'; 8 << 20];
     fs::write(&path, &old).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    let condition = new().if_unchanged(Version::of(&old)).durability(Durability::None);
+    let condition =
+        new().overwrite(Overwrite::IfUnchanged(FileVersion::of(&old))).durability(Durability::None);
     let mut file = roots.atomic_file("f", condition).unwrap();
     file.write_all(b"secret").unwrap();
     let temporary = tree.path("root").join(names(tree.path("root")).remove(0));
@@ -268,7 +266,7 @@ fn conditional_rename_to_another_device_is_refused() {
     let roots = Roots::from_dirs([tree.path("root"), other.path("root")]).unwrap();
     // The files are not compared, because their devices could hang.
     for version in ["other", "new"] {
-        let replace = Replace::IfUnchanged(Version::of(version.as_bytes()));
+        let replace = Overwrite::IfUnchanged(FileVersion::of(version.as_bytes()));
         let renamed = roots.rename(tree.path("root/f"), other.path("root/f"), replace);
         assert_eq!(code(renamed), Some("cross_device"), "{version}");
     }
@@ -283,8 +281,10 @@ fn content_is_compared_only_up_to_a_limit() {
     let size = COMPARED_BYTES + 1;
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(size).unwrap();
     let zeros = "0".repeat(64);
-    let version = |size: u64| format!("{size}-{zeros}").parse::<Version>().unwrap();
-    let write = |version| code(roots.write_with("sparse", "new", new().if_unchanged(version)));
+    let version = |size: u64| format!("{size}-{zeros}").parse::<FileVersion>().unwrap();
+    let write = |version| {
+        code(roots.write_with("sparse", "new", new().overwrite(Overwrite::IfUnchanged(version))))
+    };
     assert_eq!(write(version(size)), Some("too_large"));
     assert_eq!(code(roots.remove_file_if_unchanged("sparse", version(size))), Some("too_large"));
     assert_eq!(write(version(size - 1)), Some("modified"));
@@ -299,15 +299,15 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     let text = "3-ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let version = roots.version("f", 3).unwrap();
     assert_eq!(version.to_string(), text);
-    assert_eq!(version, Version::of(b"abc"));
+    assert_eq!(version, FileVersion::of(b"abc"));
     assert_eq!(version, roots.check("f", Intent::Existing).unwrap().version(9).unwrap());
-    assert_eq!(text.parse::<Version>().unwrap(), version);
+    assert_eq!(text.parse::<FileVersion>().unwrap(), version);
     assert_eq!(serde_json::to_string(&version).unwrap(), format!("{text:?}"));
-    assert_eq!(serde_json::from_str::<Version>(&format!("{text:?}")).unwrap(), version);
+    assert_eq!(serde_json::from_str::<FileVersion>(&format!("{text:?}")).unwrap(), version);
     // The content is hashed in pieces.
     let long: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[1]).collect();
     fs::write(tree.path("root/long"), &long).unwrap();
-    assert_eq!(roots.version("long", 200_000).unwrap(), Version::of(&long));
+    assert_eq!(roots.version("long", 200_000).unwrap(), FileVersion::of(&long));
     assert_eq!(code(roots.version("long", 199_999)), Some("too_large"));
     let refused = roots.version("f", 2).unwrap_err();
     assert_eq!(refused.to_string(), r#"read "f": larger than 2 bytes"#);
@@ -357,23 +357,23 @@ fn text_that_is_not_a_version_is_an_error_of_bounded_length() {
         names.clone().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     };
     for text in bad.map(expand) {
-        let refused = text.parse::<Version>().unwrap_err();
+        let refused = text.parse::<FileVersion>().unwrap_err();
         assert_eq!(
             (refused.kind(), refused.code()),
             (ErrorKind::InvalidVersion, "invalid_version")
         );
         assert!(refused.to_string().len() < 1000, "{refused}");
         let json = serde_json::to_string(&text).unwrap();
-        let refused = serde_json::from_str::<Version>(&json).unwrap_err();
+        let refused = serde_json::from_str::<FileVersion>(&json).unwrap_err();
         assert!(refused.to_string().len() < 1000, "{refused}");
     }
     for json in ["3", "null", "[]", "{}"] {
-        assert!(serde_json::from_str::<Version>(json).is_err(), "{json}");
+        assert!(serde_json::from_str::<FileVersion>(json).is_err(), "{json}");
     }
     let largest = format!("{}-{hash}", u64::MAX);
-    assert_eq!(largest.parse::<Version>().unwrap().to_string(), largest);
+    assert_eq!(largest.parse::<FileVersion>().unwrap().to_string(), largest);
     assert_eq!(
-        "3".parse::<Version>().unwrap_err().to_string(),
+        "3".parse::<FileVersion>().unwrap_err().to_string(),
         "parse version \"3\": not the version of a file; use the version from an earlier response \
          unchanged"
     );
@@ -383,19 +383,19 @@ fn text_that_is_not_a_version_is_an_error_of_bounded_length() {
 fn conditional_change_requires_the_version() {
     let tree = Tree::new("file root/f = 1; file root/g = 2; dir root/d");
     let roots = tree.roots(["root"]);
-    let (one, two) = (Version::of(b"1"), Version::of(b"2"));
+    let (one, two) = (FileVersion::of(b"1"), FileVersion::of(b"2"));
     let text = |result: Result<()>| result.unwrap_err().to_string();
     let modified = "the file was modified since it was read; read it again";
     let removed = "the file was removed since it was read";
 
-    for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
-        let options = if_unchanged("2").existing(existing);
+    for in_place in [InPlace::Never, InPlace::Always, InPlace::IfOwnerChanges] {
+        let options = if_unchanged("2").in_place(in_place);
         assert_eq!(text(roots.write_with("f", "x", options)), format!("write \"f\": {modified}"));
         assert_eq!(text(roots.write_with("n", "x", options)), format!("write \"n\": {removed}"));
         assert_eq!(code(roots.write_with("d", "x", options)), Some("is_a_directory"));
-        let options = if_unchanged("1").existing(existing);
+        let options = if_unchanged("1").in_place(in_place);
         roots.write_with("f", "longer", options).unwrap();
-        roots.write_with("f", "1", if_unchanged("longer").existing(existing)).unwrap();
+        roots.write_with("f", "1", if_unchanged("longer").in_place(in_place)).unwrap();
     }
     // The file is modified after the write began.
     let file = roots.atomic_file("f", if_unchanged("1")).unwrap();
@@ -407,20 +407,20 @@ fn conditional_change_requires_the_version() {
     tree.add("file root/f = 1");
 
     let refused = [
-        (roots.rename("f", "g", Replace::IfUnchanged(one)), "g", modified),
-        (roots.rename("f", "new", Replace::IfUnchanged(one)), "new", removed),
+        (roots.rename("f", "g", Overwrite::IfUnchanged(one)), "g", modified),
+        (roots.rename("f", "new", Overwrite::IfUnchanged(one)), "new", removed),
     ];
     for (refused, to, reason) in refused {
         assert_eq!(text(refused), format!("rename \"f\" to {to:?}: destination: {reason}"));
     }
-    roots.rename("f", "g", Replace::IfUnchanged(two)).unwrap();
-    roots.rename("g", "f", Replace::Never).unwrap();
+    roots.rename("f", "g", Overwrite::IfUnchanged(two)).unwrap();
+    roots.rename("g", "f", Overwrite::Never).unwrap();
     let checked = |path| roots.check(path, Intent::NoFollow).unwrap();
     tree.add("file root/h = 2");
-    let by_proof = checked("f").rename(&checked("h"), Replace::IfUnchanged(one));
+    let by_proof = checked("f").rename(&checked("h"), Overwrite::IfUnchanged(one));
     assert_eq!(code(by_proof), Some("modified"));
     roots.remove_file("h").unwrap();
-    assert_eq!(code(roots.rename("f", "d", Replace::IfUnchanged(one))), Some("is_a_directory"));
+    assert_eq!(code(roots.rename("f", "d", Overwrite::IfUnchanged(one))), Some("is_a_directory"));
 
     assert_eq!(text(roots.remove_file_if_unchanged("f", two)), format!("remove \"f\": {modified}"));
     assert_eq!(text(roots.remove_file_if_unchanged("n", two)), format!("remove \"n\": {removed}"));
@@ -441,13 +441,13 @@ fn condition_on_a_symlink_concerns_its_target() {
     roots.write_with("link", "2", if_unchanged("1")).unwrap();
     assert_eq!(fs::read(tree.path("root/d/target")).unwrap(), b"2");
     assert!(fs::symlink_metadata(tree.path("root/link")).unwrap().is_symlink());
-    assert_eq!(roots.version("link", 9).unwrap(), Version::of(b"2"));
+    assert_eq!(roots.version("link", 9).unwrap(), FileVersion::of(b"2"));
     assert_eq!(code(roots.write_with("out", "x", if_unchanged("1"))), Some("outside_roots"));
     // A removal or a rename concerns the symlink itself, which has no content.
-    let one = Version::of(b"1");
+    let one = FileVersion::of(b"1");
     for name in ["link", "out"] {
         assert_eq!(code(roots.remove_file_if_unchanged(name, one)), Some("special_file"));
-        let replaced = roots.rename("d/target", name, Replace::IfUnchanged(one));
+        let replaced = roots.rename("d/target", name, Overwrite::IfUnchanged(one));
         assert_eq!(code(replaced), Some("special_file"));
     }
     assert_eq!(fs::read(tree.path("outside")).unwrap(), b"1");
@@ -458,7 +458,7 @@ const INCREMENTS: usize = if cfg!(windows) { 100 } else { 2000 };
 
 /// Increments the number in a file in two threads. `write` returns whether it wrote the content.
 /// Returns the number in the end.
-fn count(write: impl Fn(&Roots, Version, &str) -> Result<bool> + Sync) -> usize {
+fn count(write: impl Fn(&Roots, FileVersion, &str) -> Result<bool> + Sync) -> usize {
     let tree = Tree::in_memory("file root/counter = 0");
     let roots = tree.roots(["root"]);
     let increment = || {
@@ -466,7 +466,7 @@ fn count(write: impl Fn(&Roots, Version, &str) -> Result<bool> + Sync) -> usize 
             loop {
                 let content = roots.read_to_string("counter", 99).unwrap();
                 let next = content.parse::<usize>().unwrap() + 1;
-                let written = write(&roots, Version::of(content.as_bytes()), &next.to_string());
+                let written = write(&roots, FileVersion::of(content.as_bytes()), &next.to_string());
                 match written.map_err(|error| error.kind()) {
                     Ok(true) => break,
                     Ok(false) | Err(ErrorKind::Changed) => {}
@@ -488,7 +488,9 @@ fn count(write: impl Fn(&Roots, Version, &str) -> Result<bool> + Sync) -> usize 
 fn conditional_writes_of_two_threads_lose_no_update() {
     let options = new().durability(Durability::None);
     let written = count(|roots, version, content| {
-        roots.write_with("counter", content, options.if_unchanged(version)).map(|()| true)
+        roots
+            .write_with("counter", content, options.overwrite(Overwrite::IfUnchanged(version)))
+            .map(|()| true)
     });
     assert_eq!(written, 2 * INCREMENTS);
     // The control: the version is compared, but then the file is written without a condition.
@@ -509,13 +511,13 @@ fn change_set_changes_nothing_until_it_is_committed() {
     let before = tree.snapshot("root");
     let prepare = || {
         let mut changes = roots.change_set();
-        let parents = new().create_parents(true);
+        let parents = new().create_parents();
         changes.write("a", "new", if_unchanged("1")).unwrap();
         changes.write("x/y/one", "one", parents).unwrap();
         changes.write("x/y/z/two", "two", parents).unwrap();
         changes.write("x/three", "three", parents).unwrap();
-        changes.remove_file("b", Some(Version::of(b"2"))).unwrap();
-        changes.rename("c", "d/c", Replace::Never).unwrap();
+        changes.remove_file("b", Some(FileVersion::of(b"2"))).unwrap();
+        changes.rename("c", "d/c", Overwrite::Never).unwrap();
         changes
     };
     let changes = prepare();
@@ -544,18 +546,18 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.write("a", "x", if_unchanged("2")), "modified"),
         (|set| set.write("none/x", "x", new()), "not_found"),
         (|set| set.write("../outside", "x", new()), "outside_roots"),
-        (|set| set.write("a", "x", new().existing(Existing::InPlace)), "invalid_options"),
-        (|set| set.remove_file("a", Some(Version::of(b"2"))), "modified"),
+        (|set| set.write("a", "x", new().in_place(InPlace::Always)), "invalid_options"),
+        (|set| set.remove_file("a", Some(FileVersion::of(b"2"))), "modified"),
         (|set| set.remove_file("none", None), "not_found"),
         (|set| set.remove_file("d", None), "is_a_directory"),
         (|set| set.remove_file("../outside", None), "outside_roots"),
-        (|set| set.rename("a", "b", Replace::Never), "already_exists"),
-        (|set| set.rename("a", "b", Replace::IfUnchanged(Version::of(b"1"))), "modified"),
-        (|set| set.rename("none", "x", Replace::Never), "not_found"),
-        (|set| set.rename("a", "../x", Replace::Never), "outside_roots"),
-        (|set| set.rename("a", "d", Replace::Existing), "is_a_directory"),
-        (|set| set.rename("d", "a", Replace::Existing), "not_a_directory"),
-        (|set| set.rename("d", "d/x", Replace::Never), "io"),
+        (|set| set.rename("a", "b", Overwrite::Never), "already_exists"),
+        (|set| set.rename("a", "b", Overwrite::IfUnchanged(FileVersion::of(b"1"))), "modified"),
+        (|set| set.rename("none", "x", Overwrite::Never), "not_found"),
+        (|set| set.rename("a", "../x", Overwrite::Never), "outside_roots"),
+        (|set| set.rename("a", "d", Overwrite::Always), "is_a_directory"),
+        (|set| set.rename("d", "a", Overwrite::Always), "not_a_directory"),
+        (|set| set.rename("d", "d/x", Overwrite::Never), "io"),
     ];
     for (number, (add, expected)) in cases.into_iter().enumerate() {
         assert_eq!(code(add(&mut changes)), Some(expected), "case {number}");
@@ -578,14 +580,17 @@ fn change_set_refuses_two_changes_of_one_file() {
         (|set| set.write("n", "x", new()), |set| set.write("./n", "y", new())),
         (|set| set.write("a", "x", new()), |set| set.remove_file("a", None)),
         (|set| set.remove_file("a", None), |set| set.write("a", "x", new())),
-        (|set| set.rename("a", "n", Replace::Never), |set| set.write("n", "x", new())),
-        (|set| set.rename("a", "n", Replace::Never), |set| set.write("a", "x", new())),
-        (|set| set.rename("a", "n", Replace::Never), |set| set.rename("b", "n", Replace::Never)),
-        (|set| set.rename("d", "n", Replace::Never), |set| set.write("d/f", "x", new())),
-        (|set| set.write("d/f", "x", new()), |set| set.rename("d", "n", Replace::Never)),
+        (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("n", "x", new())),
+        (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("a", "x", new())),
         (
-            |set| set.write("n/f", "x", new().create_parents(true)),
-            |set| set.rename("d", "n", Replace::Existing),
+            |set| set.rename("a", "n", Overwrite::Never),
+            |set| set.rename("b", "n", Overwrite::Never),
+        ),
+        (|set| set.rename("d", "n", Overwrite::Never), |set| set.write("d/f", "x", new())),
+        (|set| set.write("d/f", "x", new()), |set| set.rename("d", "n", Overwrite::Never)),
+        (
+            |set| set.write("n/f", "x", new().create_parents()),
+            |set| set.rename("d", "n", Overwrite::Always),
         ),
     ];
     let before = tree.snapshot("root");
@@ -624,7 +629,7 @@ fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
         let roots = tree.roots(["root"]);
         let mut changes = roots.change_set();
         changes.write("a", "new", new()).unwrap();
-        changes.rename("b", "moved", Replace::Never).unwrap();
+        changes.rename("b", "moved", Overwrite::Never).unwrap();
         changes.write("c", "new", if_unchanged("3")).unwrap();
         changes.remove_file("d", None).unwrap();
         changes.write("new", "new", new()).unwrap();
@@ -651,11 +656,11 @@ fn partial_commit_says_which_changes_were_made() {
     let roots = tree.roots(["root"]);
     let mut changes = roots.change_set();
     changes.write("a", "new", new()).unwrap();
-    changes.rename("b", "moved", Replace::Never).unwrap();
+    changes.rename("b", "moved", Overwrite::Never).unwrap();
     // Only the rename itself finds out that the destination is not empty.
-    changes.rename("c", "full", Replace::Existing).unwrap();
+    changes.rename("c", "full", Overwrite::Always).unwrap();
     changes.remove_file("d", None).unwrap();
-    changes.write("dir/e", "new", new().create_parents(true)).unwrap();
+    changes.write("dir/e", "new", new().create_parents()).unwrap();
     let partial = changes.commit().unwrap_err();
     assert_eq!(fs::read(tree.path("root/a")).unwrap(), b"new");
     let places = |places: &[CheckedPath]| -> Vec<String> {
@@ -680,7 +685,7 @@ fn change_set_is_bounded_and_its_error_is_short() {
     let mut changes = roots.change_set();
     for number in 0..CHANGES {
         if number == 32 {
-            changes.rename("empty", "full", Replace::Existing).unwrap();
+            changes.rename("empty", "full", Overwrite::Always).unwrap();
             continue;
         }
         fs::write(tree.path(format!("root/{number}-{}", "n".repeat(200))), "").unwrap();

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Replace};
+use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Overwrite};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -102,11 +102,11 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
                 roots.remove_dir_all(at("root")),
                 roots.remove_dir_all(at("deep")),
                 roots.remove_dir_all(at("deep/er")),
-                roots.rename(at("root"), at("x"), Replace::Never),
-                roots.rename(at("deep"), at("x"), Replace::Never),
-                roots.rename(at("free"), at("root"), Replace::Existing),
-                roots.rename(at("only"), at("x"), Replace::Never),
-                roots.rename(at("f"), at("only"), Replace::Existing),
+                roots.rename(at("root"), at("x"), Overwrite::Never),
+                roots.rename(at("deep"), at("x"), Overwrite::Never),
+                roots.rename(at("free"), at("root"), Overwrite::Always),
+                roots.rename(at("only"), at("x"), Overwrite::Never),
+                roots.rename(at("f"), at("only"), Overwrite::Always),
                 roots.remove_file(at("only")),
                 roots.write(at("only"), "planted"),
             ];
@@ -117,7 +117,7 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
         assert_eq!(tree.snapshot("op"), before);
         // Entries that contain no root can be renamed and removed, by either name.
         drop(whole);
-        roots.rename(at("free"), at("freed"), Replace::Never).unwrap();
+        roots.rename(at("free"), at("freed"), Overwrite::Never).unwrap();
         roots.remove_dir_all(tree.path("op/in/freed")).unwrap();
         roots.write(at("f"), "new").unwrap();
         roots.remove_file(at("f")).unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Result, Roots, Rule,
+    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Result, Roots,
 };
 
 use crate::support::code;
@@ -43,26 +43,24 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
         format!("{lower}:{path}"),
         format!(r"\\?\{letter}:{backslashes}"),
     ];
-    let build =
-        |bare: Rule| Boundary::builder().client_roots_only().bare_paths(bare).build().unwrap();
-    for (uri, rule) in uris
-        .iter()
-        .map(|uri| (uri, Rule::Refuse))
-        .chain(bare.iter().map(|path| (path, Rule::Allow)))
+    let only = || Boundary::builder().client_roots(ClientRoots::Only);
+    let [strict, bare_paths] =
+        [only(), only().allow_bare_paths()].map(|builder| builder.build().unwrap());
+    for (uri, boundary) in
+        uris.iter().map(|uri| (uri, &strict)).chain(bare.iter().map(|path| (path, &bare_paths)))
     {
-        let roots = build(rule).resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
+        let roots = boundary.resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
         assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
         assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
         assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
     }
     for path in bare {
-        let rejected =
-            build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
+        let rejected = strict.resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
         assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
     }
     // All forms are one root, with and without allowed directories.
     let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
-    for boundary in [operator, build(Rule::Refuse)] {
+    for boundary in [operator, strict] {
         let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
         assert_eq!(roots.roots().count(), 1, "{roots:?}");
         assert!(
@@ -160,7 +158,12 @@ fn a_name_that_windows_would_reinterpret_is_refused() {
 fn a_client_root_on_another_host_grants_nothing() {
     let tree = Tree::new("file root/f");
     let list = ListRootsResult::from_uris(["file://server/share/dir".to_owned(), tree.uri("root")]);
-    let without = Boundary::builder().client_roots_only().build().unwrap().resolve(&list).unwrap();
+    let without = Boundary::builder()
+        .client_roots(ClientRoots::Only)
+        .build()
+        .unwrap()
+        .resolve(&list)
+        .unwrap();
     let within = Boundary::builder()
         .directory(tree.path(""), Access::ReadOnly)
         .build()
@@ -288,12 +291,12 @@ fn each_operation_does_its_work() {
     };
     assert_eq!(names("."), ["d", "e", "f", "g", "tree"]);
     assert_eq!(walked(roots.walk("tree", mcp_roots_guard::WalkOptions::new()).unwrap()).len(), 4);
-    roots.rename("f", "e/f", mcp_roots_guard::Replace::Never).unwrap();
+    roots.rename("f", "e/f", mcp_roots_guard::Overwrite::Never).unwrap();
     assert_eq!(
-        code(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)),
+        code(roots.rename("e/f", "d/made", mcp_roots_guard::Overwrite::Never)),
         Some("already_exists")
     );
-    roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Existing).unwrap();
+    roots.rename("e/f", "d/made", mcp_roots_guard::Overwrite::Always).unwrap();
     assert_eq!(roots.read("d/made", 9).unwrap(), b"new");
     assert_eq!(code(roots.remove_file("d")), Some("is_a_directory"));
     assert_eq!(code(roots.remove_dir("d")), Some("directory_not_empty"));
@@ -302,11 +305,10 @@ fn each_operation_does_its_work() {
     roots.remove_dir("d").unwrap();
     roots.remove_dir_all("tree").unwrap();
     assert_eq!(names("."), ["e", "g"]);
-    let hard = Policy::default().hard_links(Rule::Refuse);
     tree.add("file root/one; hard root/two = root/one");
     let refusing = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
-        .policy(hard)
+        .refuse_hard_links()
         .build()
         .unwrap();
     assert_eq!(code(refusing.allowed_roots().read("one", 9)), Some("hard_linked"));
@@ -328,7 +330,7 @@ fn an_absent_volume_counts_as_a_missing_directory() {
         );
         let roots = with(
             Boundary::builder()
-                .directory_with(path, DirectoryOptions::new(Access::ReadOnly).optional(true)),
+                .directory_with(path, DirectoryOptions::new(Access::ReadOnly).optional()),
         )
         .unwrap()
         .allowed_roots();

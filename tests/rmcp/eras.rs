@@ -1,6 +1,6 @@
 //! Behavior that both eras share, tested with rmcp's client.
 
-use mcp_roots_guard::WithoutClientRoots;
+use mcp_roots_guard::{ClientRoots, Fallback};
 use rmcp::service::ServiceError;
 
 use crate::server::{Client, ERAS, Era, Tree, call, connect, refusal};
@@ -47,7 +47,9 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
         let client = Client::undeclared();
         let pair = connect(&tree.guard(), &client, era).await;
         assert_eq!(pair.read("c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
-        let guard = tree.builder().without_client_roots(WithoutClientRoots::Deny).build().unwrap();
+        let denying =
+            ClientRoots::Narrow { undeclared: Fallback::Nothing, empty: Fallback::Nothing };
+        let guard = tree.builder_for(denying).build().unwrap();
         let pair = connect(&guard, &client, era).await;
         let denied = call(&pair.client, "read", "c/in.txt").await;
         match era {

@@ -109,7 +109,7 @@ fn another_client_does_not_wait_for_a_clients_many_searches() {
 
 #[cfg(target_os = "linux")]
 mod hung_operations {
-    use mcp_roots_guard::{ClientCapabilities, ListRootsResult, RootsCapability, RootsResponse};
+    use mcp_roots_guard::{ClientCapabilities, ListRootsResult, RootsResponse};
 
     use super::*;
     use crate::hung_filesystem::{HungFilesystem, in_namespace};
@@ -172,7 +172,7 @@ mod hung_operations {
             let listing = |list: ListRootsResult| {
                 move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
             };
-            let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
+            let announcing = ClientCapabilities::with_announced_roots();
             let (one, other) =
                 (guard.session(announcing).unwrap(), guard.session(announcing).unwrap());
             one.roots(listing(list("op/w"))).await.unwrap();
@@ -215,7 +215,7 @@ fn an_option_without_effect_is_refused() {
         let built = tree.builder().work_at_once(slots).build();
         assert_eq!(built.err().map(|error| error.code()), expected, "{slots} slots");
     }
-    let ignores = tree.builder().client_roots(ClientRoots::Ignore);
+    let ignores = tree.builder_for(ClientRoots::Ignore);
     let refused = ignores.time_to_live_keyed(Duration::from_secs(1)).build().unwrap_err();
     assert!(refused.to_string().ends_with("leave time_to_live_keyed out"), "{refused}");
 }

@@ -138,7 +138,7 @@ async fn requests_outside_the_wrapped_transport_are_refused() {
     of_another.initialize(json!({})).await;
     assert_eq!(of_another.read("a/in.txt", &json!({})).await, Err(NO_SESSION.into()));
     // A guard that ignores client roots needs no session.
-    let guard = tree.builder().client_roots(mcp_roots_guard::ClientRoots::Ignore).build().unwrap();
+    let guard = tree.builder_for(mcp_roots_guard::ClientRoots::Ignore).build().unwrap();
     let (server, reports) = Server::new(&guard);
     let mut ignoring = Raw::to(server, reports, |far| far);
     ignoring.initialize(declaring()).await;

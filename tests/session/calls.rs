@@ -14,8 +14,7 @@ use mcp_roots_guard::limits::LINKED_LIST;
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_PAGES};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent,
-    ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session,
-    WithoutClientRoots,
+    ListRootsResult, Roots, RootsResponse, RootsSource, RootsState, Session,
 };
 use tokio::time::Instant;
 
@@ -28,8 +27,7 @@ type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 const LIMIT: Duration = FETCH_LIMIT;
 
 /// The capabilities of a client that announces changes.
-const ANNOUNCING: ClientCapabilities =
-    ClientCapabilities::with_roots(RootsCapability::announcing());
+const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_announced_roots();
 
 fn guard(tree: &Tree) -> GuardBuilder {
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap();
@@ -47,7 +45,7 @@ fn announcing(guard: &Guard) -> Session {
 
 /// A session of a client that has roots and does not announce changes.
 fn silent(guard: &Guard) -> Session {
-    guard.session(ClientCapabilities::with_roots(RootsCapability::silent())).unwrap()
+    guard.session(ClientCapabilities::with_roots()).unwrap()
 }
 
 fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
@@ -283,31 +281,20 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
 #[test]
 fn a_guard_that_ignores_client_roots_rejects_options_about_them() {
     let tree = Tree::new("dir a");
-    let ignore = || guard(&tree).client_roots(ClientRoots::Ignore);
+    let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite);
+    let boundary = boundary.client_roots(ClientRoots::Ignore).build().unwrap();
+    let ignore = || Guard::builder(boundary.clone());
     let hour = Duration::from_secs(3600);
     for (builder, name) in [
-        (ignore().without_client_roots(WithoutClientRoots::Deny), "without_client_roots(Deny)"),
         (ignore().time_to_live(hour), "time_to_live"),
         (ignore().time_to_live_unannounced(hour), "time_to_live_unannounced"),
-        // The order of the options does not matter.
-        (guard(&tree).time_to_live(hour).client_roots(ClientRoots::Ignore), "time_to_live"),
     ] {
         let refused = builder.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
         assert!(refused.to_string().ends_with(&format!("leave {name} out")), "{refused}");
     }
-    // These options have an effect or restate the default: one selects the roots that are in force
-    // anyway, and the other limits the wait for an allowed directory.
-    ignore()
-        .without_client_roots(WithoutClientRoots::AllowedDirectories)
-        .fetch_limit(hour)
-        .build()
-        .unwrap();
-    // There is nothing else that could be served.
-    let only = Guard::builder(Boundary::builder().client_roots_only().build().unwrap());
-    assert_eq!(code(only.client_roots(ClientRoots::Ignore).build()), Some("no_directories"));
-    let narrow = guard(&tree).client_roots(ClientRoots::Narrow);
-    narrow.without_client_roots(WithoutClientRoots::Deny).time_to_live(hour).build().unwrap();
+    // It limits the wait for an allowed directory.
+    ignore().fetch_limit(hour).build().unwrap();
 }
 
 /// The number of requests for a list that keeps changing is bounded.
@@ -434,7 +421,7 @@ async fn closing_ends_every_wait() {
     assert_eq!((session.state(), guard.sessions()), (RootsState::Closed, 0));
 }
 
-/// A `Changes` does not keep a session open.
+/// A `RootsChanges` does not keep a session open.
 #[tokio::test]
 async fn dropping_the_last_clone_closes_a_session() {
     let guard = guard(&Tree::new("dir a")).build().unwrap();
@@ -503,12 +490,10 @@ async fn bare_paths_are_roots_only_if_the_operator_allows_them() {
         "ftp://host/x".into(),
         tree.uri("a%20b"),
     ]);
-    for (rule, expected) in [(Rule::Refuse, "a b"), (Rule::Allow, "a%20b a b")] {
-        let boundary = Boundary::builder()
-            .directory(tree.path(""), Access::ReadOnly)
-            .bare_paths(rule)
-            .build()
-            .unwrap();
+    for (allowed, expected) in [(false, "a b"), (true, "a%20b a b")] {
+        let builder = Boundary::builder().directory(tree.path(""), Access::ReadOnly);
+        let builder = if allowed { builder.allow_bare_paths() } else { builder };
+        let boundary = builder.build().unwrap();
         let roots = announcing(&Guard::new(boundary)).roots(source_of(bare.clone())).await;
         let codes: Vec<_> = roots
             .as_ref()
@@ -517,14 +502,13 @@ async fn bare_paths_are_roots_only_if_the_operator_allows_them() {
             .iter()
             .map(|rejected| rejected.error().code())
             .collect();
-        let drive =
-            if cfg!(windows) && rule == Rule::Allow { "outside_roots" } else { "not_absolute" };
+        let drive = if cfg!(windows) && allowed { "outside_roots" } else { "not_absolute" };
         assert_eq!(
             codes[codes.len() - 4..],
             ["not_absolute", drive, "empty", "foreign_scheme"],
-            "{rule:?}"
+            "{allowed}"
         );
-        assert_eq!(outcome(&tree, &roots), Ok(expected.into()), "{rule:?}");
+        assert_eq!(outcome(&tree, &roots), Ok(expected.into()), "{allowed}");
     }
 }
 
@@ -878,7 +862,7 @@ fn a_list_that_is_resolved_again_expires_no_later() {
             .runtime(tokio::runtime::Handle::current())
             .build()
             .unwrap();
-        let silent = ClientCapabilities::with_roots(RootsCapability::silent());
+        let silent = ClientCapabilities::with_roots();
         let session = guard.session(silent).unwrap();
         let client = Client::listing(list(&tree, &["l"]));
         session.roots(client.source()).await.unwrap();

@@ -26,8 +26,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
-    RootsSource,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, RootsSource,
 };
 
 use tree::Tree;
@@ -77,8 +76,7 @@ fn each_event_names_its_session_and_its_cause() {
         let boundary =
             Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary);
-        let session =
-            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
         let number = session.id();
         let uris =
             [tree.uri("op/a"), tree.uri("op/a/f/in"), tree.uri("op/out\n"), "ftp://host/".into()];
@@ -129,8 +127,7 @@ fn each_event_names_its_session_and_its_cause() {
         assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
         // The list is resolved again some seconds after the filesystem rejected an entry.
         let guard = Guard::new(guard.boundary().clone());
-        let session =
-            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
         session.roots(source(&list)).await.unwrap();
         std::fs::remove_file(tree.path("op/a/f")).unwrap();
         tree.add("dir op/a/f");

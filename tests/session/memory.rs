@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use mcp_roots_guard::limits::SESSIONS;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
-    RootsSource, Session,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, RootsSource,
+    Session,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -31,8 +31,7 @@ fn uri(path: &Path) -> String {
 }
 
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
-    let session =
-        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+    let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
     session.roots(source(&list)).await.unwrap();
     session
 }

@@ -14,13 +14,13 @@
 )]
 
 use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use mcp_roots_guard::Intent::{Existing, New, NewTree, NoFollow};
 use mcp_roots_guard::{
-    AtomicFile, Attributes, CheckedPath, DirEntry, Error, Existing as By, Intent, Link, Metadata,
-    OpenFile, OpenOptions, ReadDir, Replace, Result, Roots, Version, Walk, WalkOptions,
-    WriteOptions,
+    AtomicFile, Attributes, CheckedPath, DirEntry, Error, FileVersion, InPlace, Intent, Metadata,
+    OpenFile, OpenOptions, Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use Target::{
@@ -295,7 +295,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'D' open_with(new().read(true)) on reads(Existing, File) => used),
     row!(b'E' metadata() on reads(Existing, Any) => described),
     row!(b'F' symlink_metadata() on reads(NoFollow, Any) => described),
-    row!(b'e' version(LIMIT) on reads(Existing, File) => |it: Version, _| Ok(it.to_string())),
+    row!(b'e' version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
     row!(b'i' read_link() on reads(NoFollow, Symlink) => linked),
     row!(b'G' read_dir() on reads(Existing, Directory) => listed),
     row!(b'H' walk(WalkOptions::new()) on reads(Existing, Tree) => walked),
@@ -310,10 +310,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'P' open_with(new().write(true).create(true).truncate(true))
         on changes(New, FileOrNew) => used),
     row!(b'Q' write(WRITTEN) on changes(New, FileOrNew) => done),
-    row!(b'Y' write_with(WRITTEN, by(By::InPlace)) on changes(New, FileOrNew) => done),
-    row!(b'5' write_with(WRITTEN, by(By::InPlaceIfOwnerChanges))
+    row!(b'Y' write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
+    row!(b'5' write_with(WRITTEN, by(InPlace::IfOwnerChanges))
         on changes(New, FileOrNew) => done),
-    row!(b'a' write_with(WRITTEN, by(By::Refuse)) on changes(New, Missing) => done),
+    row!(b'a' write_with(WRITTEN, new_file()) on changes(New, Missing) => done),
     row!(b'b' write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
     row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
     row!(b'c' atomic_file(WriteOptions::new()) on changes(New, FileOrNew) => committed),
@@ -327,10 +327,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'g' remove_file_if_unchanged(version()) on changes(NoFollow, File) => done),
     row!(b'U' remove_dir() on changes(NoFollow, EmptyDirectory) => done),
     row!(b'V' remove_dir_all() on changes(NoFollow, Tree) => done),
-    row!(b'W' rename(Replace::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
-    row!(b'X' rename(Replace::Existing)
+    row!(b'W' rename(Overwrite::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
+    row!(b'X' rename(Overwrite::Always)
         on changes(NoFollow, Any), changes(NoFollow, Any) => done),
-    row!(b'o' rename(Replace::IfUnchanged(version()))
+    row!(b'o' rename(Overwrite::IfUnchanged(version()))
         on changes(NoFollow, File), changes(NoFollow, File) => done),
     row!(b'r' hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
     row!(b's' copy(LIMIT, WriteOptions::new())
@@ -405,13 +405,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         paths: &[changes(NoFollow, File), changes(NoFollow, Missing)],
         directly: |roots, texts, pause| {
             let mut changes = roots.change_set();
-            changes.rename(texts[0], texts[1], Replace::Never)?;
+            changes.rename(texts[0], texts[1], Overwrite::Never)?;
             pause();
             done(changes.commit().map_err(Error::from)?, pause)
         },
         by_proof: |checked, pause| {
             pause();
-            done(checked[0].rename(&checked[1], Replace::Never)?, pause)
+            done(checked[0].rename(&checked[1], Overwrite::Never)?, pause)
         },
     },
 ];
@@ -463,7 +463,7 @@ pub(crate) fn is_marked(mode: u32) -> bool {
 #[cfg(unix)]
 pub(crate) fn is_leak(seen: &str) -> bool {
     let marked = [MARKED_FILE, MARKED_DIRECTORY].map(|mode| format!("mode {mode:o}"));
-    let version = Version::of(SECRET.as_bytes()).to_string();
+    let version = FileVersion::of(SECRET.as_bytes()).to_string();
     marked.iter().chain([&version]).any(|mark| seen.contains(mark)) || seen.contains(SECRET)
 }
 
@@ -471,28 +471,28 @@ fn new() -> OpenOptions {
     OpenOptions::new()
 }
 
-fn by(existing: By) -> WriteOptions {
-    WriteOptions::new().existing(existing)
+fn new_file() -> WriteOptions {
+    WriteOptions::new().overwrite(Overwrite::Never)
+}
+
+fn by(in_place: InPlace) -> WriteOptions {
+    WriteOptions::new().in_place(in_place)
 }
 
 fn parents() -> WriteOptions {
-    WriteOptions::new().create_parents(true)
+    WriteOptions::new().create_parents()
 }
 
-fn version() -> Version {
-    Version::of(CONTENT.as_bytes())
+fn version() -> FileVersion {
+    FileVersion::of(CONTENT.as_bytes())
 }
 
 fn if_unchanged() -> WriteOptions {
-    WriteOptions::new().if_unchanged(version())
+    WriteOptions::new().overwrite(Overwrite::IfUnchanged(version()))
 }
 
 fn executable() -> Attributes {
-    if cfg!(windows) {
-        Attributes::new().read_only(true)
-    } else {
-        Attributes::new().executable(true)
-    }
+    if cfg!(windows) { Attributes::new().read_only() } else { Attributes::new().executable() }
 }
 
 fn done((): (), _: Pause<'_>) -> Result<String> {
@@ -517,9 +517,8 @@ fn described_proof(checked: &CheckedPath) -> String {
     format!("{} {}", checked.display_path(), checked.exists())
 }
 
-fn linked(link: Link, _: Pause<'_>) -> Result<String> {
-    let leads = if link.leads_inside() { "inside" } else { "outside" };
-    Ok(format!("{} leads {leads}", link.text().display()))
+fn linked(target: PathBuf, _: Pause<'_>) -> Result<String> {
+    Ok(target.display().to_string())
 }
 
 fn opened(file: OpenFile, pause: Pause<'_>) -> Result<String> {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
-use mcp_roots_guard::{Access, Boundary, Guard, GuardBuilder, Session, WalkOptions};
+use mcp_roots_guard::{
+    Access, Boundary, ClientRoots, Fallback, Guard, GuardBuilder, Session, WalkOptions,
+};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
@@ -55,8 +57,16 @@ impl Tree {
 
     /// A builder for a guard with the allowed directory `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
-        let boundary =
-            Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
+        let narrow = ClientRoots::Narrow {
+            undeclared: Fallback::AllowedDirectories,
+            empty: Fallback::Nothing,
+        };
+        self.builder_for(narrow)
+    }
+
+    pub(crate) fn builder_for(&self, client_roots: ClientRoots) -> GuardBuilder {
+        let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite);
+        let boundary = boundary.client_roots(client_roots).build().unwrap();
         Guard::builder(boundary).fetch_limit(Duration::from_secs(60))
     }
 
@@ -147,7 +157,7 @@ impl Server {
         W: FnOnce(RequestRoots) -> Result<ListResourcesResult, HandlerError> + Send + 'static,
     {
         if !self.is_async {
-            return self.guard.request(ctx, None, work).await;
+            return self.guard.other_request(ctx, None, work).await;
         }
         let work = |roots: RequestRoots| async move { roots.run(work).await };
         self.guard.respond(ctx, ClientInput::default(), work).await

@@ -19,8 +19,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, Changes, CheckedPath, ClientCapabilities, Guard, Intent, ListRootsResult,
-    Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, CheckedPath, ClientCapabilities, Guard, Intent, ListRootsResult, Roots,
+    RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
 
@@ -52,9 +52,12 @@ impl World {
     pub(crate) fn new(tree: &Arc<Tree>, announces: bool, fails: u64) -> Arc<Self> {
         let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite);
         let guard = Guard::new(boundary.build().unwrap());
-        let capability =
-            if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
-        let session = guard.session(ClientCapabilities::with_roots(capability)).unwrap();
+        let declared = if announces {
+            ClientCapabilities::with_announced_roots()
+        } else {
+            ClientCapabilities::with_roots()
+        };
+        let session = guard.session(declared).unwrap();
         Arc::new(Self {
             tree: tree.clone(),
             guard,
@@ -155,7 +158,7 @@ impl World {
         }
     }
 
-    pub(crate) fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> RootsChanges {
         self.session.changes()
     }
 

@@ -135,7 +135,7 @@ impl Room {
         if self.0.is_none() {
             return Ok(());
         }
-        let size = roots.metadata(path).map_or(0, |metadata| metadata.size().min(limit));
+        let size = roots.metadata(path).map_or(0, |metadata| metadata.len().min(limit));
         self.take(usize::try_from(size).unwrap_or(usize::MAX))
     }
 

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, ValueEnum};
-use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard, Protection, WithoutClientRoots};
+use mcp_roots_guard::{
+    Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Guard, Protection,
+};
 
 use crate::http::Limits;
 use crate::programs::Programs;
@@ -188,10 +190,11 @@ impl Options {
         let directories = self.allowed_directories()?;
         let mut boundary = Boundary::builder();
         if directories.is_empty() {
-            boundary = boundary.client_roots_only();
-        }
-        if self.empty == Empty::Allow {
-            boundary = boundary.empty_list(WithoutClientRoots::AllowedDirectories);
+            boundary = boundary.client_roots(ClientRoots::Only);
+        } else if self.empty == Empty::Allow {
+            let allowed = Fallback::AllowedDirectories;
+            boundary =
+                boundary.client_roots(ClientRoots::Narrow { undeclared: allowed, empty: allowed });
         }
         if !self.no_protect {
             boundary = boundary.protect_defaults();
@@ -235,7 +238,10 @@ impl Options {
         let options = |path: &PathBuf| {
             let is_read_only = self.read_only || read_only.contains(path);
             let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-            let mut options = DirectoryOptions::new(access).always(always.contains(path));
+            let mut options = DirectoryOptions::new(access);
+            if always.contains(path) {
+                options = options.always();
+            }
             for (alias, _) in aliases.iter().filter(|(_, directory)| *directory == path) {
                 options = options.alias(alias);
             }

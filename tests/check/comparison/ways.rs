@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule};
+use mcp_roots_guard::{Access, Boundary, Intent, Roots};
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
@@ -100,7 +100,7 @@ impl Way for Guard {
 
     fn read_unless_hard_linked(&self, request: &str) -> Option<Done<Vec<u8>>> {
         let boundary = Boundary::builder().directory(&self.root, Access::ReadWrite);
-        let boundary = boundary.policy(Policy::default().hard_links(Rule::Refuse)).build().unwrap();
+        let boundary = boundary.refuse_hard_links().build().unwrap();
         Some(boundary.allowed_roots().read(request, LIMIT).map_err(Into::into))
     }
 

@@ -16,7 +16,7 @@ use crate::support::random::Random;
 use crate::support::tree::Tree;
 use crate::support::{code, protecting};
 
-const OPTIONS: fn() -> WalkOptions = || WalkOptions::new().git_ignore(true);
+const OPTIONS: fn() -> WalkOptions = || WalkOptions::new().git_ignore();
 
 fn walked(roots: &Roots, directory: &str, options: WalkOptions) -> Vec<String> {
     let (paths, errors) = paths(roots.walk(directory, options).unwrap());
@@ -25,9 +25,9 @@ fn walked(roots: &Roots, directory: &str, options: WalkOptions) -> Vec<String> {
 }
 
 /// The entries that a walk of the crate `ignore` yields, sorted.
-fn oracle(directory: &Path, is_repository: bool, hidden: bool) -> Vec<String> {
+fn oracle(directory: &Path, is_repository: bool, skips_dot_files: bool) -> Vec<String> {
     let walk = WalkBuilder::new(directory)
-        .hidden(!hidden)
+        .hidden(skips_dot_files)
         .git_global(false)
         // The crate looks for the `.git` of nested repositories only with this option. With it, a
         // tree without a repository has no rules.
@@ -136,18 +136,19 @@ fn walk_omits_the_same_entries_as_the_crate_ignore() {
             let start =
                 &directories[usize::try_from(random.below(directories.len() as u64)).unwrap()];
             let request = if start.is_empty() { "." } else { start };
-            for hidden in [false, true] {
-                let mut found = walked(&roots, request, OPTIONS().hidden(hidden));
+            for skips_dot_files in [false, true] {
+                let options = if skips_dot_files { OPTIONS().skip_dot_files() } else { OPTIONS() };
+                let mut found = walked(&roots, request, options);
                 found.sort();
-                let expected = oracle(&top.join(start), is_repository, hidden);
+                let expected = oracle(&top.join(start), is_repository, skips_dot_files);
                 assert_eq!(
                     found,
                     expected,
-                    "seed {seed}, case {case}, walk {request:?}, hidden {hidden}: {:#?}",
+                    "seed {seed}, case {case}, walk {request:?}, {skips_dot_files}: {:#?}",
                     tree.snapshot("r")
                 );
                 if start.is_empty() {
-                    ignored += usize::from(hidden && found.len() < all);
+                    ignored += usize::from(!skips_dot_files && found.len() < all);
                 } else {
                     below += usize::from(!found.is_empty());
                 }
@@ -167,7 +168,7 @@ fn rules_above_a_nested_repository_do_not_apply_in_it() {
          file out/info/exclude = z; file r/w/z; dir r/s; link r/s/.git -> ../n/.git; file r/s/x.o",
     );
     let roots = tree.roots(["r"]);
-    let found = walked(&roots, ".", OPTIONS().hidden(false));
+    let found = walked(&roots, ".", OPTIONS().skip_dot_files());
     // A `.git` that is a symlink is no repository, and the file `.git` is not followed.
     assert_eq!(found, ["n", "n/x.o", "s", "w", "w/x.o", "w/z"]);
 }
@@ -183,7 +184,7 @@ fn rules_above_the_root_are_not_read() {
     }
     // Neither are rules above a narrowed root, or above the innermost root.
     let narrowed = tree.roots(["r"]).within("d").unwrap();
-    assert_eq!(walked(&narrowed, ".", OPTIONS().hidden(false)), ["e", "e/f"]);
+    assert_eq!(walked(&narrowed, ".", OPTIONS().skip_dot_files()), ["e", "e/f"]);
     let narrowed = tree.roots(["."]).within("r/d/e").unwrap();
     assert_eq!(walked(&narrowed, ".", OPTIONS()), ["f"]);
     let roots = tree.roots([".", "r"]);
@@ -213,7 +214,7 @@ fn rule_file_that_is_not_a_regular_file_is_not_read() {
         );
         tree.add(file);
         let roots = tree.roots(["r"]);
-        let options = OPTIONS().hidden(false);
+        let options = OPTIONS().skip_dot_files();
         let found =
             within_seconds(move || (walked(&roots, "d", options), walked(&roots, ".", options)));
         assert_eq!(found.0, ["f"], "{file}");
@@ -233,7 +234,7 @@ fn denied_rule_file_is_not_read() {
         let tree = Tree::new("file r/d/f; file r/g");
         tree.add(&format!("file {file} = *"));
         assert!(walked(&tree.roots(["r"]), ".", OPTIONS()).is_empty(), "{file}");
-        let options = OPTIONS().hidden(false);
+        let options = OPTIONS().skip_dot_files();
         let roots = protecting(&tree, "r", &[(name, Protection::Denied)]);
         assert_eq!(walked(&roots, ".", options), ["d", "d/f", "g"], "{name}");
         assert_eq!(walked(&roots, "d", options), ["f"], "{name}");
@@ -247,7 +248,7 @@ fn denied_rule_file_is_not_read() {
 fn rule_with_invalid_text_does_not_affect_the_other_rules() {
     let tree = Tree::new("file r/a; file r/b; file r/c; file r/d");
     fs::write(tree.path("r/.gitignore"), b"a\n\xff\xfe\n[\nb\0b\nc\n").unwrap();
-    assert_eq!(walked(&tree.roots(["r"]), ".", OPTIONS().hidden(false)), ["b", "d"]);
+    assert_eq!(walked(&tree.roots(["r"]), ".", OPTIONS().skip_dot_files()), ["b", "d"]);
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn too_large_rule_file_makes_its_directory_unreadable() {
     large.set_len(0).unwrap();
     fs::write(tree.path("r/b/.gitignore"), vec![b'#'; usize::try_from(IGNORE_BYTES).unwrap()])
         .unwrap();
-    assert_eq!(walked(&roots, ".", OPTIONS().hidden(false)).len(), 7);
+    assert_eq!(walked(&roots, ".", OPTIONS().skip_dot_files()).len(), 7);
     for size in [IGNORE_BYTES + 1, 1 << 40] {
         large.set_len(size).unwrap();
         let start = Instant::now();
@@ -279,12 +280,12 @@ fn too_large_rule_file_makes_its_directory_unreadable() {
             (found, errors),
             (["a", "a/f", "b"].map(str::to_owned).to_vec(), vec!["too_large"])
         );
-        let (found, errors) = paths(roots.walk(".", OPTIONS().skip_unreadable(true)).unwrap());
+        let (found, errors) = paths(roots.walk(".", OPTIONS().skip_unreadable()).unwrap());
         assert_eq!(found, ["a", "a/f", "b", "z"]);
         assert_eq!(errors, ["too_large"]);
         // The same for the walked directory and for one above it.
         for directory in ["b", "b/c"] {
-            let options = OPTIONS().skip_unreadable(true);
+            let options = OPTIONS().skip_unreadable();
             let error = roots.walk(directory, options).unwrap_err();
             let text = format!("its ignore files have more than {IGNORE_BYTES} bytes");
             assert_eq!(error.code(), "too_large", "{directory}");
@@ -307,7 +308,7 @@ fn rule_files_of_a_hostile_tree_are_bounded_in_total() {
     }
     let roots = tree.roots(["r"]);
     let before = bytes_read();
-    let (_, errors) = paths(roots.walk(".", OPTIONS().skip_unreadable(true)).unwrap());
+    let (_, errors) = paths(roots.walk(".", OPTIONS().skip_unreadable()).unwrap());
     let read = bytes_read() - before;
     assert_eq!(errors, ["too_large"; 20]);
     assert!(read < IGNORE_BYTES + 1_000, "{read}");
@@ -331,7 +332,7 @@ fn rules_that_take_too_long_to_match_end_the_walk() {
         fs::write(work.path().join(format!("{number:0200}")), "").unwrap();
     }
     let roots = Roots::from_dirs([work.path()]).unwrap();
-    let walk = |options: WalkOptions| roots.walk(".", options.git_ignore(true));
+    let walk = |options: WalkOptions| roots.walk(".", options.git_ignore());
     assert_eq!(walk(WalkOptions::new()).unwrap_err().code(), "too_costly");
     // Ordinary rules do not count: extensions and names without wildcards.
     let rules = "*.log\n!*.rs\nnode_modules/\n/build\n**/target\n".repeat(2000) + "/out*\n";
@@ -354,7 +355,7 @@ fn rules_that_take_too_much_memory_to_match_are_not_read() {
         fs::write(work.path().join(name), "").unwrap();
     }
     let roots = Roots::from_dirs([work.path()]).unwrap();
-    let walk = || roots.walk(".", WalkOptions::new().git_ignore(true));
+    let walk = || roots.walk(".", WalkOptions::new().git_ignore());
     for count in [1_000, 20_000] {
         fs::write(work.path().join(".gitignore"), rules(count)).unwrap();
         let error = walk().unwrap_err();

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use mcp_roots_guard::{Intent, ListRootsResult, Replace};
+use mcp_roots_guard::{Intent, ListRootsResult, Overwrite};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
@@ -117,7 +117,7 @@ fn request(world: &World, traced: bool) {
     let list = ListRootsResult::from_uris(list);
     begin();
     for text in &texts {
-        for replace in [Replace::Never, Replace::Existing] {
+        for replace in [Overwrite::Never, Overwrite::Always] {
             name(&format!("rename {replace:?} from and to {text}"));
             drop(roots.rename(text.as_str(), free.as_str(), replace));
             drop(roots.rename("plain/config", text.as_str(), replace));
@@ -135,7 +135,7 @@ fn request(world: &World, traced: bool) {
     name("resolve client roots");
     assert!(boundary.resolve(&list).unwrap().roots().all(|root| !is_denied(root.path())));
     name("rename the parent");
-    assert!(roots.rename("sub", moved.as_str(), Replace::Never).is_err());
+    assert!(roots.rename("sub", moved.as_str(), Overwrite::Never).is_err());
     name("remove the parent");
     assert!(roots.remove_dir_all("sub").is_err());
     name("end");

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, DirectoryOptions, ListRootsResult, Protection, Roots, Rule,
+    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ListRootsResult, Protection,
+    Roots,
 };
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -249,7 +250,7 @@ impl World {
     pub(super) fn builder(&self, effect: Option<Effect>) -> BoundaryBuilder {
         // The world's symlinks are older than the server.
         let trusted = SystemTime::now() + Duration::from_secs(1);
-        let builder = Boundary::builder().bare_paths(Rule::Allow).trust_links_until(trusted);
+        let builder = Boundary::builder().allow_bare_paths().trust_links_until(trusted);
         match effect {
             None => builder,
             Some(Effect::ReadOnly) => builder.protect(self.case.pattern, Protection::ReadOnly),
@@ -400,7 +401,8 @@ impl Route {
                 world.boundary(effect, &directories).allowed_roots()
             }
             "list" => {
-                let boundary = world.builder(effect).client_roots_only().build().unwrap();
+                let boundary =
+                    world.builder(effect).client_roots(ClientRoots::Only).build().unwrap();
                 boundary.resolve(&list()).unwrap()
             }
             "narrow" => world.boundary(effect, &["proj", "other"]).resolve(&list()).unwrap(),

@@ -60,7 +60,8 @@ pub(crate) async fn complete(
         ));
     }
     let typed = params.argument.value;
-    let completed = server.guard.request(ctx, None, move |roots| values(&roots, &typed)).await;
+    let completed =
+        server.guard.other_request(ctx, None, move |roots| values(&roots, &typed)).await;
     completed.map_err(|error| remedied(error, ctx))
 }
 

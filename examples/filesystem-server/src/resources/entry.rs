@@ -21,7 +21,7 @@ pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -
     if metadata.is_dir() {
         return resource.with_mime_type(DIRECTORY);
     }
-    let resource = resource.with_size(metadata.size());
+    let resource = resource.with_size(metadata.len());
     match mime_type(path(checked)) {
         Some(mime_type) => resource.with_mime_type(mime_type),
         None => resource,

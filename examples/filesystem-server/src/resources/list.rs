@@ -41,7 +41,7 @@ pub(crate) async fn list(
         room.for_result(&page.resources)?;
         Ok(page)
     };
-    let page = server.guard.request(ctx, None, work).await;
+    let page = server.guard.other_request(ctx, None, work).await;
     let page = page.map_err(|error| remedied(error, ctx))?;
     let mut result = ListResourcesResult::with_all_items(page.resources)
         .with_ttl_ms(0)

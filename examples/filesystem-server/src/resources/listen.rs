@@ -58,7 +58,7 @@ pub(crate) async fn listen(
         let (resources, named) = (server.resources.clone(), uri.clone());
         let work =
             move |roots: RequestRoots| Subscription::new(&roots, &named, &resources.filesystems);
-        match server.guard.request(ctx, Some(uri), work).await {
+        match server.guard.other_request(ctx, Some(uri), work).await {
             Ok(subscription) => subscriptions.push(Arc::new(subscription)),
             Err(error) => refused = refused.or(Some(error)),
         }
@@ -75,7 +75,7 @@ pub(crate) async fn listen(
                     Ok(look(&all, |checked| roots.still_allows(checked)))
                 };
                 // If the roots are unknown at this time, nothing is looked at or withdrawn.
-                let looked = server.guard.request(ctx, None, work).await.unwrap_or_default();
+                let looked = server.guard.other_request(ctx, None, work).await.unwrap_or_default();
                 let Looked { updated, withdrawn } = looked;
                 subscriptions.retain(|kept| !withdrawn.iter().any(|gone| Arc::ptr_eq(kept, gone)));
                 for subscription in updated {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mcp_roots_guard::rmcp::RequestRoots;
-use mcp_roots_guard::{Changes, RootsState, Session, SessionId};
+use mcp_roots_guard::{RootsChanges, RootsState, Session};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
@@ -26,7 +26,7 @@ use crate::server::Server;
 /// The resource state of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    sessions: Mutex<HashMap<SessionId, Arc<Subscriptions>>>,
+    sessions: Mutex<HashMap<u64, Arc<Subscriptions>>>,
     pub(super) filesystems: Filesystems,
     pub(super) listens: Arc<Listens>,
 }
@@ -87,7 +87,7 @@ pub(crate) async fn subscribe(
         subscriptions.insert(uri, Arc::new(subscription));
         Ok(())
     };
-    server.guard.request(ctx, Some(&params.uri), work).await
+    server.guard.other_request(ctx, Some(&params.uri), work).await
 }
 
 /// The guard's error for a request without a session.
@@ -109,7 +109,7 @@ pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleS
 struct Following {
     resources: Arc<Resources>,
     session: Session,
-    changes: Changes,
+    changes: RootsChanges,
     peer: Peer<RoleServer>,
     subscriptions: Arc<Subscriptions>,
     _permit: Option<SessionPermit>,
@@ -189,7 +189,7 @@ impl Drop for Following {
 }
 
 /// Waits until the session is closed.
-async fn closed(mut changes: Changes) {
+async fn closed(mut changes: RootsChanges) {
     while changes.changed().await.is_ok() {}
 }
 

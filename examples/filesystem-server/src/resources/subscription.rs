@@ -113,7 +113,7 @@ impl From<&Metadata> for Found {
     fn from(metadata: &Metadata) -> Self {
         Self {
             file_type: metadata.file_type(),
-            size: metadata.size(),
+            size: metadata.len(),
             modified: metadata.modified(),
             created: metadata.created(),
         }

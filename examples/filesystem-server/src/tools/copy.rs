@@ -117,7 +117,7 @@ impl Copied {
             }
             FileType::Symlink => {
                 let target = entry.to_checked().read_link()?;
-                place(Intent::NoFollow)?.symlink(target.text())?;
+                place(Intent::NoFollow)?.symlink(&target)?;
                 2
             }
             _ => return Ok(false),

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ErrorKind, Intent, Version, WriteOptions};
+use mcp_roots_guard::{ErrorKind, FileVersion, Intent, Overwrite, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
@@ -80,7 +80,8 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
         }
         if !args.dry_run {
             roots.ensure_active()?;
-            let if_unchanged = WriteOptions::new().if_unchanged(Version::of(content.as_bytes()));
+            let if_unchanged = WriteOptions::new()
+                .overwrite(Overwrite::IfUnchanged(FileVersion::of(content.as_bytes())));
             match put(&file, &new.content(), if_unchanged) {
                 Err(error) if error.kind() == ErrorKind::Changed => {
                     content = file.read_to_string(BYTES)?;

@@ -69,7 +69,7 @@ fn described(metadata: &Metadata) -> String {
     let permissions =
         metadata.mode().map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
     [
-        ("size", metadata.size().to_string()),
+        ("size", metadata.len().to_string()),
         ("created", time(metadata.created())),
         ("modified", time(metadata.modified())),
         ("accessed", time(metadata.accessed())),

@@ -142,7 +142,7 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
 
 /// Whether the file is small enough to be read in a separate call.
 fn fits(roots: &RequestRoots, path: &str) -> bool {
-    roots.metadata(path).is_ok_and(|metadata| metadata.size() <= LIMIT)
+    roots.metadata(path).is_ok_and(|metadata| metadata.len() <= LIMIT)
 }
 
 /// Adds advice to a refusal.

@@ -48,7 +48,7 @@ impl<'a> Steps<'a> {
     ) -> Work<Self> {
         let excluded = Globs::excluding(exclude)?;
         Ok(Self {
-            walk: top.walk(options.skip_unreadable(true))?,
+            walk: top.walk(options.skip_unreadable())?,
             pending: None,
             is_over: false,
             excluded,

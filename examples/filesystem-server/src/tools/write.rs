@@ -4,7 +4,7 @@
 //! which is written in place. A move never replaces an existing file.
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ErrorKind, Existing, Intent, Replace, Result, WriteOptions};
+use mcp_roots_guard::{CheckedPath, ErrorKind, InPlace, Intent, Overwrite, Result, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -99,7 +99,7 @@ impl Server {
     )]
     async fn move_file(Parameters(args): Parameters<MoveFile>, call: Call) -> Answered {
         call.text(move |roots, _| {
-            roots.rename(&args.source, &args.destination, Replace::Never)?;
+            roots.rename(&args.source, &args.destination, Overwrite::Never)?;
             Ok(format!("Moved {} to {}", args.source, args.destination))
         })
         .await
@@ -111,7 +111,7 @@ impl Server {
 pub(super) fn put(file: &CheckedPath, content: &str, options: WriteOptions) -> Result<()> {
     match file.write_with(content, options) {
         Err(error) if error.kind() == ErrorKind::RootItself => {
-            file.write_with(content, options.existing(Existing::InPlace))
+            file.write_with(content, options.in_place(InPlace::Always))
         }
         written => written,
     }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcp_roots_guard::{Boundary, Guard};
+use mcp_roots_guard::{Boundary, ClientRoots, Guard};
 use rmcp::service::ServiceError;
 
 use crate::client::{Client, Declares, Era, uri};
@@ -144,7 +144,7 @@ async fn stateless_list_uses_the_roots_from_another_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_is_empty_without_roots() {
     let server = filesystem_server::server::Server::new(Guard::new(
-        Boundary::builder().client_roots_only().build().unwrap(),
+        Boundary::builder().client_roots(ClientRoots::Only).build().unwrap(),
     ));
     let client = Client::new(&server, Era::Session, Declares::Changes, &[]).await;
     assert_eq!(client.uris().await, [""; 0]);
