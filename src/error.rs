@@ -215,7 +215,8 @@ impl From<Code> for Error {
 }
 
 /// An [`io::Error`] that was made of an error of this crate becomes that error again. Common operating
-/// system errors have their own kind. All others are [`ErrorKind::Io`].
+/// system errors have their own kind, and so has text that is not UTF-8
+/// ([`BufRead::lines`](std::io::BufRead::lines)). All others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         let cause = match error.downcast::<Self>() {
@@ -232,6 +233,12 @@ impl From<io::Error> for Error {
             io::ErrorKind::CrossesDevices => Code::CrossDevice,
             io::ErrorKind::ReadOnlyFilesystem => Code::ReadOnly,
             _ if is_name_too_long(&cause) => Code::TooLong,
+            // `BufRead::lines` and `Read::read_to_string` fail with a plain message of std.
+            io::ErrorKind::InvalidData
+                if cause.raw_os_error().is_none() && cause.get_ref().is_none() =>
+            {
+                Code::NotUtf8
+            }
             _ => Code::Io,
         };
         Self::io(code, cause)

@@ -222,7 +222,7 @@ pub mod recipes;
 pub mod platforms {}
 
 pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback};
-pub use check::CheckedPath;
+pub use check::{CheckedPath, Explanation};
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]

@@ -64,6 +64,9 @@ pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
 /// descriptors.
 pub(crate) const CURSOR_HANDLES: usize = 8;
 
+/// The maximum number of roots that a refusal names, so that it stays short.
+pub(crate) const ROOTS_NAMED: usize = 8;
+
 /// The maximum length of a request in an error's text, in characters. This is enough to recognize
 /// the request, and fits on one line of a log.
 pub(crate) const QUOTED_CHARS: usize = 160;

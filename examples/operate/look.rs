@@ -203,10 +203,10 @@ pub(crate) fn entry(request: &Request) -> Answer {
     let wanted = path_of(request.bytes("entry")?)?;
     let mut walk = call!(request, Intent::Existing, walk(WalkOptions::new()));
     while let Some(entry) = walk.next_entry()? {
-        if entry.path() == wanted {
+        if entry.relative() == wanted {
             return act(request, &entry);
         }
-        if !wanted.starts_with(entry.path()) {
+        if !wanted.starts_with(entry.relative()) {
             walk.skip_current_dir();
         }
     }
@@ -230,7 +230,7 @@ fn act(request: &Request, entry: &DirEntry) -> Answer {
 
 fn of_entry(entry: &DirEntry) -> Value {
     let mut object = Map::new();
-    insert_path(&mut object, &entry.path(), || entry.to_checked().uri());
+    insert_path(&mut object, &entry.relative(), || entry.to_checked().uri());
     object.insert("type".into(), entry.file_type().as_str().into());
     object.insert("depth".into(), entry.depth().into());
     Value::Object(object)

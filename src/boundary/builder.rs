@@ -223,6 +223,24 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Adds the roots in force to the text of a refusal of what is outside them
+    /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), as the client knows them, so that a
+    /// model sees where it may look. At most eight are named. By default, the text names none.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Access, Boundary};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let boundary =
+    ///     Boundary::builder().directory(work.path(), Access::ReadOnly).name_roots_in_refusals();
+    /// let refused = boundary.build()?.allowed_roots().read("../a", 1).unwrap_err().to_string();
+    /// assert!(refused.starts_with(r#"read "../a": not inside the allowed directories; allowed: ""#));
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn name_roots_in_refusals(mut self) -> Self {
+        self.policy.names_roots = true;
+        self
+    }
+
     /// Protects each name that matches a pattern, and everything below it. Call this once for each
     /// pattern. If several patterns match, the strongest protection applies.
     ///

@@ -52,7 +52,7 @@ pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
 pub(crate) use self::entries::{alias_of, shown};
-use self::pending::{PendingRoots, conflicts, denied_directory};
+use self::pending::{PendingRoots, access_conflict, conflicts, denied_directory};
 use crate::boundary::entries::{Entry, EntryResolver, Named, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
@@ -518,7 +518,7 @@ impl Boundary {
             return Err(denied_directory().at("open root", path.as_os_str()));
         }
         match conflicts(&planned).into_iter().next() {
-            Some(path) => Err(Error::new(Code::AccessConflict).at("open root", path.as_os_str())),
+            Some((path, inner)) => Err(access_conflict(&inner).at("open root", path.as_os_str())),
             None => Ok(()),
         }
     }

@@ -1,11 +1,11 @@
 //! The result of resolving a list, built entry by entry.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dir::{Access, Policy};
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, quoted};
 use crate::limits::{ALIASES, ENTRY_CHARS};
 use crate::path::Protection;
 use crate::path::index::Tree;
@@ -22,8 +22,9 @@ pub(super) struct PendingRoots {
     pub(super) rejected: Vec<RejectedRoot>,
     /// The patterns for protected names, if there are any.
     protected: Option<Arc<ProtectedNames>>,
-    /// Canonical paths of roots whose access conflicts with that of another entry.
-    pub(super) conflicts: HashSet<PathBuf>,
+    /// Canonical paths of roots whose access conflicts with that of another entry, and the inner
+    /// one of the two.
+    pub(super) conflicts: HashMap<PathBuf, PathBuf>,
     /// The aliases of the allowed directories.
     pub(super) declared: Vec<DeclaredAlias>,
     /// The canonical paths that missing allowed directories would have.
@@ -50,7 +51,7 @@ impl PendingRoots {
             return;
         };
         if earlier.access != root.access {
-            self.conflicts.insert(earlier.canonical.clone());
+            self.conflicts.insert(earlier.canonical.clone(), earlier.canonical.clone());
         }
         earlier.is_always |= root.is_always;
         for alias in root.aliases {
@@ -81,13 +82,15 @@ impl PendingRoots {
             let Some(identity) = root.directory.identity() else { continue };
             let earlier = access.entry(identity).or_insert((root.access, &root.canonical));
             if earlier.0 != root.access {
-                self.conflicts.extend([root.canonical.clone(), earlier.1.clone()]);
+                let inner = &root.canonical;
+                self.conflicts.extend([inner, earlier.1].map(|it| (it.clone(), inner.clone())));
             }
         }
         let roots = std::mem::take(&mut self.roots);
         for (index, entry, root) in roots {
-            if self.conflicts.contains(&root.canonical) {
-                self.reject(index, &entry, Code::AccessConflict.into());
+            if let Some(inner) = self.conflicts.get(&root.canonical) {
+                let error = access_conflict(inner);
+                self.reject(index, &entry, error);
             } else {
                 self.roots.push((index, entry, root));
             }
@@ -180,17 +183,28 @@ pub(super) fn denied_directory() -> Error {
         .says("the directory is denied by a protected name in another allowed directory")
 }
 
-/// Returns the paths that are inside a directory with different access, or contain one.
-pub(super) fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
+/// The error for a directory that is, contains, or is inside one with different access. The
+/// argument is the inner one.
+pub(super) fn access_conflict(inner: &Path) -> Error {
+    let inner = quoted(inner.as_os_str());
+    Error::new(Code::AccessConflict).with_outcome(format!(
+        "the inner directory is {inner}: give both the same access, or make it read-only with \
+         BoundaryBuilder::protect"
+    ))
+}
+
+/// Returns the paths that are inside a directory with different access, or contain one. The value
+/// is the inner one.
+pub(super) fn conflicts(places: &[(PathBuf, Access)]) -> HashMap<PathBuf, PathBuf> {
     let mut tree = Tree::default();
     for (number, (path, _)) in places.iter().enumerate() {
         tree.insert(path, number);
     }
-    let mut found = HashSet::new();
+    let mut found = HashMap::new();
     for (path, access) in places {
         for (outer, other) in tree.marks(path).filter_map(|(_, number)| places.get(number)) {
             if other != access {
-                found.extend([path.clone(), outer.clone()]);
+                found.extend([path, outer].map(|it| (it.clone(), path.clone())));
             }
         }
     }

@@ -9,6 +9,7 @@
 //! The decision is the resolver's ([`Roots::locate`]).
 
 mod operation;
+mod explain;
 mod still_allows;
 mod within;
 
@@ -18,7 +19,8 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle};
+pub use self::explain::Explanation;
+use crate::dir::{Access, Budget, Handle, Look};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::components;
@@ -119,6 +121,58 @@ impl Roots {
         self.run("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
+    /// Returns the proofs of the roots in force, except those inside another one and those that are
+    /// missing. A walk of each visits everything that is in force once:
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Roots, WalkOptions};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join("a.txt"), "needle").unwrap();
+    /// # let roots = Roots::from_dirs([work.path()])?;
+    /// let mut found = Vec::new();
+    /// for top in roots.outermost()? {
+    ///     let mut walk = top.walk(WalkOptions::new().skip_unreadable())?;
+    ///     while let Some(entry) = walk.next_entry()? {
+    ///         if entry.read_to_string(1 << 20).is_ok_and(|text| text.contains("needle")) {
+    ///             found.push(entry.path());
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(found.len(), 1);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    ///
+    /// A root can be a single file, which cannot be walked ([`Root::is_file`]).
+    ///
+    /// # Errors
+    ///
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots), with the reason, if there are no roots;
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if all of them are missing; the other
+    /// errors of [`check`](Self::check).
+    pub fn outermost(&self) -> Result<Vec<CheckedPath>> {
+        let mut missing = None;
+        let mut outermost = Vec::new();
+        for (number, root) in self.roots().enumerate() {
+            let path = root.path();
+            if self.roots().any(|other| other.path() != path && path.starts_with(other.path())) {
+                continue;
+            }
+            // The entries of a walk have the path under which the client knows the root.
+            let shown = PathBuf::from(root.client_path());
+            let is_name = self.index().begin(shown.as_os_str()) == Some((number, OsStr::new("")));
+            match self.check(if is_name { &shown } else { path }, Intent::Existing) {
+                Ok(checked) => outermost.push(checked),
+                Err(error) if error.reason() == Code::RootUnavailable => missing = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match (outermost.is_empty(), missing) {
+            (false, _) => Ok(outermost),
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(self.log_refusal(Code::OutsideRoots.into())),
+        }
+    }
+
     /// Parses a request, and logs the error if this fails. Every operation on a request starts
     /// here.
     pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
@@ -133,7 +187,7 @@ impl Roots {
     }
 
     pub(crate) fn log_refusal(&self, error: Error) -> Error {
-        events::refused(self.session(), self.explain_empty(error))
+        events::refused(self.session(), self.with_reason(error))
     }
 
     pub(crate) fn decide(
@@ -142,7 +196,12 @@ impl Roots {
         intent: Intent,
         budget: &mut Budget<'_>,
     ) -> Result<CheckedPath> {
-        let Located { root, path, found, is_target } = self.locate(request, intent, budget)?;
+        let located = self.locate(request, intent, budget)?;
+        self.proof(located, request, intent)
+    }
+
+    fn proof(&self, located: Located, request: &Location, intent: Intent) -> Result<CheckedPath> {
+        let Located { root, path, found, is_target } = located;
         let root = self.shared_root(root)?;
         Ok(CheckedPath {
             roots: self.clone(),
@@ -370,6 +429,12 @@ impl CheckedPath {
             self.ensure_at(directory, &path)?;
         }
         Ok((Arc::clone(directory), self.relative.iter().skip(*depth).collect()))
+    }
+
+    /// Looks up what is at the place. A symlink is not followed.
+    pub(crate) fn look(&self) -> Result<Look> {
+        let (handle, place) = self.place()?;
+        handle.look(&place, self.roots.policy().mounts)
     }
 
     /// Verifies that a path beneath the handle of the root leads to this open directory.

@@ -35,6 +35,11 @@ impl Operation<'_> {
                 error = Code::RootUnavailable.into();
             }
             let source = self.source.sent();
+            if error.reason() == Code::OutsideRoots && error.operator_detail().is_none() {
+                let of_destination = self.destination.filter(|_| error.is_of_destination());
+                let why = self.roots.why_outside(of_destination.unwrap_or(self.source));
+                error = why.into_iter().fold(error, Error::detail);
+            }
             self.roots.log_refusal(match self.destination {
                 Some(destination) => error.between(self.name, source, destination.sent()),
                 None => error.at(self.name, source),

@@ -22,7 +22,7 @@ impl Roots {
         let enclosing = self.index().enclosing_roots(&canonical);
         let mut innermost = enclosing.into_iter().rev().filter_map(|number| self.root(number).ok());
         let Some(root) = innermost.find(by_name) else {
-            return Err(self.explain_empty(Code::OutsideRoots.into()));
+            return Err(self.with_reason(Code::OutsideRoots.into()));
         };
         if checked.root.access == Access::ReadWrite && root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());

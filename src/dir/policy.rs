@@ -3,6 +3,9 @@
 //! A [`Policy`] applies to every operation. By default it refuses special files. It allows hard
 //! links and mounts, which are common in ordinary workspaces.
 
+use crate::dir::{FileType, Metadata};
+use crate::error::{Code, Result};
+
 /// Whether a kind of file or path is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rule {
@@ -26,10 +29,33 @@ pub(crate) struct Policy {
     pub(crate) hard_links: Rule,
     pub(crate) special_files: Rule,
     pub(crate) mounts: Rule,
+    /// Whether refusals of what is outside name the roots in force.
+    pub(crate) names_roots: bool,
+}
+
+impl Policy {
+    /// Refuses a file that is not allowed to be read or changed.
+    pub(crate) fn allow(self, metadata: &Metadata) -> Result<()> {
+        match metadata.file_type() {
+            FileType::Directory => Err(Code::IsADirectory.into()),
+            FileType::File if metadata.hard_links() > 1 && self.hard_links == Rule::Refuse => {
+                Err(Code::HardLinked.into())
+            }
+            FileType::File => Ok(()),
+            // Defense: A FIFO, socket or device is refused.
+            _ if self.special_files == Rule::Refuse => Err(Code::SpecialFile.into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { hard_links: Rule::Allow, special_files: Rule::Refuse, mounts: Rule::Allow }
+        Self {
+            hard_links: Rule::Allow,
+            special_files: Rule::Refuse,
+            mounts: Rule::Allow,
+            names_roots: false,
+        }
     }
 }

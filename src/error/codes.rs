@@ -315,7 +315,7 @@ errors! {
         NoDirectories = "no_directories", "no allowed directory is configured";
         /// An allowed directory is inside another one that has different access.
         AccessConflict = "access_conflict",
-            "the directory is inside another allowed directory that has different access";
+            "a directory inside another one has different access";
         /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
         /// or a wildcard in a name other than the last.
         InvalidPattern = "invalid_pattern", "the pattern is invalid";

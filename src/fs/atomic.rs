@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 #[cfg(unix)]
 use super::open::verify;
-use super::open::{NEW_FILE, PRIVATE_FILE, allow};
+use super::open::{NEW_FILE, PRIVATE_FILE};
 use super::options::{Durability, InPlace, Overwrite, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Kept, Permissions, set_mode};
@@ -304,7 +304,7 @@ impl AtomicFile {
         let policy = self.place.roots().policy();
         match (directory.look_in(name, policy.mounts)?, self.old.is_some()) {
             (Look::Missing, false) => {}
-            (Look::Other(metadata), true) => allow(&metadata, policy)?,
+            (Look::Other(metadata), true) => policy.allow(&metadata)?,
             (_, false) if self.options.overwrite == Overwrite::Never => {
                 return Err(Code::AlreadyExists.into());
             }
@@ -367,7 +367,7 @@ impl CheckedPath {
             Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
             Look::Link(..) => return Err(Code::Changed.into()),
             Look::Other(metadata) => {
-                allow(&metadata, policy)?;
+                policy.allow(&metadata)?;
                 Some(metadata)
             }
         };

@@ -19,7 +19,6 @@ use std::time::SystemTime;
 
 #[cfg(unix)]
 use super::atomic::WRITE;
-use super::open::allow;
 use crate::check::CheckedPath;
 #[cfg(unix)]
 use crate::dir::Want;
@@ -138,7 +137,7 @@ impl Attributes {
             // The type must be known first, because opening a FIFO for writing would wake its
             // reader.
             Look::Other(metadata) => {
-                allow(&metadata, policy)?;
+                policy.allow(&metadata)?;
                 false
             }
         };
@@ -161,7 +160,7 @@ impl Attributes {
             return Err(Code::Changed.into());
         }
         if !is_dir {
-            allow(&metadata, policy)?;
+            policy.allow(&metadata)?;
         }
         self.apply(&file, &metadata)
     }

@@ -17,7 +17,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{MAIN_SEPARATOR_STR, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
@@ -91,19 +91,21 @@ impl DirEntry {
         &self.name
     }
 
-    /// The path relative to the listed directory, or to the directory where the walk began. Each
-    /// call creates a new path, like [`std::fs::DirEntry::path`].
+    /// The path of the entry as a request can name it: the directory as it was requested, joined
+    /// with the path below it, like [`std::fs::DirEntry::path`]. Show this path to a model, which
+    /// can use it in its next request. Each call creates a new path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        let parent = self.parent.path.as_os_str();
-        // `Path::join` would allocate twice.
-        let mut path = OsString::with_capacity(parent.len() + 1 + self.name.len());
-        path.push(parent);
-        if !parent.is_empty() {
-            path.push(MAIN_SEPARATOR_STR);
-        }
-        path.push(&self.name);
-        path.into()
+        let directory = self.parent.listed.place.request().as_unchecked_path();
+        let directory = if directory == Path::new(".") { Path::new("") } else { directory };
+        joined(&[directory, &self.parent.path, Path::new(&self.name)])
+    }
+
+    /// The path relative to the listed directory, or to the directory where the walk began. Each
+    /// call creates a new path.
+    #[must_use]
+    pub fn relative(&self) -> PathBuf {
+        joined(&[&self.parent.path, Path::new(&self.name)])
     }
 
     /// The depth of the entry: 1 in the listed directory.
@@ -172,8 +174,15 @@ impl DirEntry {
     pub fn to_checked(&self) -> CheckedPath {
         let found = if self.file_type == FileType::Symlink { Found::Link } else { Found::Exists };
         let listed = &self.parent.listed;
-        listed.place.entry(&listed.directory, &self.path(), found)
+        listed.place.entry(&listed.directory, &self.relative(), found)
     }
+}
+
+/// Joins paths, of which only the last must not be empty, in one allocation.
+fn joined(paths: &[&Path]) -> PathBuf {
+    let mut path = PathBuf::with_capacity(paths.iter().map(|it| it.as_os_str().len() + 1).sum());
+    paths.iter().filter(|it| !it.as_os_str().is_empty()).for_each(|it| path.push(it));
+    path
 }
 
 impl fmt::Debug for DirEntry {

@@ -11,7 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
-use crate::dir::{Budget, FileType, Look, Metadata, Policy, Rule, Want};
+use crate::dir::{Budget, Look, Metadata, Policy, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
@@ -382,7 +382,7 @@ impl CheckedPath {
             Look::Link(..) if self.found() == Found::Link => Err(Code::SpecialFile.into()),
             Look::Link(..) => Err(Code::Changed.into()),
             Look::Other(metadata) => {
-                allow(&metadata, policy)?;
+                policy.allow(&metadata)?;
                 let (file, mut metadata) = self.open_existing(want)?;
                 if options.truncate {
                     file.set_len(0)?;
@@ -406,22 +406,8 @@ pub(super) fn metadata(path: &CheckedPath) -> Result<Metadata> {
 /// Verifies an open file before it is read or changed.
 pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
     let metadata = Metadata::without_birth(file)?;
-    allow(&metadata, policy)?;
+    policy.allow(&metadata)?;
     Ok(metadata)
-}
-
-/// Refuses a file that the policy does not allow.
-pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
-    match metadata.file_type() {
-        FileType::Directory => Err(Code::IsADirectory.into()),
-        FileType::File if metadata.hard_links() > 1 && policy.hard_links == Rule::Refuse => {
-            Err(Code::HardLinked.into())
-        }
-        FileType::File => Ok(()),
-        // Defense: A FIFO, socket or device is refused.
-        _ if policy.special_files == Rule::Refuse => Err(Code::SpecialFile.into()),
-        _ => Ok(()),
-    }
 }
 
 pub(super) fn too_large(limit: u64) -> Error {

@@ -175,11 +175,20 @@ impl Roots {
         if let Some(place) = self.locate_by_kernel(request, intent) {
             return place;
         }
+        self.locate_with(&mut Lookups::new(self, budget), request, intent)
+    }
+
+    /// Like [`locate`](Self::locate), but always resolves the request, with these look-ups.
+    pub(crate) fn locate_with(
+        &self,
+        lookups: &mut impl Lookup,
+        request: &Location,
+        intent: Intent,
+    ) -> Result<Located> {
         let (base, request) = (self.base(), request.as_os_str());
         if base.is_none() && !self.index().is_absolute(request) {
             return Err(self.without_base());
         }
-        let lookups = &mut Lookups::new(self, budget);
         place_inside(resolve(lookups, self.index(), base, request, intent)?)
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::account::Account;
 use crate::dir::{Access, Policy};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, quoted};
 use crate::events::SessionId;
+use crate::limits::ROOTS_NAMED;
 use crate::path::index::PathIndex;
 use crate::path::names::{is_same, path_key};
 use crate::path::protect::ProtectedNames;
@@ -122,7 +123,7 @@ impl Roots {
         match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
-                Err(self.explain_empty(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
+                Err(self.with_reason(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
             }
         }
     }
@@ -180,11 +181,19 @@ impl Roots {
         std::iter::once(self).chain(self.snapshot.allowed.as_ref())
     }
 
-    /// If there are no roots, replaces the text of an `OutsideRoots` error with the reason why
-    /// there are none, which is the same for every request. Returns any other error unchanged.
-    pub(crate) fn explain_empty(&self, error: Error) -> Error {
-        if self.is_empty() && error.reason() == Code::OutsideRoots {
-            self.explain(error)
+    /// Adds to the text of an `OutsideRoots` error why there are no roots or, if the operator wants
+    /// it, which ones there are. The text is the same for every request. Returns any other error
+    /// unchanged.
+    pub(crate) fn with_reason(&self, error: Error) -> Error {
+        if error.reason() != Code::OutsideRoots {
+            error
+        } else if self.is_empty() {
+            self.why_empty(error)
+        } else if self.policy().names_roots {
+            let shown = |root: &Root| quoted(root.client_path().as_ref());
+            let names: Vec<_> = self.roots().take(ROOTS_NAMED).map(shown).collect();
+            let more = if self.roots().len() > names.len() { ", …" } else { "" };
+            error.with_outcome(format!("allowed: {}{more}", names.join(", ")))
         } else {
             error
         }
@@ -194,11 +203,11 @@ impl Roots {
     pub(crate) fn without_base(&self) -> Error {
         match &self.failure {
             Some(failure) => failure.repeated(),
-            None => self.explain(Code::OutsideRoots.into()),
+            None => self.why_empty(Code::OutsideRoots.into()),
         }
     }
 
-    fn explain(&self, error: Error) -> Error {
+    fn why_empty(&self, error: Error) -> Error {
         error.says(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
             (true, false, _) => {
                 "the first directory that the client listed is not available, so relative paths \

@@ -2,8 +2,8 @@
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Location, Overwrite,
-    Result, Roots, WalkOptions,
+    Access, Boundary, CheckedPath, ClientRoots, DirectoryOptions, Error, Intent, ListRootsResult,
+    Location, Overwrite, Result, Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -24,7 +24,7 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     let cases = [
         ("a", "b", Overwrite::Never, "destination already exists"),
         ("a", "d", Overwrite::Always, "destination: is a directory"),
-        ("a", "none/x", Overwrite::Never, "destination: no such file or directory"),
+        ("a", "none/x", Overwrite::Never, "destination: the parent directory does not exist"),
         ("a", "b/x", Overwrite::Never, "destination: not a directory"),
         ("a", "../out/x", Overwrite::Never, "destination: not inside the allowed directories"),
         ("a", ro.as_str(), Overwrite::Always, "destination: the directory is read-only"),
@@ -124,7 +124,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         {
             assert_eq!(text(roots.read(request, 9)), format!("read {request:?}: {why}"));
             let error = roots.check(request, Intent::NewTree).unwrap_err();
-            assert_eq!((error.code(), error.operator_detail()), ("outside_roots", None));
+            assert_eq!(error.code(), "outside_roots");
             assert_eq!(error.to_string(), format!("check {request:?}: {why}"));
         }
         assert_eq!(
@@ -137,6 +137,65 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
             Roots::from_dirs([tree.path("in")]).unwrap().check("f", Intent::Existing).unwrap();
         assert_eq!(text(roots.still_allows(&in_force)), why);
     }
+}
+
+/// Only the operator learns which directory could be listed or allowed. The text for the sender is
+/// the same for every request, and names the roots in force if the operator wants it.
+#[test]
+fn the_operator_learns_why_a_request_is_outside() {
+    let tree = Tree::new("file a/f; file b/f; file ro/in/f; link a/l -> ../b/f; link a/x -> /none");
+    let list = ListRootsResult::from_uris([tree.uri("a"), tree.uri("c"), "file:///none".into()]);
+    let builder = ["a", "b", "c"].into_iter().fold(Boundary::builder(), |builder, name| {
+        let options = DirectoryOptions::new(Access::ReadWrite);
+        let options = if name == "c" { options.optional() } else { options };
+        builder.directory_with(tree.path(name), options)
+    });
+    let roots = builder.clone().build().unwrap().resolve(&list).unwrap();
+    let named = builder.name_roots_in_refusals().build().unwrap().resolve(&list).unwrap();
+    let shown = format!("; allowed: {:?}", tree.path("a"));
+    let allowed = format!("it is in the allowed directory {:?}, which the client", tree.path("b"));
+    let (b, none) = (tree.path("b/none"), tree.path("c/f"));
+    for (request, detail) in [
+        (b.to_str().unwrap(), Some(allowed.as_str())),
+        ("../b", Some(&allowed)),
+        ("l", Some("after following the symlink")),
+        ("../none", None),
+        ("/none/f", None),
+        (none.to_str().unwrap(), None),
+    ] {
+        let refused = roots.read(request, 9).unwrap_err();
+        let found = refused.operator_detail();
+        assert!(found.is_some() == detail.is_some(), "{request}: {found:?}");
+        assert!(found.unwrap_or("").starts_with(detail.unwrap_or("")), "{request}: {found:?}");
+        let same = format!("read {request:?}: not inside the allowed directories");
+        assert_eq!(refused.to_string(), same);
+        assert_eq!(text(named.read(request, 9)), same + &shown);
+    }
+    // A nested directory with other access is named, whichever of the two comes first.
+    let both = ["ro", "ro/in"].map(|name| tree.path(name));
+    for [first, second] in [[0, 1], [1, 0]] {
+        let builder = Boundary::builder()
+            .directory(&both[first], Access::ReadWrite)
+            .directory(&both[second], Access::ReadOnly);
+        let refused = text(builder.build().map(drop));
+        let inner = format!("the inner directory is {:?}: ", both[1]);
+        assert!(refused.contains(&inner) && refused.contains("protect"), "{refused}");
+    }
+    // What `explain` decides is what `check` and the operations decide.
+    let explained = |request: &str, intent| {
+        let explanation = roots.explain(request, intent);
+        let decided = explanation.decision().map_err(Error::code).map(CheckedPath::display_path);
+        let checked = roots.check(request, intent).map(|it| it.display_path());
+        assert_eq!(decided.clone().ok(), checked.ok(), "{request}: {explanation}");
+        (decided.err(), explanation.to_string())
+    };
+    let (refused, steps) = explained("l", Intent::Existing);
+    assert_eq!(refused, Some("outside_roots"));
+    let lines: Vec<_> = steps.lines().collect();
+    assert_eq!(lines[1], r#"in root 0, "l" is a symlink to "../b/f""#);
+    assert!(lines[2].starts_with("refused (outside_roots): ") && lines.len() == 4, "{steps}");
+    assert!(explained("/none/f", Intent::New).1.contains("listed \"file:///none\", which was rej"));
+    assert!(explained("f", Intent::New).1.ends_with("it can be read and changed\nallowed"));
 }
 
 /// The filesystem root as a URI.

@@ -82,7 +82,7 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
         assert_eq!([tree.snapshot("root"), tree.snapshot("out")], before, "{from} {to}");
     }
     let text = copy(&roots, "f", "none/new").unwrap_err().to_string();
-    assert_eq!(text, r#"copy "f" to "none/new": destination: no such file or directory"#);
+    assert_eq!(text, r#"copy "f" to "none/new": destination: the parent directory does not exist"#);
     let refused = copy(&roots, "f", "same").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overlap);
     // A root that is a file can only be written in place, which removes the rest.

@@ -20,14 +20,14 @@ fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
     let mut walk = roots.walk(directory, WalkOptions::new()).unwrap();
     loop {
         let entry = walk.next_entry().unwrap().unwrap();
-        if entry.path() == Path::new(path) {
+        if entry.relative() == Path::new(path) {
             return entry;
         }
     }
 }
 
 fn text(entry: &DirEntry) -> String {
-    entry.path().to_str().unwrap().replace(MAIN_SEPARATOR, "/")
+    entry.relative().to_str().unwrap().replace(MAIN_SEPARATOR, "/")
 }
 
 /// Returns the paths that a walk yields, and the codes of its errors.
@@ -216,7 +216,7 @@ fn listed_symlink_is_described_and_removed_but_not_opened() {
         assert!(entry.metadata().unwrap().is_symlink());
         assert_eq!(code(entry.open()), Some("special_file"));
         let root = roots.check(".", Intent::Existing).unwrap();
-        assert_eq!(code(root.join(entry.path(), Intent::Existing)), joined);
+        assert_eq!(code(root.join(entry.relative(), Intent::Existing)), joined);
         entry.to_checked().remove_file().unwrap();
     }
     assert!(tree.path("out/f").exists() && tree.path("r/f").exists());
@@ -524,7 +524,8 @@ fn walk_yields_the_entries_of_each_directory_in_the_order_of_their_names() {
     let mut walk = tree.roots(["r"]).walk("d", WalkOptions::new()).unwrap();
     let mut walked = Vec::new();
     while let Some(entry) = walk.next_entry().unwrap() {
-        assert_eq!(entry.path(), Path::new(entry.name()));
+        assert_eq!(entry.relative(), Path::new(entry.name()));
+        assert_eq!(entry.path(), Path::new("d").join(entry.name()));
         walked.push(entry.name().to_owned());
     }
     names.sort();

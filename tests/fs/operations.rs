@@ -2,7 +2,7 @@
 //! the object that it acts on.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 #[cfg(target_os = "linux")]
@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Intent, OpenOptions, Overwrite, Result, Roots,
+    Access, Boundary, BoundaryBuilder, CheckedPath, Intent, ListRootsResult, OpenOptions,
+    Overwrite, Result, Roots, WalkOptions,
 };
 #[cfg(target_os = "linux")]
-use mcp_roots_guard::{FileType, Metadata, WalkOptions};
+use mcp_roots_guard::{FileType, Metadata};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};
@@ -35,10 +36,33 @@ fn with_rule(tree: &Tree, rule: fn(BoundaryBuilder) -> BoundaryBuilder) -> Roots
 }
 
 #[test]
+fn a_search_of_everything_in_force_visits_each_place_once() {
+    let tree = Tree::new("file r/a/f; file r/g; file s/f; dir t");
+    let list = ["r/a", "s/f", "r", "gone"].map(|path| tree.uri(path));
+    let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
+    let roots = boundary.resolve(&ListRootsResult::from_uris(list)).unwrap();
+    let outermost = roots.outermost().unwrap();
+    let tops: Vec<_> = outermost.iter().map(CheckedPath::display_path).collect();
+    assert_eq!(tops, ["s/f", "r"].map(|path| tree.path(path).display().to_string()));
+    assert_eq!(code(outermost[0].walk(WalkOptions::new())), Some("not_a_directory"));
+    let mut walk = outermost[1].walk(WalkOptions::new()).unwrap();
+    while let Some(entry) = walk.next_entry().unwrap() {
+        // The path of an entry is a request.
+        assert_eq!(roots.check(entry.path(), Intent::Existing).unwrap(), entry.to_checked());
+    }
+    let gone = boundary.resolve(&ListRootsResult::from_uris([tree.uri("gone")])).unwrap();
+    assert_eq!(code(gone.outermost()), Some("root_unavailable"));
+    let none = boundary.resolve(&ListRootsResult::default()).unwrap();
+    assert_eq!(code(none.outermost()), Some("outside_roots"));
+}
+
+#[test]
 fn reads_enforce_their_limit_and_text_must_be_utf8() {
     let tree = Tree::new("file root/f = 12345; dir root/d");
     fs::write(tree.path("root/bytes"), [b'a', 0xff]).unwrap();
     let roots = tree.roots(["root"]);
+    let line = BufReader::new(roots.open("bytes").unwrap()).lines().next().unwrap();
+    assert_eq!(mcp_roots_guard::Error::from(line.unwrap_err()).code(), "not_utf8");
     assert_eq!(roots.read("f", 5).unwrap(), b"12345");
     assert_eq!(code(roots.read("f", 4)), Some("too_large"));
     assert_eq!(roots.read_to_string("f", u64::MAX).unwrap(), "12345");
@@ -146,7 +170,7 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
     // No temporary file remains after success or failure.
     let names: Vec<_> = walked(roots.walk(".", WalkOptions::new()).unwrap())
         .into_iter()
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.unwrap().relative())
         .collect();
     assert_eq!(names.len(), 6, "{names:?}");
 }
@@ -362,7 +386,7 @@ fn a_walk_follows_no_symlink_below_its_directory() {
     let roots = tree.roots(["root"]);
     let paths = |request: &str| -> Vec<_> {
         let entries = walked(roots.walk(request, WalkOptions::new()).unwrap()).into_iter();
-        entries.map(|entry| entry.unwrap().path().display().to_string()).collect()
+        entries.map(|entry| entry.unwrap().relative().display().to_string()).collect()
     };
     assert_eq!(paths("."), ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"]);
     assert_eq!(paths("a/loop/a"), ["b", "b/f", "loop", "z"]);
@@ -370,10 +394,10 @@ fn a_walk_follows_no_symlink_below_its_directory() {
     assert_eq!(code(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
     // A directory that becomes a symlink before the walk enters it is skipped.
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
-    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("a"));
+    assert_eq!(walk.next_entry().unwrap().unwrap().relative().to_str(), Some("a"));
     fs::rename(tree.path("root/a"), tree.path("root/was-a")).unwrap();
     tree.add("link root/a -> ../out");
-    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("c"));
+    assert_eq!(walk.next_entry().unwrap().unwrap().relative().to_str(), Some("c"));
     let deep = "d/".repeat(WALK_DEPTH + 1);
     fs::create_dir_all(tree.path("root/c").join(&deep)).unwrap();
     assert_eq!(code(roots.remove_dir_all("c")), Some("too_deep"));
@@ -557,8 +581,8 @@ fn the_operator_controls_mount_crossing_and_mounts_are_never_removed() {
             .into_iter()
             .map(Result::unwrap)
             .collect();
-    assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("etc")));
-    assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("proc")));
+    assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.relative().starts_with("etc")));
+    assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.relative().starts_with("proc")));
     assert_eq!(code(allow.remove_dir_all("/proc")), Some("mount_crossing"));
 }
 

@@ -247,7 +247,7 @@ fn temporary_file_is_not_used_by_its_name() {
     let roots = tree.roots(["root"]);
     let _temporary = roots.atomic_file("new/f", WriteOptions::new()).unwrap();
     let entry = roots.read_dir("new").unwrap().next().unwrap().unwrap();
-    let path = entry.path().into_os_string().into_string().unwrap();
+    let path = entry.relative().into_os_string().into_string().unwrap();
     for attempt in attempts().filter(|attempt| attempt.position == 0) {
         for request in
             [format!("new/{path}"), format!("new/{path}/below"), tree.uri("root/new") + "/" + &path]

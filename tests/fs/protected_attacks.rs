@@ -597,7 +597,11 @@ fn above(world: &World) -> Vec<String> {
                 .into_iter()
                 .map(|entry| match entry {
                     Ok(it) => {
-                        format!("{} {}", it.path().display(), description(&it.metadata().unwrap()))
+                        format!(
+                            "{} {}",
+                            it.relative().display(),
+                            description(&it.metadata().unwrap())
+                        )
                     }
                     Err(error) => format!("{} {error}", error.code()),
                 })

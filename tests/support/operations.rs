@@ -176,7 +176,7 @@ impl Way {
                 let mut walk = roots.walk(first, WalkOptions::new())?;
                 pause();
                 let mut entries = std::iter::from_fn(|| walk.next_entry().ok()?);
-                entries.find(|entry| entry.path() == std::path::Path::new(rest))
+                entries.find(|entry| entry.relative() == std::path::Path::new(rest))
             }
             Self::Unfollowed => {
                 let followed = roots.check(text, Existing)?;
@@ -580,7 +580,7 @@ fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> String {
     let described = or_code(entry.metadata().map(|metadata| description(&metadata)));
     let opened = or_code(entry.open().and_then(|file| opened(file, pause)));
     let read = or_code(entry.read(LIMIT).and_then(|read| content(read, pause)));
-    format!("{} {described} {opened} {read}", entry.path().display())
+    format!("{} {described} {opened} {read}", entry.relative().display())
 }
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::{EntryKind, Found, Intent, Lookup, Place};
-use crate::error::{Code, Result, quoted};
+use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::Protection;
 use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
@@ -110,7 +110,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
         match self.file_kind()? {
             FileKind::Directory => {}
-            FileKind::Other => return Err(Code::NotADirectory.into()),
+            FileKind::Other => return Err(self.not_a_directory()),
             FileKind::Unknown => return Err(Code::NotFound.into()),
         }
         let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
@@ -161,6 +161,16 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(None)
     }
 
+    fn not_a_directory(&self) -> Error {
+        let error = Error::new(Code::NotADirectory);
+        match &self.position {
+            Position::Inside { path, .. } if path.as_os_str().is_empty() => {
+                error.says("the allowed path is a single file: use its absolute path")
+            }
+            _ => error,
+        }
+    }
+
     fn refuse_denied(&self) -> Result<()> {
         match &self.position {
             // Defense: A denied name is never looked up.
@@ -205,7 +215,10 @@ impl<'a, N: Lookup> Walk<'a, N> {
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
-            _ => return Err(Code::NotFound.into()),
+            Intent::New | Intent::NoFollow => {
+                return Err(Error::new(Code::NotFound).says("the parent directory does not exist"));
+            }
+            Intent::Existing => return Err(Code::NotFound.into()),
         }
         let mut count = 1;
         while let Some(name) = self.todo.pop() {

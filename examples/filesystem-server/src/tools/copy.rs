@@ -74,7 +74,9 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &CopyDirectory) -> Work
             }
             Err(error) => _ = copied.left_out.push(&error.to_string()),
             Ok(true) => {}
-            Ok(false) => _ = copied.left_out.push(&format!("special file {}", shown(entry.path()))),
+            Ok(false) => {
+                _ = copied.left_out.push(&format!("special file {}", shown(entry.relative())));
+            }
         }
     }
     let [directories, files, symlinks] = copied.counts;
@@ -103,7 +105,7 @@ struct Copied {
 impl Copied {
     /// Copies an entry. Returns false for a special file.
     fn add(&mut self, entry: &DirEntry) -> Result<bool> {
-        let place = |intent| self.to.join(entry.path(), intent);
+        let place = |intent| self.to.join(entry.relative(), intent);
         let kind = match entry.file_type() {
             FileType::Directory => {
                 place(Intent::NewTree)?.create_dir()?;

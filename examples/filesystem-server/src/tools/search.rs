@@ -58,7 +58,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
     let (mut unreadable, mut remarks) = (0_usize, Vec::new());
     for step in Steps::new(&top, options, &args.exclude_patterns, roots, progress)? {
         match step? {
-            Step::Entry(entry) if pattern.matches(&entry.path()) => {
+            Step::Entry(entry) if pattern.matches(&entry.relative()) => {
                 if found == MATCHES {
                     remarks.push(format!(
                         "There are more matches: only {MATCHES} are listed; narrow the pattern"

@@ -101,7 +101,7 @@ impl Iterator for Steps<'_> {
                 }
                 self.progress.reached(self.seen);
             }
-            if !self.excluded.matches(&entry.path()) {
+            if !self.excluded.matches(&entry.relative()) {
                 return Some(Ok(Step::Entry(entry)));
             }
             self.walk.skip_current_dir();

@@ -1,0 +1,223 @@
+//! Why a request is allowed or refused, for the operator: [`Roots::explain`].
+//!
+//! The steps are what the resolver looked up while it decided: they are recorded by the [`Lookup`]
+//! that it decides with.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use path_clean::PathClean as _;
+
+use crate::check::CheckedPath;
+use crate::dir::{Access, Budget, Look};
+use crate::error::{Code, Error, Result, quoted};
+use crate::path::{IntoLocation, Location};
+use crate::roots::{EntryKind, Intent, Lookup, Lookups, Root, Roots, join};
+
+/// The steps of a decision, from [`Roots::explain`]. `Display` writes one line for each step, the
+/// decision, and what the operator could change.
+///
+/// Show it only to the operator: it contains the targets of symlinks, the server's own paths and
+/// other roots.
+#[derive(Debug)]
+pub struct Explanation {
+    steps: Vec<String>,
+    decision: Result<CheckedPath>,
+    advice: Option<String>,
+}
+
+impl Explanation {
+    /// What was decided.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::check`], and of the rules that apply to the place.
+    pub fn decision(&self) -> Result<&CheckedPath, &Error> {
+        self.decision.as_ref()
+    }
+
+    /// The root at which the request starts, each symlink that was met, the place to which the
+    /// request leads, and the rule that applies to it.
+    #[must_use]
+    pub fn steps(&self) -> &[String] {
+        &self.steps
+    }
+
+    /// What the operator could change so that the request would be allowed, if that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
+        match &self.decision {
+            Ok(_) => f.write_str("allowed")?,
+            Err(error) => write!(f, "refused ({}): {error}", error.code())?,
+        }
+        self.advice.iter().try_for_each(|advice| write!(f, "\nto allow it: {advice}"))
+    }
+}
+
+/// The resolver's look-ups, with the symlinks among them.
+struct Recorded<'a, 'b> {
+    lookups: Lookups<'a, 'b>,
+    links: Vec<(usize, PathBuf, OsString)>,
+}
+
+impl Lookup for Recorded<'_, '_> {
+    fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
+        let found = self.lookups.look(root, path)?;
+        if let EntryKind::Link(text) = &found {
+            self.links.push((root, path.to_owned(), text.clone()));
+        }
+        Ok(found)
+    }
+
+    fn is_denied(&self, root: usize, path: &Path) -> bool {
+        self.lookups.is_denied(root, path)
+    }
+}
+
+impl Roots {
+    /// Decides a request like [`check`](Self::check), and returns the steps of the decision, for an
+    /// operator who asks why a request is refused. Also applies the rules that an operation with
+    /// this intent would apply to the place: read-only access, protected names, special files and
+    /// hard links.
+    ///
+    /// A refusal is logged like that of any other request. Nothing outside the roots is looked up.
+    ///
+    /// ```
+    /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
+    /// # use mcp_roots_guard::{Intent, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::os::unix::fs::symlink("/etc/passwd", work.path().join("users")).unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let why = roots.explain("users", Intent::Existing);
+    /// assert_eq!(why.decision().unwrap_err().code(), "outside_roots");
+    /// assert!(why.steps()[1].ends_with(r#""users" is a symlink to "/etc/passwd""#));
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(unix))] fn main() {}
+    /// ```
+    pub fn explain(&self, request: impl IntoLocation, intent: Intent) -> Explanation {
+        let mut steps = Vec::new();
+        let (decision, advice) = match self.location(request) {
+            Err(error) => (Err(error), None),
+            Ok(request) => {
+                let decision = self.run("check", &request, |budget| {
+                    steps.clear();
+                    self.decide_recorded(&request, intent, budget, &mut steps)
+                });
+                let advice = decision.as_ref().err().and_then(|error| self.advice(error, &request));
+                (decision, advice)
+            }
+        };
+        Explanation { steps, decision, advice }
+    }
+
+    fn decide_recorded(
+        &self,
+        request: &Location,
+        intent: Intent,
+        budget: &mut Budget<'_>,
+        steps: &mut Vec<String>,
+    ) -> Result<CheckedPath> {
+        let name = |number: usize| match self.root(number) {
+            Ok(root) => format!("root {number}, {}", quoted(root.path().as_os_str())),
+            Err(_) => format!("root {number}"),
+        };
+        steps.push(match self.start(request) {
+            Some((number, rest)) if rest.is_empty() => format!("the request is {}", name(number)),
+            Some((number, rest)) => format!("{} starts at {}", quoted(rest), name(number)),
+            None => "the request starts outside the roots".into(),
+        });
+        let mut recorded = Recorded { lookups: Lookups::new(self, budget), links: Vec::new() };
+        let located = self.locate_with(&mut recorded, request, intent);
+        for (root, path, text) in recorded.links {
+            let (path, text) = (quoted(path.as_os_str()), quoted(&text));
+            steps.push(format!("in root {root}, {path} is a symlink to {text}"));
+        }
+        let checked = self.proof(located?, request, intent)?;
+        let metadata = match checked.look()? {
+            Look::Missing => None,
+            Look::Link(_, metadata) | Look::Other(metadata) => Some(metadata),
+        };
+        let kind = metadata.as_ref().map_or("nothing yet", |it| it.file_type().as_str());
+        let number = checked.root_number().unwrap_or_default();
+        let place = quoted(checked.relative().as_os_str());
+        steps.push(format!("it leads to {place} in {}: {kind}", name(number)));
+        if matches!(intent, Intent::New | Intent::NewTree) {
+            checked.ensure_allows_changes()?;
+        }
+        match metadata {
+            Some(metadata) if intent != Intent::NoFollow && !metadata.is_dir() => {
+                self.policy().allow(&metadata)?;
+            }
+            _ => {}
+        }
+        let access = match checked.access() {
+            Access::ReadOnly => "can be read, but not changed",
+            Access::ReadWrite => "can be read and changed",
+        };
+        steps.push(format!("it {access}"));
+        Ok(checked)
+    }
+
+    fn advice(&self, error: &Error, request: &Location) -> Option<String> {
+        let fixed = match error.reason() {
+            Code::OutsideRoots => {
+                let known = self.why_outside(request).or_else(|| self.why_rejected(request));
+                return Some(known.unwrap_or_else(|| {
+                    "add an allowed directory that contains the place".to_owned()
+                }));
+            }
+            Code::Protected => "a pattern of BoundaryBuilder::protect matches the name",
+            Code::ReadOnly => "the directory has Access::ReadOnly",
+            Code::HardLinked => "BoundaryBuilder::refuse_hard_links is set",
+            Code::SpecialFile => "BoundaryBuilder::allow_special_files is not set",
+            Code::MountCrossing => "BoundaryBuilder::refuse_mounts is set",
+            Code::RootUnavailable => "the root's path leads to nothing, or to another kind of file",
+            _ => return None,
+        };
+        Some(fixed.to_owned())
+    }
+
+    /// Whether the text of a request that was refused as outside names a place in an allowed
+    /// directory that the client did not list. Only text is compared.
+    pub(crate) fn why_outside(&self, request: &Location) -> Option<String> {
+        let named = self.named(request)?;
+        let contains = |root: &&Root| root.paths().any(|path| named.starts_with(path));
+        if self.roots().any(|root| contains(&root)) {
+            // A symlink led outside.
+            return None;
+        }
+        let root = self.with_allowed().flat_map(Roots::roots).find(contains)?;
+        let path = quoted(root.path().as_os_str());
+        Some(format!("it is in the allowed directory {path}, which the client did not list"))
+    }
+
+    /// Why an entry of the client's list, which contains what the text of a request names, is not
+    /// in force.
+    fn why_rejected(&self, request: &Location) -> Option<String> {
+        let named = self.named(request)?;
+        let rejected = self.rejected().iter().find(|rejected| {
+            let entry = Location::parse(rejected.entry());
+            entry.is_ok_and(|entry| named.starts_with(entry.as_unchecked_path()))
+        })?;
+        let (entry, error) = (quoted(rejected.entry().as_ref()), rejected.error());
+        Some(format!("the client listed {entry}, which was rejected ({}): {error}", error.code()))
+    }
+
+    /// The absolute path that the text of a request names if no symlink is followed.
+    fn named(&self, request: &Location) -> Option<PathBuf> {
+        let path = request.as_unchecked_path();
+        if self.index().is_absolute(path.as_os_str()) {
+            return Some(path.clean());
+        }
+        Some(join(self.root(self.base()?).ok()?.path(), path).clean())
+    }
+}
