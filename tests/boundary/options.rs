@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Guard,
-    Intent, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
+    Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Fallback,
+    Guard, Intent, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
 };
 
 use crate::support::boundary_model::{
-    Answer, Client, Config, Decision, Declared, Directory, Entry, Fallback, InForce, Kind, Root,
-    Step,
+    Answer, Client, Config, Decision, Declared, Directory, Entry, InForce, Kind, Root, Step,
 };
 use crate::support::random::Random;
 use crate::support::tree::Tree;
@@ -211,7 +210,7 @@ fn combinations() -> Vec<Combination> {
             all.push(Combination { denies: true, declared, list, ..default });
         }
     }
-    for directories in arrangements() {
+    for directories in arrangements().into_iter().filter(|one| one[0].is_some()) {
         let count = directories.iter().flatten().count();
         for options in 0..1_usize << (2 * count) {
             let bit = |number: usize| options & 1 << number != 0;
@@ -339,7 +338,7 @@ async fn compare(tree: &Tree, files: &Files, combination: &Combination) -> Resul
     let kind = |path: &str| files.kind(path);
     let mut model = Client::new(&config, &kind);
     let what = || format!("{:?} {:?}", LISTS[combination.list], combination);
-    let (guard, expected) = (guard(tree, combination), config_error(&config, combination));
+    let (guard, expected) = (guard(tree, combination), config_error(&config));
     let guard = match (guard, expected) {
         (Ok(guard), None) => guard,
         (result, expected) => {
@@ -537,7 +536,7 @@ fn config(tree: &Tree, one: &Combination) -> Config {
     Config {
         directories: (0..3).filter_map(directory).collect(),
         empty_means_allowed: one.empty_means_allowed,
-        without: if one.denies { Fallback::Deny } else { Fallback::Allowed },
+        without: fallback(!one.denies),
         declared: [Declared::Nothing, Declared::Announcing, Declared::Silent][one.declared],
         ignores: one.ignores,
         trusts_links: one.trusts_links(),
@@ -550,7 +549,7 @@ fn aliases(tree: &Tree, directory: usize, forms: usize) -> Vec<String> {
 }
 
 /// The error of a configuration in which a directory is inside one with different access.
-fn config_error(config: &Config, one: &Combination) -> Option<&'static str> {
+fn config_error(config: &Config) -> Option<&'static str> {
     let is_in = |inner: &Directory, outer: &Directory| {
         Path::new(&inner.path).starts_with(&outer.path) && inner.path != outer.path
     };
@@ -558,29 +557,19 @@ fn config_error(config: &Config, one: &Combination) -> Option<&'static str> {
     let conflicts = directories.iter().any(|inner| {
         directories.iter().any(|outer| is_in(inner, outer) && inner.read_only != outer.read_only)
     });
-    match () {
-        () if directories.is_empty() && client_roots(one) != ClientRoots::Only => {
-            Some("no_directories")
-        }
-        () if conflicts => Some("access_conflict"),
-        () => None,
-    }
+    conflicts.then_some("access_conflict")
+}
+
+fn fallback(allows: bool) -> Fallback {
+    if allows { Fallback::AllowedDirectories } else { Fallback::Nothing }
 }
 
 fn client_roots(one: &Combination) -> ClientRoots {
-    let fallback = |allowed| {
-        if allowed {
-            mcp_roots_guard::Fallback::AllowedDirectories
-        } else {
-            mcp_roots_guard::Fallback::Nothing
-        }
-    };
-    match (!one.denies, one.empty_means_allowed) {
-        _ if one.ignores => ClientRoots::Ignore,
-        (false, false) if one.directories[0].is_none() => ClientRoots::Only,
-        (undeclared, empty) => {
-            ClientRoots::Narrow { undeclared: fallback(undeclared), empty: fallback(empty) }
-        }
+    let [undeclared, empty] = [!one.denies, one.empty_means_allowed].map(fallback);
+    match one.directories[0] {
+        None => ClientRoots::Only,
+        Some(_) if one.ignores => ClientRoots::Ignore,
+        Some(_) => ClientRoots::Narrow { undeclared, empty },
     }
 }
 

@@ -9,6 +9,8 @@
 
 use std::cell::Cell;
 
+use mcp_roots_guard::Fallback;
+
 /// The type of the entry at a path.
 pub(crate) enum Kind {
     Missing,
@@ -43,12 +45,6 @@ pub(crate) struct Config {
     pub(crate) ignores: bool,
     /// Whether symlinks in writable directories are older than the server.
     pub(crate) trusts_links: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fallback {
-    Deny,
-    Allowed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,10 +181,8 @@ impl<'a> Client<'a> {
         } else if config.ignores {
             Some(Ok(self.allowed()))
         } else if config.declared == Declared::Nothing {
-            Some(match config.without {
-                Fallback::Allowed => Ok(self.allowed()),
-                Fallback::Deny => self.always("roots_unsupported"),
-            })
+            let denied = self.always("roots_unsupported");
+            Some(if config.without == Fallback::Nothing { denied } else { Ok(self.allowed()) })
         } else {
             None
         }
@@ -415,7 +409,7 @@ impl<'a> Client<'a> {
             false
                 if !self.config.ignores
                     && self.config.declared == Declared::Nothing
-                    && self.config.without == Fallback::Deny =>
+                    && self.config.without == Fallback::Nothing =>
             {
                 Err("roots_unsupported")
             }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use mcp_roots_guard::{Access, Boundary, Intent, Roots};
+use path_clean::PathClean as _;
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
@@ -47,16 +48,6 @@ pub(super) trait Way {
     fn link(&self, _target: &str, _at: &str) -> Option<Done<()>> {
         None
     }
-
-    /// Whether the way's open file states that it was opened without a race.
-    fn attests(&self, _request: &str) -> Option<bool> {
-        None
-    }
-
-    /// Whether the root's name still refers to the directory that was opened.
-    fn is_current(&self) -> Option<bool> {
-        None
-    }
 }
 
 /// The names of the ways, in the order of the columns in `data/comparison.txt`.
@@ -71,8 +62,42 @@ pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
         "strict-path" => {
             Box::new(Strict { boundary: PathBoundary::try_new(root)?, root: root.to_owned() })
         }
+        "prefix" => Box::new(Naive { root: root.to_owned(), rule: is_prefix }),
+        "lexical" => Box::new(Naive {
+            root: root.to_owned(),
+            rule: |root, path| path.clean().starts_with(root),
+        }),
+        "join" => Box::new(Naive { root: root.to_owned(), rule: |_, _| true }),
         _ => panic!("{name}: unknown"),
     })
+}
+
+/// A check as published servers had it, before the file is used by name.
+struct Naive {
+    root: PathBuf,
+    rule: fn(root: &Path, path: &Path) -> bool,
+}
+
+fn is_prefix(root: &Path, path: &Path) -> bool {
+    path.to_str().unwrap().starts_with(root.to_str().unwrap())
+}
+
+impl Naive {
+    fn path(&self, request: &str) -> Done<PathBuf> {
+        let path = self.root.join(request);
+        let refused = Failure { text: String::new(), is_missing: false };
+        if (self.rule)(&self.root, &path) { Ok(path) } else { Err(refused) }
+    }
+}
+
+impl Way for Naive {
+    fn read(&self, request: &str) -> Done<Vec<u8>> {
+        Ok(fs::read(self.path(request)?)?)
+    }
+
+    fn write(&self, request: &str, content: &str) -> Done<()> {
+        Ok(fs::write(self.path(request)?, content)?)
+    }
 }
 
 struct Guard {
@@ -186,15 +211,6 @@ impl Way for FdJail {
             JailOptions::new().read(true).require_regular_file(true).reject_hard_links(true);
         let opened = self.open(request, options);
         Some(opened.map_err(Into::into).and_then(|opened| Ok(all_of(opened.into_file())?)))
-    }
-
-    fn attests(&self, request: &str) -> Option<bool> {
-        let opened = self.open(request, JailOptions::new().read(true)).ok()?;
-        Some(opened.attestation().toctou_safe)
-    }
-
-    fn is_current(&self) -> Option<bool> {
-        Some(self.check_path("f").is_ok())
     }
 }
 
