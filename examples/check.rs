@@ -125,7 +125,7 @@ fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
         Ok(checked) => checked,
         Err(error) => return refused(&error),
     };
-    let kind = checked.metadata().map(|metadata| metadata.file_type().as_str());
+    let kind = checked.metadata().map(|metadata| metadata.file_type().to_string());
     // Also applies the rules for files that are created.
     match roots.explain(request, intent).decision() {
         Err(error) if intent == Intent::New => return refused(error),

@@ -369,7 +369,7 @@ fn perform(
             names.sort();
             names.join(" ")
         }
-        Metadata => roots.symlink_metadata(request)?.file_type().as_str().into(),
+        Metadata => roots.symlink_metadata(request)?.file_type().to_string(),
         Write(text) => roots.write(request, text).map(|()| format!("{} bytes", text.len()))?,
         Append(text) => {
             let mut file = roots.open_with(request, OpenOptions::new().append(true))?;

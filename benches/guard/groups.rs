@@ -79,7 +79,8 @@ fn roots(criterion: &mut Criterion) {
             fs::create_dir(path).unwrap();
         }
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
-        let roots = Roots::from_list(&ListRootsResult::from_uris(uris)).unwrap();
+        let only = Boundary::builder().client_roots(ClientRoots::Only).build().unwrap();
+        let roots = only.resolve(&ListRootsResult::from_uris(uris)).unwrap();
         assert_eq!(roots.roots().len(), count);
         let last = paths.last().unwrap();
         grow(last, DEPTH);

@@ -231,7 +231,7 @@ fn act(request: &Request, entry: &DirEntry) -> Answer {
 fn of_entry(entry: &DirEntry) -> Value {
     let mut object = Map::new();
     insert_path(&mut object, &entry.relative(), || entry.to_checked().uri());
-    object.insert("type".into(), entry.file_type().as_str().into());
+    object.insert("type".into(), entry.file_type().to_string().into());
     object.insert("depth".into(), entry.depth().into());
     Value::Object(object)
 }

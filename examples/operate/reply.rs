@@ -52,7 +52,7 @@ pub(crate) fn of_proof(checked: &CheckedPath) -> Value {
     if path.to_str().is_none() {
         object.insert("uri".into(), checked.uri().into());
     }
-    object.insert("root".into(), checked.root().display_path().into());
+    object.insert("root".into(), checked.root().path().to_string_lossy().into());
     object.insert("relative".into(), checked.relative().to_string_lossy().into());
     object.insert("exists".into(), checked.exists().into());
     object.insert("access".into(), of_access(checked.access()));
@@ -69,7 +69,7 @@ fn of_access(access: Access) -> Value {
 
 pub(crate) fn of_metadata(metadata: &Metadata) -> Value {
     json!({
-        "type": metadata.file_type().as_str(),
+        "type": metadata.file_type().to_string(),
         "size": metadata.len(),
         "hard_links": metadata.hard_links(),
         "device": metadata.device(),

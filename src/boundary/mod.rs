@@ -586,19 +586,6 @@ impl Roots {
             .build()
             .map(|boundary| boundary.allowed_roots())
     }
-
-    /// Creates roots from a client's list, without allowed directories. Everything that the client
-    /// names is served, except entries through symlinks that were changed since the process built
-    /// its first boundary. A server that knows its directories or resolves lists repeatedly should
-    /// keep a [`Boundary`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected), which
-    /// is not an error.
-    pub fn from_list(list: &ListRootsResult) -> Result<Self> {
-        Boundary::builder().client_roots(ClientRoots::Only).build()?.resolve(list)
-    }
 }
 
 #[cfg(unix)]

@@ -246,13 +246,6 @@ impl Confined {
         known.filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
     }
 
-    /// The number of threads of the process when it was confined. All of them are confined, and so
-    /// are the threads and programs that they start.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.threads
-    }
-
     /// The accessible paths, with all symlinks resolved, and the operations allowed on each and
     /// everything beneath it. The allowed directories come before the extras. An earlier
     /// confinement of this process, or of its parent, may still deny a path.

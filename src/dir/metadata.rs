@@ -3,6 +3,7 @@
 //! The values describe an open file, or a name without following it, at the time of the system
 //! call. Within this crate they include the [`Identity`] by which a directory is recognized.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 #[cfg(unix)]
@@ -11,7 +12,8 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The type of a file. A symlink is reported as a symlink, not as its target.
+/// The type of a file. A symlink is reported as a symlink, not as its target. `Display` writes the
+/// type in lowercase, such as `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileType {
@@ -50,9 +52,7 @@ impl FileType {
         self == Self::Symlink
     }
 
-    /// The type in snake case.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Directory => "directory",
@@ -62,6 +62,12 @@ impl FileType {
             Self::Device => "device",
             Self::Other => "other",
         }
+    }
+}
+
+impl fmt::Display for FileType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::wire::{ErrorBody, Revision};
 /// | created from | the model sees | the operator sees the event |
 /// | --- | --- | --- |
 /// | a refusal ([`Error`]), with `?` | its text | `refused` |
-/// | a change set that was made in part ([`PartialCommit`](crate::PartialCommit)), with `?` | which changes were made, and the refusal | `refused` |
+/// | a change set that was made in part ([`PartialCommit`]), with `?` | which changes were made, and the refusal | `refused` |
 /// | a system error ([`std::io::Error`]), with `?` | the system's message for the error number | |
 /// | a text ([`new`](Self::new)) | the text | |
 /// | any other error ([`other`](Self::other)) | only that the server failed | `handler failed` |

@@ -52,24 +52,16 @@ impl Root {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
-    /// The canonical path as text for people and models, for example to list the allowed
-    /// directories. Do not open this path, because invalid UTF-8 is replaced by replacement
-    /// characters.
-    #[must_use]
-    pub fn display_path(&self) -> String {
-        display_path(&self.canonical)
-    }
-
     /// The path under which the client listed this root, as text that may be shown to that client.
     /// It is the decoded path of the URI, without `.`, `//` or a trailing slash. If the client used
     /// a Windows [alias](crate::DirectoryOptions::alias), the separators are backslashes. This is
-    /// the [canonical path](Self::display_path) if the client did not list the root itself, or if
+    /// the [canonical path](Self::path) if the client did not list the root itself, or if
     /// the listed path contains `..` or takes too many look-ups to resolve.
     ///
     /// The same client can use this path in requests.
     #[must_use]
     pub fn client_path(&self) -> String {
-        self.listed.clone().unwrap_or_else(|| self.display_path())
+        self.listed.clone().unwrap_or_else(|| display_path(&self.canonical))
     }
 
     /// The canonical path as a `file:` URI, which a client can use in a later request.

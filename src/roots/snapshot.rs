@@ -17,8 +17,8 @@ use crate::roots::{RejectedRoot, Root};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
-/// Create one from configuration with [`Roots::from_dirs`], from a client's list with
-/// [`Roots::from_list`], or from both with a [`Boundary`](crate::Boundary).
+/// Create one from configuration with [`Roots::from_dirs`], or from configuration and a client's
+/// list with a [`Boundary`](crate::Boundary).
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,

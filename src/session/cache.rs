@@ -98,6 +98,7 @@ fn weight(cached: &Cached) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boundary::{Boundary, ClientRoots};
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::roots::Roots;
     use crate::session::runtime::Instant;
@@ -110,12 +111,17 @@ mod tests {
         Cached { epoch, expires: now + MINUTE, guard_number, list, roots, resolved: now }
     }
 
+    fn listed(list: &ListRootsResult) -> Roots {
+        let only = Boundary::builder().client_roots(ClientRoots::Only).build().unwrap();
+        only.resolve(list).unwrap()
+    }
+
     #[test]
     fn a_later_request_replaces_an_earlier_one() {
         let cache = SnapshotCache::new(MINUTE);
         let (key, stranger) = (Account::Principal(Arc::new("one".to_owned())), Account::Anonymous);
         let epoch = || cache.get(&key).map(|cached| cached.epoch);
-        let roots = Roots::from_list(&ListRootsResult::default()).unwrap();
+        let roots = listed(&ListRootsResult::default());
         let list = |epoch| Arc::new(cached(epoch, ListRootsResult::default(), roots.clone()));
         cache.replace(&key, list(5));
         assert_eq!(epoch(), Some(5));
@@ -141,7 +147,7 @@ mod tests {
         let uris = (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}"));
         let cache = SnapshotCache::new(MINUTE);
         let list = ListRootsResult::from_uris(uris);
-        let roots = Roots::from_list(&list).unwrap();
+        let roots = listed(&list);
         let one = Arc::new(cached(1, list, roots));
         let each = u64::from(weight(&one));
         for number in 0..2 * CACHE_BYTES / each {

@@ -389,16 +389,8 @@ impl Session {
         self.client().id.0.get()
     }
 
-    /// The guard that this session belongs to.
-    #[must_use]
-    pub fn guard(&self) -> &Guard {
+    pub(crate) fn guard(&self) -> &Guard {
         &self.client().guard
-    }
-
-    /// The capabilities that the client declared.
-    #[must_use]
-    pub fn declared(&self) -> ClientCapabilities {
-        self.client().declared
     }
 
     pub(crate) fn client(&self) -> &Arc<Client> {

@@ -140,11 +140,11 @@ mod tests {
         observer.observe(INITIALIZE.as_bytes());
         let session = observer.session().unwrap();
         let announcing = ClientCapabilities::with_announced_roots();
-        assert_eq!(session.declared(), announcing);
+        assert_eq!(session.client().declared, announcing);
         let first = epoch(&observer);
         observer.observe(br#"{"method":"initialize","params":{"capabilities":{}}}"#);
         assert_eq!(
-            (observer.session().unwrap().id(), session.declared()),
+            (observer.session().unwrap().id(), session.client().declared),
             (session.id(), announcing)
         );
         assert!(epoch(&observer) > first);

@@ -80,15 +80,11 @@ impl ClientCapabilities {
         Self { roots: None }
     }
 
-    /// Whether the client declared roots.
-    #[must_use]
-    pub const fn has_roots(&self) -> bool {
+    pub(crate) const fn has_roots(self) -> bool {
         self.roots.is_some()
     }
 
-    /// Whether the client announces changes to its roots.
-    #[must_use]
-    pub const fn announces_changes(&self) -> bool {
+    pub(crate) const fn announces_changes(self) -> bool {
         matches!(self.roots, Some(RootsCapability { list_changed: true }))
     }
 }

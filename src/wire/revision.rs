@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A protocol revision known to this crate. Revisions are ordered by date.
+/// A protocol revision known to this crate. Revisions are ordered by date, and `Display` writes the
+/// protocol's notation.
 ///
 /// ```
 /// # use mcp_roots_guard::Revision;
@@ -44,9 +45,7 @@ impl Revision {
         Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
     }
 
-    /// The revision in the protocol's notation, such as `2025-11-25`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
             Self::V2025_03_26 => "2025-03-26",

@@ -496,7 +496,7 @@ async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
 
 fn seen(roots: &Roots) -> Vec<Root> {
     let root = |root: &mcp_roots_guard::Root| Root {
-        path: plain_path(&root.display_path()),
+        path: plain_path(&root.path().display().to_string()),
         read_only: root.access() == Access::ReadOnly,
         is_always: root.is_always(),
         client_path: plain_path(&root.client_path()),

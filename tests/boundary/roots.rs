@@ -98,7 +98,7 @@ fn names_that_are_not_utf8_work_in_roots_and_requests() {
     let odd = tree.path(OsStr::from_bytes(b"r\xff\xfe"));
     fs::create_dir(&odd).unwrap();
     fs::write(odd.join(OsStr::from_bytes(b"f\x80")), "odd").unwrap();
-    let roots = Roots::from_list(&ListRootsResult::from_uris([tree.uri("r%FF%fe")])).unwrap();
+    let roots = crate::support::listed(&ListRootsResult::from_uris([tree.uri("r%FF%fe")])).unwrap();
     assert_eq!(roots.roots().next().unwrap().path(), odd);
     assert_eq!(roots.read(Path::new(OsStr::from_bytes(b"f\x80")), 9).unwrap(), b"odd");
     assert_eq!(roots.read(tree.uri("r%FF%FE/f%80"), 9).unwrap(), b"odd");
@@ -111,7 +111,7 @@ fn names_that_are_not_utf8_work_in_roots_and_requests() {
 #[test]
 fn the_filesystem_root_can_be_a_root() {
     let tree = Tree::new("file f");
-    let roots = Roots::from_list(&ListRootsResult::from_uris([uri(&top(&tree))])).unwrap();
+    let roots = crate::support::listed(&ListRootsResult::from_uris([uri(&top(&tree))])).unwrap();
     assert_eq!(roots.roots().map(Root::path).collect::<Vec<_>>(), [top(&tree)]);
     assert_eq!(roots.read(tree.path("f"), 9).unwrap(), b"f");
     assert_eq!(roots.read(tree.path("f").strip_prefix(top(&tree)).unwrap(), 9).unwrap(), b"f");
@@ -123,7 +123,7 @@ fn the_filesystem_root_can_be_a_root() {
 #[test]
 fn the_filesystem_root_can_be_a_root_and_proc_symlinks_are_refused() {
     let tree = Tree::new("file f");
-    let roots = Roots::from_list(&ListRootsResult::from_uris(["file:///"])).unwrap();
+    let roots = crate::support::listed(&ListRootsResult::from_uris(["file:///"])).unwrap();
     assert_eq!(roots.read(tree.path("f"), 9).unwrap(), b"f");
     assert_eq!(
         roots
@@ -159,7 +159,7 @@ fn ten_thousand_roots_are_served_without_a_descriptor() {
     let place = |n: usize| format!("all/{}/{n}", n / 100);
     let uris: Vec<String> = (0..entries).map(|n| tree.uri(place(n))).collect();
     tree.add(&format!("file {}/f = last", place(entries - 1)));
-    let roots = Roots::from_list(&ListRootsResult::from_uris(uris.clone())).unwrap();
+    let roots = crate::support::listed(&ListRootsResult::from_uris(uris.clone())).unwrap();
     assert_eq!(roots.roots().len(), entries);
     #[cfg(target_os = "linux")]
     {
@@ -173,7 +173,7 @@ fn ten_thousand_roots_are_served_without_a_descriptor() {
     assert_eq!(code(roots.read(tree.path(place(0)).join("f"), 9)), Some("root_unavailable"));
     let most = uris.into_iter().cycle().take(ROOT_LIST_ENTRIES);
     let one_more = ListRootsResult::from_uris(most.chain(["file:///x".into()]));
-    assert_eq!(code(Roots::from_list(&one_more)), Some("too_many_roots"));
+    assert_eq!(code(crate::support::listed(&one_more)), Some("too_many_roots"));
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Case {
             let access = if root.access() == Access::ReadOnly { ":ro" } else { "" };
             let always = if root.is_always() { "!" } else { "" };
             let as_listed = match root.client_path() {
-                path if path == root.display_path() => String::new(),
+                path if Path::new(&path) == root.path() => String::new(),
                 path => format!(" as {}", path.replace(&self.tree.expand("$T"), "$T")),
             };
             let as_listed = as_listed.replace('\\', SEPARATOR);

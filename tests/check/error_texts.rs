@@ -71,7 +71,7 @@ fn an_exceeded_limit_is_named_with_its_number() {
     );
     let huge = ListRootsResult::from_uris(["x".repeat(ROOT_LIST_BYTES + 1)]);
     assert_eq!(
-        text(Roots::from_list(&huge)),
+        text(crate::support::listed(&huge)),
         format!("the root list is larger than {ROOT_LIST_BYTES} bytes")
     );
 }
@@ -95,11 +95,11 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
     let missing = "none of the server's directories is available";
     let (inside, outside) = (uri("in/f"), uri("out"));
     for (roots, why) in [
-        (Roots::from_list(&client(&[])), none),
+        (crate::support::listed(&client(&[])), none),
         (boundary("in").resolve(&client(&[])), none),
         (optional.resolve(&client(&[])), none),
         (boundary("in").resolve(&client(&[uri("nothing")])), rejected),
-        (Roots::from_list(&client(&["http://x/".to_owned()])), rejected),
+        (crate::support::listed(&client(&["http://x/".to_owned()])), rejected),
         (boundary("in").resolve(&client(&[outside, "http://y/".to_owned()])), rejected),
         (optional.resolve(&client(&[inside])), rejected),
         // The client lists the filesystem root, but no allowed directory exists.

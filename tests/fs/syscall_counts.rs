@@ -68,7 +68,7 @@ fn make_requests() {
     let unmounted = boundary.refuse_mounts().build().unwrap();
     let many = (0..100).map(|number| format!("many/r{number}"));
     let many = many.inspect(|root| tree.add(&format!("dir {root}"))).map(|root| tree.uri(root));
-    let many = Roots::from_list(&ListRootsResult::from_uris(many)).unwrap();
+    let many = crate::support::listed(&ListRootsResult::from_uris(many)).unwrap();
     let roots = [tree.roots(["root"]), many, unmounted.allowed_roots()];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());

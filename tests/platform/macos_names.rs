@@ -16,7 +16,7 @@ fn a_root_can_be_named_with_and_without_private() {
         let operator =
             Boundary::builder().directory(root, Access::ReadOnly).build().unwrap().allowed_roots();
         let list = ListRootsResult::from_uris([format!("file://{}", root.display())]);
-        for roots in [operator, Roots::from_list(&list).unwrap()] {
+        for roots in [operator, crate::support::listed(&list).unwrap()] {
             for request in [&canonical, &alias] {
                 assert_eq!(
                     roots.read(request.join("f"), 9).unwrap(),

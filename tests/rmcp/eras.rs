@@ -47,9 +47,9 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
         let client = Client::undeclared();
         let pair = connect(&tree.guard(), &client, era).await;
         assert_eq!(pair.read("c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
-        let denying =
-            ClientRoots::Narrow { undeclared: Fallback::Nothing, empty: Fallback::Nothing };
-        let guard = tree.builder_for(denying).build().unwrap();
+        let none = Fallback::Nothing;
+        let denying = tree.builder_for(ClientRoots::Narrow { undeclared: none, empty: none });
+        let guard = denying.build().unwrap();
         let pair = connect(&guard, &client, era).await;
         let denied = call(&pair.client, "read", "c/in.txt").await;
         match era {

@@ -317,10 +317,12 @@ async fn a_list_that_changes_during_its_fetch_is_requested_again() {
 async fn a_list_is_used_for_its_time_to_live_unless_it_is_forgotten() {
     let tree = Tree::new("dir a");
     let short = Duration::from_secs(2);
-    for session in [
-        announcing(&guard(&tree).time_to_live(short).build().unwrap()),
-        silent(&guard(&tree).time_to_live_unannounced(short).build().unwrap()),
+    for (builder, open) in [
+        (guard(&tree).time_to_live(short), announcing as fn(&Guard) -> Session),
+        (guard(&tree).time_to_live_unannounced(short), silent),
     ] {
+        let guard = builder.build().unwrap();
+        let session = open(&guard);
         let client = Client::listing(list(&tree, &["a"]));
         for (seconds, requests, state) in [
             (1, 1, RootsState::Available),
@@ -331,7 +333,7 @@ async fn a_list_is_used_for_its_time_to_live_unless_it_is_forgotten() {
             tokio::time::advance(Duration::from_secs(seconds)).await;
             assert_eq!((client.requests(), session.state()), (requests, state));
         }
-        session.guard().forget_all();
+        guard.forget_all();
         assert_eq!(session.state(), RootsState::Stale);
     }
 }

@@ -2,7 +2,9 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
-use mcp_roots_guard::{Access, Boundary, DirEntry, Protection, Result, Roots, Walk};
+use mcp_roots_guard::{
+    Access, Boundary, ClientRoots, DirEntry, ListRootsResult, Protection, Result, Roots, Walk,
+};
 
 #[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
@@ -50,6 +52,12 @@ pub(crate) fn runs_without_openat2() -> bool {
 }
 
 /// The code of the error, if any.
+/// The roots of a client's list without allowed directories.
+#[allow(dead_code, reason = "some test programs do not use it")]
+pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
+    Boundary::builder().client_roots(ClientRoots::Only).build()?.resolve(list)
+}
+
 pub(crate) fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }

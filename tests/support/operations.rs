@@ -313,7 +313,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'Y' write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
     row!(b'5' write_with(WRITTEN, by(InPlace::IfOwnerChanges))
         on changes(New, FileOrNew) => done),
-    row!(b'a' write_with(WRITTEN, new_file()) on changes(New, Missing) => done),
+    row!(b'a' write_with(WRITTEN, WriteOptions::new().overwrite(Overwrite::Never))
+        on changes(New, Missing) => done),
     row!(b'b' write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
     row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
     row!(b'c' atomic_file(WriteOptions::new()) on changes(New, FileOrNew) => committed),
@@ -469,10 +470,6 @@ pub(crate) fn is_leak(seen: &str) -> bool {
 
 fn new() -> OpenOptions {
     OpenOptions::new()
-}
-
-fn new_file() -> WriteOptions {
-    WriteOptions::new().overwrite(Overwrite::Never)
 }
 
 fn by(in_place: InPlace) -> WriteOptions {

@@ -57,11 +57,8 @@ impl Tree {
 
     /// A builder for a guard with the allowed directory `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
-        let narrow = ClientRoots::Narrow {
-            undeclared: Fallback::AllowedDirectories,
-            empty: Fallback::Nothing,
-        };
-        self.builder_for(narrow)
+        let (undeclared, empty) = (Fallback::AllowedDirectories, Fallback::Nothing);
+        self.builder_for(ClientRoots::Narrow { undeclared, empty })
     }
 
     pub(crate) fn builder_for(&self, client_roots: ClientRoots) -> GuardBuilder {

@@ -328,7 +328,7 @@ async fn files_and_directories_are_created_and_moved_without_overwriting() {
         served
             .err("write_file", json!({"path": "no/c", "content": ""}))
             .await
-            .contains("no such file")
+            .contains("parent directory does not exist")
     );
     let large = "x".repeat((10 << 20) + 1);
     assert!(
