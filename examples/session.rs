@@ -237,8 +237,8 @@ impl Client {
         self.read(&withdrawn).await?;
 
         println!(
-            "\nThe roots change again, and the client answers with an error. The server refuses \
-             the call\nand does not fall back to the old list."
+            "\nThe roots change again, and the client answers with an error. The server \
+             refuses\nthe call, and does not fall back to the old list."
         );
         self.roots = json!({"error": {"code": -32601, "message": "Method not found"}});
         self.changed().await?;
@@ -263,7 +263,7 @@ impl Client {
     }
 
     async fn line(&mut self, message: Value) -> Outcome {
-        println!("client ─▶ {}", self.shown(&message));
+        println!("client: {}", self.shown(&message));
         Ok(self.output.write_all(format!("{message}\n").as_bytes()).await?)
     }
 
@@ -272,7 +272,7 @@ impl Client {
     async fn until_answered(&mut self) -> Outcome {
         while let Some(line) = self.lines.next_line().await? {
             let message: Value = serde_json::from_str(&line)?;
-            println!("server ─▶ {}", self.shown(&message));
+            println!("server: {}", self.shown(&message));
             if message["method"] != ListRootsResult::METHOD {
                 return Ok(());
             }
@@ -284,13 +284,25 @@ impl Client {
         Err("the server closed the connection".into())
     }
 
-    /// The message without `jsonrpc`, and with a short name for the temporary directory.
+    /// What the message says, with a short name for the temporary directory: a method and its
+    /// arguments, a result, or an error.
     fn shown(&self, message: &Value) -> String {
-        message
-            .to_string()
-            .replace(&self.uri, "file:///projects")
-            .replace(&self.projects, "/projects")
-            .replace(r#","jsonrpc":"2.0""#, "")
-            .replace(r#""jsonrpc":"2.0","#, "")
+        let shown = if let Some(method) = message["method"].as_str() {
+            match &message["params"]["arguments"]["path"] {
+                Value::String(path) => format!("{method}: read_file {path}"),
+                _ => method.to_owned(),
+            }
+        } else if let Some(error) = message["error"]["message"].as_str() {
+            format!("protocol error: {error}")
+        } else if let Some(roots) = message["result"]["roots"].as_array() {
+            let uris: Vec<_> = roots.iter().filter_map(|root| root["uri"].as_str()).collect();
+            format!("roots: {}", uris.join(" "))
+        } else if let Some(text) = message["result"]["content"][0]["text"].as_str() {
+            let is_error = message["result"]["isError"] == true;
+            format!("{}: {text}", if is_error { "error" } else { "result" })
+        } else {
+            "result".to_owned()
+        };
+        shown.replace(&self.uri, "file:///projects").replace(&self.projects, "/projects")
     }
 }
