@@ -89,7 +89,7 @@ pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Er
     );
 }
 
-/// Logs a refusal, and returns it.
+/// Logs a refusal and returns it.
 pub(crate) fn refused(session: Option<SessionId>, error: Error) -> Error {
     event!(
         info,

@@ -109,8 +109,8 @@
 //!
 //! - Hard links to files outside the roots are served, unless the boundary
 //!   [refuses](BoundaryBuilder::refuse_hard_links) files with more than one name.
-//! - Code that opens files without the guard is not stopped, and neither is an administrator. On
-//!   Linux, the feature `landlock` confines such code to the allowed directories.
+//! - The guard stops neither code that opens files without it nor an administrator. On Linux, the
+//!   feature `landlock` confines such code to the allowed directories.
 //! - A child process from [`CheckedPath::command`] starts inside a root, but is not restricted to the
 //!   roots unless it is confined (Linux, feature `landlock`). Protected names are not enforced for
 //!   it.

@@ -340,8 +340,8 @@ pub(crate) const HASHED_PIECE: usize = 64 << 10;
 /// fit at the same time.
 pub const CHANGES: usize = 64;
 
-/// How many temporary names are tried. A random 64-bit name is almost certain to be free at the
-/// first attempt.
+/// The maximum number of attempts to find a free temporary name. A random 64-bit name is almost
+/// certain to be free at the first attempt.
 pub(crate) const NAMES_TRIED: usize = 8;
 
 /// The largest extended attribute, in bytes (`XATTR_SIZE_MAX` in linux/limits.h).

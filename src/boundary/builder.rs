@@ -77,9 +77,9 @@ impl DirectoryOptions {
     ///
     /// These directories follow the client's roots, in configuration order. A directory that the
     /// client lists, either directly or through an ancestor, takes the position of that entry
-    /// instead. Relative requests still start at the client's first root in force. If the client
-    /// has no root in force, relative requests are refused, so that they do not start at a
-    /// directory that the client did not list.
+    /// instead. Relative requests still start at the first root that the client lists. If that root
+    /// is rejected, or the client has no root in force, relative requests are refused, so that they
+    /// do not start at another directory.
     pub fn always(mut self) -> Self {
         self.always = true;
         self

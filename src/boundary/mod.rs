@@ -535,8 +535,8 @@ fn root_of_directory(roots: &Roots, index: usize) -> Option<Root> {
 }
 
 /// The time at which this process built its first boundary. It is read from the clock that
-/// filesystems use for their times, which is some milliseconds behind (`CLOCK_REALTIME_COARSE`,
-/// clock_gettime(2)).
+/// filesystems use for timestamps, which lags a few milliseconds behind the exact one
+/// (`CLOCK_REALTIME_COARSE`, clock_gettime(2)).
 fn process_start() -> SystemTime {
     static START: OnceLock<SystemTime> = OnceLock::new();
     *START.get_or_init(|| {

@@ -81,9 +81,10 @@ struct Opened {
 }
 
 impl Roots {
-    /// Decides whether a request may be served. It may be served if and only if the place that it
-    /// names is in a root. Symlinks are followed, except that [`Intent::NoFollow`] does not follow
-    /// a symlink at the end of the path.
+    /// Decides whether a request is allowed. A request is refused if its target is outside the
+    /// roots. A request whose target is in a root is allowed, unless the target does not suit the
+    /// intent, or a limit or the policy refuses it. Symlinks are followed, except that
+    /// [`Intent::NoFollow`] does not follow a symlink at the end of the path.
     ///
     /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request is
     /// resolved against the first root, or against the one that [`with_base`](Self::with_base)
@@ -176,7 +177,7 @@ impl Roots {
     /// Parses a request, and logs the error if this fails. Every operation on a request starts
     /// here.
     pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
-        self.ensure_active().map_err(|error| self.log_refusal(error))?;
+        self.ensure_not_ended().map_err(|error| self.log_refusal(error))?;
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
         let location = location.with_separators(self.index());
         // A file that is being written is not named in requests, and not changed before its commit.

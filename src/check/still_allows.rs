@@ -16,7 +16,7 @@ impl Roots {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
     /// writing, or if it is now protected (`protected`).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        self.ensure_active()?;
+        self.ensure_not_ended()?;
         let canonical = checked.canonical();
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &canonical);
         let enclosing = self.index().enclosing_roots(&canonical);

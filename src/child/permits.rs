@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::account::Account;
 use crate::limits::CHILDREN;
 
-/// The client of each program that is running.
+/// For each running program, the account of the client that started it.
 static RUNNING: Mutex<Vec<Account>> = Mutex::new(Vec::new());
 
 /// A permit to run a child process. Dropping it returns it.

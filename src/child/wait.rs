@@ -18,7 +18,7 @@ use crate::roots::retry_changed;
 /// Runs a program and waits for it, unless the future that waits for it is dropped.
 pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Result<ChildOutput> {
     let ensure_wanted = || {
-        child.directory.roots().ensure_in_force()?;
+        child.directory.roots().ensure_active()?;
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
             return Err(Error::from(Code::Cancelled));
         }

@@ -12,10 +12,9 @@ impl Boundary {
     ///
     /// Call this right after the boundary is built, before any thread or runtime exists. From Linux
     /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
-    /// thread and the threads that it starts later. On an older kernel, the call is therefore
-    /// refused, and nothing changes, if `/proc/self/task` shows more than one thread. On any
-    /// kernel, it is refused if the threads cannot be counted. A thread that was just joined can
-    /// still be counted for an instant.
+    /// thread and the threads that it starts later, so the call is refused without any effect if
+    /// `/proc/self/task` lists more than one thread. On any kernel, it is refused if the threads
+    /// cannot be counted. A thread that was just joined can still be counted for an instant.
     ///
     /// This is a second line of defense and does not replace the guard, because Landlock applies
     /// the same rules to all clients. **It does not restrict**, on any kernel:

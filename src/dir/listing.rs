@@ -71,12 +71,12 @@ impl NameList {
         OsStr::from_bytes(self.text.get(at.start..at.end).unwrap_or_default())
     }
 
-    /// The memory, in bytes, that a name uses.
+    /// The memory used by a name, in bytes.
     pub(crate) fn size_of(name: &OsStr) -> usize {
         name.len()
     }
 
-    /// The memory, in bytes, that all names use.
+    /// The memory used by all names, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.text.len()
     }
@@ -110,12 +110,12 @@ impl NameList {
         self.names.get(at.start).map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// The memory, in bytes, that a name uses.
+    /// The memory used by a name, in bytes.
     pub(crate) fn size_of(name: &OsStr) -> usize {
         size_of::<OsString>() + name.len() + crate::limits::ALLOCATION
     }
 
-    /// The memory, in bytes, that all names use.
+    /// The memory used by all names, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }

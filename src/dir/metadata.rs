@@ -257,9 +257,9 @@ impl Metadata {
         self.identity
     }
 
-    /// Whether both describe the same object with the same size and times. The object must have
-    /// been open since the first description. On Windows, the time of the last status change is
-    /// not known.
+    /// Whether both describe the same object, with the same size and the same times of the last
+    /// modification and status change. The object must have been open since the first description.
+    /// On Windows, the time of the last status change is not known.
     pub(crate) fn is_same_state(&self, other: &Self) -> bool {
         let state = |of: &Self| (of.identity, of.len, of.modified, of.status_changed);
         state(self) == state(other)

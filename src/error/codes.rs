@@ -333,7 +333,8 @@ errors! {
     RootRejected: Failure {
         /// Another entry of the root list names the same directory.
         Duplicate = "duplicate", "another entry names the same directory";
-        /// The root's path goes through a symlink inside a root that was granted.
+        /// The path goes through a symlink in an allowed directory, where a tool may have created
+        /// it.
         ThroughLink = "through_link",
             "the path goes through a symbolic link inside an allowed directory";
         /// An entry of a root list that does not match the protocol's schema.

@@ -28,8 +28,9 @@ pub(super) fn read(_: &File) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Sets or removes the list of a private file. It has no effect for anybody except the owner until
-/// the mode is set: its mask and the bits of others are zero, and chmod(2) sets them. With its own
-/// mask, the list could be seen too late: tmpfs sets the mode first, whose group bits are the mask.
+/// the mode is set: its mask and the bits of others are zero, and chmod(2) sets them. With the real
+/// mask, the file's group could gain access for an instant: tmpfs first copies the mask to the
+/// group bits of the mode, and until it has attached the list, these bits apply to the group.
 #[cfg(target_os = "linux")]
 pub(super) fn set_without_effect(file: &File, list: Option<&[u8]>) -> io::Result<()> {
     // linux/posix_acl_xattr.h and linux/posix_acl.h: four bytes, then a tag, bits and an ID per

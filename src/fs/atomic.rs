@@ -114,7 +114,7 @@ impl AtomicFile {
     pub(super) fn commit_as_part(&mut self) -> Result<()> {
         let place = self.place.clone();
         place.run("write", |place| {
-            place.roots().ensure_active()?;
+            place.roots().ensure_not_ended()?;
             self.put_in_place()
         })
     }

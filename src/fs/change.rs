@@ -382,7 +382,7 @@ impl CheckedPath {
             listed => listed?,
         };
         let mut directories = Vec::new();
-        self.roots().ensure_active()?;
+        self.roots().ensure_not_ended()?;
         for entry in entries {
             let entry = entry?;
             if self.contains_protected(path, &entry.name) {

@@ -187,7 +187,8 @@ impl ChangeSet {
             return Err(PartialCommit::new(&[], &places, error));
         }
         for (made, change) in self.changes.iter_mut().enumerate() {
-            let active = self.roots.ensure_active().map_err(|error| self.roots.log_refusal(error));
+            let active =
+                self.roots.ensure_not_ended().map_err(|error| self.roots.log_refusal(error));
             if let Err(error) = active.and_then(|()| change.commit()) {
                 let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
                 return Err(PartialCommit::new(committed, pending, error));

@@ -97,8 +97,8 @@ impl CheckedPath {
     fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
         // An overwritten destination would be left incomplete.
-        self.roots().ensure_active()?;
-        to.roots().ensure_active().map_err(of_destination)?;
+        self.roots().ensure_not_ended()?;
+        to.roots().ensure_not_ended().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
         let source = Source::open(self, to, limit)?;
         let place = to.destination(options).map_err(of_destination)?;
@@ -176,8 +176,8 @@ impl<'a> Source<'a> {
             if copied > self.limit {
                 return Err(too_large(self.limit));
             }
-            self.from.roots().ensure_active()?;
-            self.to.roots().ensure_active()?;
+            self.from.roots().ensure_not_ended()?;
+            self.to.roots().ensure_not_ended()?;
             if bytes < piece {
                 return Ok(copied);
             }

@@ -29,16 +29,16 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{IGNORE_BYTES, IGNORE_SIZE, IGNORE_WORK};
 use crate::path::Protection;
 
-/// The rules that apply in the directory that the walk is in.
+/// The rules that apply in the current directory of a walk.
 pub(super) struct IgnoreRules {
     /// The walked directory.
     walked: CheckedPath,
     policy: Policy,
     /// The directories from the root to the current one, the innermost last.
     levels: Vec<Level>,
-    /// The bytes that the rule files of this walk may still have.
+    /// The number of bytes of rule files that this walk may still read.
     left: u64,
-    /// The [`size`] that the rule files of this walk may still have.
+    /// The part of [`IGNORE_SIZE`] that the rule files read so far have not used.
     size_left: u64,
     /// The [work](weight) that this walk may still spend on matching.
     work_left: u64,
@@ -70,7 +70,7 @@ impl fmt::Debug for IgnoreRules {
 }
 
 impl WalkOptions {
-    /// Sets whether entries that git ignores are omitted, and `.git` itself. They are neither yielded
+    /// Sets whether `.git` and the entries that git ignores are omitted. They are neither yielded
     /// nor entered, and do not count as entries. By default, they are included.
     ///
     /// The rules are those of gitignore(5): the files `.gitignore` in each directory and in its
@@ -78,15 +78,14 @@ impl WalkOptions {
     /// named `.ignore` has the same form and precedence over all of these. The files are read
     /// whether or not there is a repository. Files above the root and the user's own configuration
     /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is denied by [`Protection::Denied`]. A file named `.git`, as
-    /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
-    /// `.git` has no effect. With
-    /// [`skip_dot_files`](Self::skip_dot_files), a name that begins with a dot is included if a rule says so
-    /// (`!.github`).
+    /// that is denied by [`Protection::Denied`]. A file named `.git`, as in a worktree, ends the
+    /// rules above it, but its `exclude` is not read. A symlink named `.git` does not mark a
+    /// repository. With [`skip_dot_files`](Self::skip_dot_files), a name that begins with a dot is
+    /// included if a rule says so (`!.github`).
     ///
-    /// The rule files of a walk may have [`IGNORE_BYTES`] in total. A
-    /// directory with a rule file that exceeds what is left of this, whose rules are too complex, or
-    /// that cannot be read, is a directory that cannot be read.
+    /// The rule files of a walk may have [`IGNORE_BYTES`] in total. A directory counts as
+    /// unreadable if one of its rule files exceeds the rest of this limit, is too complex, or
+    /// cannot be read.
     pub fn git_ignore(mut self) -> Self {
         self.git_ignore = true;
         self

@@ -5,10 +5,10 @@
 //! | the place is read-only, protected or a root | refused | allowed | refused |
 //! | the place is the beginning of a pattern | `protected` | allowed | `protected` for the destination |
 //! | the name exists | `already_exists` | | `already_exists` |
-//! | the target is inside, and exists or not | created | leads inside | |
-//! | the target is outside | refused as outside | does not lead inside | |
-//! | the target is denied | `protected` | does not lead inside | |
-//! | the target cannot be resolved: a loop, a file used as a directory | refused | does not lead inside | |
+//! | the target is inside, and exists or not | created | the text | |
+//! | the target is outside | refused as outside | the text | |
+//! | the target is denied | `protected` | the text | |
+//! | the target cannot be resolved: a loop, a file used as a directory | refused | the text | |
 //! | the entry is not a symlink | | `not_a_symlink` | |
 //! | the source is not a regular file | | | refused |
 //! | the source and the destination are in different roots | | | `different_roots` |

@@ -366,7 +366,7 @@ pub struct Walk {
     listed: Arc<Listed>,
     options: WalkOptions,
     rules: Option<IgnoreRules>,
-    /// The directories that the walk is in, the innermost last.
+    /// The directories from the top of the walk to the current one, the innermost last.
     levels: Vec<Level>,
     /// The directory that was yielded last, to be entered next.
     next_dir: Option<OsString>,
@@ -531,7 +531,7 @@ impl Walk {
 
     /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
-        self.listed.place.roots().ensure_active()?;
+        self.listed.place.roots().ensure_not_ended()?;
         match self.listed.directory.list(path, self.listed.mounts) {
             // The directory was removed or replaced before it was entered.
             Err(error) if is_replaced(error.reason()) => Ok(()),
@@ -551,7 +551,7 @@ impl Walk {
         while let Some(listed) = names.advance(&parent) {
             number += 1;
             let is_due = number % ACTIVE_EVERY == 0;
-            let active = if is_due { self.listed.place.roots().ensure_active() } else { Ok(()) };
+            let active = if is_due { self.listed.place.roots().ensure_not_ended() } else { Ok(()) };
             let listed = active.and_then(|()| {
                 let file_type = listed?;
                 Ok((!self.omits(names.name(), file_type)?).then_some(file_type))

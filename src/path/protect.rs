@@ -224,7 +224,7 @@ impl ProtectedNames {
         }))
     }
 
-    /// Whether any name may be denied.
+    /// Whether a pattern denies access to names.
     pub(crate) fn can_deny(&self) -> bool {
         self.can_deny
     }

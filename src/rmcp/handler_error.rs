@@ -90,8 +90,8 @@ impl HandlerError {
             .unwrap_or_else(|error| Self(Reason::Other(error)))
     }
 
-    /// Shows an error that only the operator may see to the operator, and only then. From then on,
-    /// it is the text that the client sees.
+    /// Logs an error that only the operator may see, and replaces it with a fixed text for the
+    /// client. Returns any other error unchanged.
     pub(super) fn logged(self, session: Option<SessionId>) -> Self {
         let Reason::Other(error) = &self.0 else { return self };
         // The `Display` implementation of the author's error may panic.

@@ -97,7 +97,7 @@ impl RequestRoots {
     ///
     /// In the stateless era, changes are not announced, so only the first error occurs.
     pub fn ensure_active(&self) -> Result<()> {
-        self.ensure_in_force()
+        self.request.roots.ensure_active()
     }
 
     /// Checks whether work that waited for a slot may start. The request must pass
@@ -141,7 +141,7 @@ impl Lease for Arc<RequestLease> {
         self.ended.is_cancelled()
     }
 
-    fn ensure_in_force(&self) -> Result<()> {
+    fn ensure_active(&self) -> Result<()> {
         if self.cancelled.is_cancelled() {
             return Err(Code::Cancelled.into());
         }

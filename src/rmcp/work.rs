@@ -1,10 +1,11 @@
 //! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
-//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::other_request`] take a closure
-//! that does I/O beneath the roots. The closure runs on a thread of the guard, and only if the
-//! roots could be obtained. [`Guard::respond`] takes asynchronous work of any of these requests. All
-//! of them end in [`Response`], which knows the form of each request's refusals. A panic fails only
-//! that request. [`HandlerError`] determines how much of a failure the model and the operator see.
+//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::other_request`] take a
+//! closure that does I/O beneath the roots. The closure runs on a thread of the guard, and only if
+//! the roots could be obtained. [`Guard::respond`] takes asynchronous work of any of these
+//! requests. All of them end in [`Response`], which knows the form of each request's refusals. If
+//! the work panics, only its own request fails. [`HandlerError`] determines how much of a failure
+//! the model and the operator see.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};

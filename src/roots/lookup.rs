@@ -22,7 +22,7 @@ pub(crate) struct Lookups<'a, 'b> {
     links: Option<Links>,
 }
 
-/// The symlinks that were followed for a configured path, an entry of a list, or a program.
+/// The symlinks followed while resolving a configured path, an entry of a list, or a program.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// The canonical paths of the directories that contain the symlinks.

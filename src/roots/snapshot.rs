@@ -41,7 +41,7 @@ pub(crate) trait Lease: Send + Sync {
     fn has_ended(&self) -> bool;
 
     /// Returns an error if the request was cancelled or its client has changed its roots since.
-    fn ensure_in_force(&self) -> Result<()>;
+    fn ensure_active(&self) -> Result<()>;
 }
 
 /// The contents of a [`Roots`], which do not change.
@@ -288,7 +288,7 @@ impl Roots {
 
     /// Returns an error if the request to which these roots belong has ended. Without the feature
     /// `rmcp`, roots belong to no request.
-    pub(crate) fn ensure_active(&self) -> Result<()> {
+    pub(crate) fn ensure_not_ended(&self) -> Result<()> {
         if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
             let text = "the request that these roots belong to has ended, or its RequestRoots was \
                         dropped; obtain roots for each request, and keep RequestRoots while its \
@@ -298,13 +298,13 @@ impl Roots {
         Ok(())
     }
 
-    /// Like [`ensure_active`](Self::ensure_active). Also returns an error if the request was
+    /// Like [`ensure_not_ended`](Self::ensure_not_ended). Also returns an error if the request was
     /// cancelled, or if its client has changed its roots since they were obtained.
-    pub(crate) fn ensure_in_force(&self) -> Result<()> {
+    pub(crate) fn ensure_active(&self) -> Result<()> {
         if let Some(lease) = &self.lease {
-            lease.ensure_in_force()?;
+            lease.ensure_active()?;
         }
-        self.ensure_active()
+        self.ensure_not_ended()
     }
 
     /// No roots.
@@ -359,7 +359,7 @@ impl Roots {
         self.snapshot.protected.clone()
     }
 
-    /// Whether any name may be denied.
+    /// Whether a pattern denies access to names.
     pub(crate) fn can_deny(&self) -> bool {
         self.protected().is_some_and(ProtectedNames::can_deny)
     }

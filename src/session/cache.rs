@@ -75,8 +75,8 @@ impl SnapshotCache {
     }
 }
 
-/// An estimate of the heap memory of an entry: the lengths of its texts, and constants for what
-/// surrounds them. `tests/session/memory.rs` compares it with an allocator's count.
+/// Estimates the heap memory of an entry, in bytes: the lengths of its strings, plus a constant for
+/// each structure. `tests/session/memory.rs` compares it with an allocator's count.
 fn weight(cached: &Cached) -> u32 {
     let Cached { roots, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {

@@ -1,4 +1,4 @@
-//! Observes a client's messages before the server's SDK does, for any SDK.
+//! Observes a client's messages before the server's SDK, whichever it is, handles them.
 //!
 //! An SDK that handles messages in separate tasks may begin a call before it runs the handler of an
 //! earlier `list_changed`. The change must therefore be recorded by code that sees each message

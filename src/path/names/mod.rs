@@ -47,7 +47,8 @@ pub(crate) fn path_key(path: &Path) -> PathBuf {
 }
 
 /// The names of a path in the form in which they are compared with a declared alias, each with the
-/// rest of the path after it. A path that is not absolute on any system has no names.
+/// rest of the path after it. Yields nothing unless the path is absolute on this system or, on
+/// Unix, begins with a Windows drive.
 pub(crate) fn alias_names(path: &OsStr) -> Box<dyn Iterator<Item = (Cow<'_, OsStr>, &OsStr)> + '_> {
     #[cfg(unix)]
     if let Some(names) = drive::names(path) {
