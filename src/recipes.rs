@@ -788,8 +788,11 @@
 //! This recipe needs the feature `landlock`, and Linux. The program starts in the checked directory,
 //! whatever is swapped in the meantime. It is confined to the roots in force, here read-only, so a
 //! program that the repository's configuration names cannot read or change anything else. The
-//! options and variables keep git from running such programs in the first place. Separate an
-//! argument from a model with `--end-of-options`, or it can be an option.
+//! options and variables keep git from running hooks and monitors of the repository. A filter that
+//! its attributes and configuration name still runs, confined, where git compares contents. For
+//! `diff`, add `--no-ext-diff` and `--no-textconv`. Separate an argument from a model with
+//! `--end-of-options`, or it can be an option. The roots must contain `.git`: below the repository,
+//! git finds none.
 //!
 #![cfg_attr(all(target_os = "linux", feature = "landlock"), doc = "```")]
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]

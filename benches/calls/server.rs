@@ -98,7 +98,7 @@ impl Guarded {
         let work = move |roots: RequestRoots| {
             let mut names = Vec::new();
             for entry in roots.read_dir(&args.path)? {
-                names.push(entry?.name().to_string_lossy().into_owned());
+                names.push(entry?.file_name().to_string_lossy().into_owned());
             }
             Ok::<_, HandlerError>(names.join("\n"))
         };

@@ -73,7 +73,11 @@ pub(crate) fn change_set(request: &Request) -> Answer {
                 changes.write(step.text("path")?, content, write_options(&step)?)?;
             }
             "remove_file" => {
-                changes.remove_file(step.text("path")?, version(&step, "if_unchanged")?)?;
+                let path = step.text("path")?;
+                match version(&step, "if_unchanged")? {
+                    Some(version) => changes.remove_file_if_unchanged(path, version)?,
+                    None => changes.remove_file(path)?,
+                }
             }
             _ => changes.rename(step.text("from")?, step.text("to")?, overwrite(&step)?)?,
         }

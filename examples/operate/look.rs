@@ -163,7 +163,7 @@ pub(crate) fn walk(request: &Request) -> Answer {
         match walk.next_entry() {
             Ok(Some(entry)) => {
                 entries.push(of_entry(&entry));
-                let name = entry.name().to_str();
+                let name = entry.file_name().to_str();
                 if skipped.iter().any(|skipped| Some(skipped.as_str()) == name) {
                     walk.skip_current_dir();
                 }

@@ -297,7 +297,8 @@ errors! {
         /// Two changes of one [`ChangeSet`](crate::ChangeSet) affect the same file, or one affects a
         /// directory that contains the other's file.
         ConflictingChanges = "conflicting_changes",
-            "another change of the same set affects this file or a directory that contains it";
+            "another change of the same set affects this file or a directory that contains it; make \
+             one of the two changes in another set";
         /// The program to run is neither a name nor an absolute path.
         InvalidProgram = "invalid_program",
             "a program must be a name without separators or an absolute path";
@@ -352,7 +353,8 @@ errors! {
     /// The client's roots could not be obtained, or there are too many of them.
     RootsFailed: Failure {
         /// The client's response to `roots/list` was an error or was not a root list.
-        RootsFailed = "roots_failed", "the client's roots could not be obtained";
+        RootsFailed = "roots_failed",
+            "the client's roots could not be obtained; try again in a moment";
         /// The client did not answer `roots/list` in time, or its list took too long to resolve.
         RootsTimedOut = "roots_timed_out", "the client's roots could not be obtained in time";
         /// The client's roots changed every time that they were requested.

@@ -33,6 +33,10 @@ use crate::roots::{Intent, Roots};
 /// nothing, and the set can still be committed without that change. If the set is dropped before it
 /// is committed, nothing remains of it.
 ///
+/// Each change is verified against the files as they are, not as earlier changes of the set would
+/// leave them. A file that is removed or renamed in a set therefore still exists for the set's other
+/// changes, and two changes of one file are refused. To edit a file and rename it, commit two sets.
+///
 /// The commit first verifies every version and every destination again, and changes nothing if one
 /// is not what its change expects. It makes each change atomically, but not all of them together: if
 /// the system refuses a change after that, for example because a directory to be replaced is not
@@ -41,7 +45,7 @@ use crate::roots::{Intent, Roots};
 /// changes behind, as described at [`Roots::write`].
 ///
 /// ```
-/// use mcp_roots_guard::{Overwrite, Roots, FileVersion, WriteOptions};
+/// use mcp_roots_guard::{FileVersion, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for name in ["main.rs", "old.rs", "notes.txt"] {
@@ -51,10 +55,11 @@ use crate::roots::{Intent, Roots};
 /// let version = FileVersion::of(&roots.read("main.rs", 1 << 20)?);
 ///
 /// let mut patch = roots.change_set();
-/// patch.write("main.rs", "mod new;", WriteOptions::new().overwrite(Overwrite::IfUnchanged(version)))?;
+/// let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
+/// patch.write("main.rs", "mod new;", if_unchanged)?;
 /// patch.write("new/mod.rs", "", WriteOptions::new().create_parents())?;
 /// patch.rename("notes.txt", "NOTES.txt", Overwrite::Never)?;
-/// patch.remove_file("old.rs", None)?;
+/// patch.remove_file("old.rs")?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
 /// patch.commit()?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"mod new;");
@@ -117,16 +122,32 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Adds the removal of a file, a symlink or a special file or, with a version, of a regular
-    /// file with that content.
+    /// Adds the removal of a file, a symlink or a special file.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::remove_file`] and [`Roots::remove_file_if_unchanged`];
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`);
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
-    /// [`CHANGES`] changes.
-    pub fn remove_file(
+    /// The errors of [`Roots::remove_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_many_changes`) for more than [`CHANGES`] changes.
+    pub fn remove_file(&mut self, request: impl IntoLocation) -> Result<()> {
+        self.add_removal(request, None)
+    }
+
+    /// Adds the removal of a regular file that still has this content.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`remove_file`](Self::remove_file) and of
+    /// [`Roots::remove_file_if_unchanged`].
+    pub fn remove_file_if_unchanged(
+        &mut self,
+        request: impl IntoLocation,
+        version: FileVersion,
+    ) -> Result<()> {
+        self.add_removal(request, Some(version))
+    }
+
+    fn add_removal(
         &mut self,
         request: impl IntoLocation,
         version: Option<FileVersion>,

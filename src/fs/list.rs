@@ -87,7 +87,7 @@ pub struct DirEntry {
 impl DirEntry {
     /// The name of the entry. On Unix, it can contain any bytes except `/` and NUL.
     #[must_use]
-    pub fn name(&self) -> &OsStr {
+    pub fn file_name(&self) -> &OsStr {
         &self.name
     }
 
@@ -345,7 +345,7 @@ impl WalkOptions {
 /// let mut found = Vec::new();
 /// // The error says that there are too many entries, or that the request is over.
 /// while let Some(entry) = walk.next_entry()? {
-///     if entry.name() == "target" {
+///     if entry.file_name() == "target" {
 ///         walk.skip_current_dir();
 ///     } else if entry.file_type() == FileType::File {
 ///         // The entry may have been removed, or may not be text.

@@ -15,13 +15,14 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
 use crate::path::escapes::decode;
@@ -67,12 +68,26 @@ use crate::path::names::drive;
 /// # assert!(none.to_string().starts_with("parse \"\": "), "{none}");
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Location {
     /// Shared, because a `CheckedPath` keeps its request.
     path: Arc<OsStr>,
     /// The text as it was sent, if it differs from the path. Used in errors.
     sent: Option<Arc<str>>,
+}
+
+/// Writes the request as it was sent, quoted, escaped and shortened, as error texts do. It is for
+/// people and models, and no path.
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(self.sent()))
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What a request can be made from: text, which [`Location::parse`] parses, a [`Path`], which is

@@ -70,7 +70,7 @@ const SCENARIOS: &[Scenario] = &[
             changes.write("a", "new content", if_unchanged)?;
             let options = WriteOptions::new().create_parents();
             changes.write("new/b", "created", options)?;
-            changes.remove_file("c", Some(FileVersion::of(b"removed")))?;
+            changes.remove_file_if_unchanged("c", FileVersion::of(b"removed"))?;
             changes.rename("d", "e", Overwrite::IfUnchanged(FileVersion::of(b"replaced")))?;
             Ok(changes.commit()?)
         },

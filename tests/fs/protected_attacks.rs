@@ -582,7 +582,7 @@ fn above(world: &World) -> Vec<String> {
             entries
                 .map(|entry| {
                     entry.and_then(|it| {
-                        Ok(format!("{:?} {}", it.name(), description(&it.metadata()?)))
+                        Ok(format!("{:?} {}", it.file_name(), description(&it.metadata()?)))
                     })
                 })
                 .collect::<Result<Vec<_>>>()

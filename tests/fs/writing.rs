@@ -516,7 +516,7 @@ fn change_set_changes_nothing_until_it_is_committed() {
         changes.write("x/y/one", "one", parents).unwrap();
         changes.write("x/y/z/two", "two", parents).unwrap();
         changes.write("x/three", "three", parents).unwrap();
-        changes.remove_file("b", Some(FileVersion::of(b"2"))).unwrap();
+        changes.remove_file_if_unchanged("b", FileVersion::of(b"2")).unwrap();
         changes.rename("c", "d/c", Overwrite::Never).unwrap();
         changes
     };
@@ -547,10 +547,10 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.write("none/x", "x", new()), "not_found"),
         (|set| set.write("../outside", "x", new()), "outside_roots"),
         (|set| set.write("a", "x", new().in_place(InPlace::Always)), "invalid_options"),
-        (|set| set.remove_file("a", Some(FileVersion::of(b"2"))), "modified"),
-        (|set| set.remove_file("none", None), "not_found"),
-        (|set| set.remove_file("d", None), "is_a_directory"),
-        (|set| set.remove_file("../outside", None), "outside_roots"),
+        (|set| set.remove_file_if_unchanged("a", FileVersion::of(b"2")), "modified"),
+        (|set| set.remove_file("none"), "not_found"),
+        (|set| set.remove_file("d"), "is_a_directory"),
+        (|set| set.remove_file("../outside"), "outside_roots"),
         (|set| set.rename("a", "b", Overwrite::Never), "already_exists"),
         (|set| set.rename("a", "b", Overwrite::IfUnchanged(FileVersion::of(b"1"))), "modified"),
         (|set| set.rename("none", "x", Overwrite::Never), "not_found"),
@@ -578,8 +578,8 @@ fn change_set_refuses_two_changes_of_one_file() {
         (|set| set.write("a", "x", new()), |set| set.write("a", "y", new())),
         (|set| set.write("a", "x", new()), |set| set.write("e/../a", "y", new())),
         (|set| set.write("n", "x", new()), |set| set.write("./n", "y", new())),
-        (|set| set.write("a", "x", new()), |set| set.remove_file("a", None)),
-        (|set| set.remove_file("a", None), |set| set.write("a", "x", new())),
+        (|set| set.write("a", "x", new()), |set| set.remove_file("a")),
+        (|set| set.remove_file("a"), |set| set.write("a", "x", new())),
         (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("n", "x", new())),
         (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("a", "x", new())),
         (
@@ -631,7 +631,7 @@ fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
         changes.write("a", "new", new()).unwrap();
         changes.rename("b", "moved", Overwrite::Never).unwrap();
         changes.write("c", "new", if_unchanged("3")).unwrap();
-        changes.remove_file("d", None).unwrap();
+        changes.remove_file("d").unwrap();
         changes.write("new", "new", new()).unwrap();
         change(&tree);
         let before = tree.snapshot("root");
@@ -659,7 +659,7 @@ fn partial_commit_says_which_changes_were_made() {
     changes.rename("b", "moved", Overwrite::Never).unwrap();
     // Only the rename itself finds out that the destination is not empty.
     changes.rename("c", "full", Overwrite::Always).unwrap();
-    changes.remove_file("d", None).unwrap();
+    changes.remove_file("d").unwrap();
     changes.write("dir/e", "new", new().create_parents()).unwrap();
     let partial = changes.commit().unwrap_err();
     assert_eq!(fs::read(tree.path("root/a")).unwrap(), b"new");
@@ -689,7 +689,7 @@ fn change_set_is_bounded_and_its_error_is_short() {
             continue;
         }
         fs::write(tree.path(format!("root/{number}-{}", "n".repeat(200))), "").unwrap();
-        changes.remove_file(format!("{number}-{}", "n".repeat(200)).as_str(), None).unwrap();
+        changes.remove_file(format!("{number}-{}", "n".repeat(200)).as_str()).unwrap();
     }
     let refused = changes.write("one-more", "x", new()).unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (ErrorKind::LimitExceeded, "too_many_changes"));

@@ -284,7 +284,7 @@ fn each_operation_does_its_work() {
         let mut names: Vec<_> = roots
             .read_dir(request)
             .unwrap()
-            .map(|entry| entry.unwrap().name().to_owned())
+            .map(|entry| entry.unwrap().file_name().to_owned())
             .collect();
         names.sort();
         names

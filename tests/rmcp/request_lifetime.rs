@@ -92,7 +92,7 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     let refused = [
         ("check", roots.check("c/in.txt", Intent::Existing).map(drop)),
         ("within", roots.within("c").map(drop)),
-        ("change_set", roots.change_set().remove_file("c/in.txt", None)),
+        ("change_set", roots.change_set().remove_file("c/in.txt")),
     ];
     let still_allows = proof.map(|proof| ("still allows", roots.still_allows(proof)));
     for (operation, refused) in refused.into_iter().chain(still_allows) {

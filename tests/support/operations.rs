@@ -170,7 +170,7 @@ impl Way {
             Self::Listed if is_plain => {
                 let mut entries = roots.read_dir(parent)?.flatten();
                 pause();
-                entries.find(|entry| entry.name() == name)
+                entries.find(|entry| entry.file_name() == name)
             }
             Self::Walked if is_relative && is_plain => {
                 let mut walk = roots.walk(first, WalkOptions::new())?;
@@ -369,7 +369,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut changes = roots.change_set();
             changes.write(texts[1], WRITTEN, WriteOptions::new())?;
             pause();
-            changes.remove_file(texts[0], None)?;
+            changes.remove_file(texts[0])?;
             pause();
             done(changes.commit().map_err(Error::from)?, pause)
         },

@@ -104,7 +104,7 @@ fn beneath(
     for found in children {
         roots.ensure_active()?;
         let Ok(found) = found else { return Ok(true) };
-        if !starts_with(found.name().as_encoded_bytes(), name) {
+        if !starts_with(found.file_name().as_encoded_bytes(), name) {
             continue;
         }
         if values.len() > CompletionInfo::MAX_VALUES {

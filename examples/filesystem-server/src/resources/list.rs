@@ -216,14 +216,14 @@ impl Children {
             page.scanned += usize::from(!is_ancestor);
             let Ok(found) = found else { continue };
             // On Windows, a name that is not valid Unicode has no URI.
-            if cfg!(windows) && found.name().to_str().is_none() {
+            if cfg!(windows) && found.file_name().to_str().is_none() {
                 continue;
             }
-            let entry = children.path.join(found.name());
+            let entry = children.path.join(found.file_name());
             let is_remaining =
                 after.is_none_or(|after| entry.as_path() > after || after.starts_with(&entry));
             if is_remaining && entry::is_resource(found.file_type()) {
-                children.entries.insert(found.name().to_owned());
+                children.entries.insert(found.file_name().to_owned());
             }
             // One more than a page, because an ancestor of `after` is entered but not listed again.
             if children.entries.len() > PAGE + 1 {

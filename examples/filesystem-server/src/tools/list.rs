@@ -94,7 +94,7 @@ impl Listed {
     }
 
     fn name(&self) -> String {
-        shown(self.entry.name())
+        shown(self.entry.file_name())
     }
 
     fn is_dir(&self) -> bool {
@@ -131,7 +131,7 @@ impl Listing {
         if unknown > 0 {
             remarks.push(format!("Entries that could not be read: {unknown}"));
         }
-        entries.sort_by(|one, other| one.entry.name().cmp(other.entry.name()));
+        entries.sort_by(|one, other| one.entry.file_name().cmp(other.entry.file_name()));
         Ok(Self { entries, remarks })
     }
 }
