@@ -110,7 +110,7 @@
 //!     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
 //!     let guard = Guard::new(boundary);
 //!     let server = Server { guard: guard.clone() };
-//!     server.serve(guard.wrap(rmcp::transport::stdio())).await?.waiting().await?;
+//!     server.serve(guard.wrap(rmcp::transport::stdio_pipes())).await?.waiting().await?;
 //!     Ok(())
 //! }
 //! ```

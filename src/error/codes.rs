@@ -353,8 +353,7 @@ errors! {
     /// The client's roots could not be obtained, or there are too many of them.
     RootsFailed: Failure {
         /// The client's response to `roots/list` was an error or was not a root list.
-        RootsFailed = "roots_failed",
-            "the client's roots could not be obtained; try again in a moment";
+        RootsFailed = "roots_failed", "the client's roots could not be obtained";
         /// The client did not answer `roots/list` in time, or its list took too long to resolve.
         RootsTimedOut = "roots_timed_out", "the client's roots could not be obtained in time";
         /// The client's roots changed every time that they were requested.

@@ -85,7 +85,7 @@
 //! # Client keys
 //!
 //! A [`ClientKey`] identifies the client of a request, and only the server's own code can set it:
-//! with `guard.wrap(stdio()).one_client()` for a connection that has a single client, or with
+//! with `guard.wrap(stdio_pipes()).one_client()` for a connection that has a single client, or with
 //! [`ClientKey::principal`] as an extension of the HTTP request, in the authentication layer.
 //! Nothing that a client sends becomes a key. Requests with equal keys count as one client. If a
 //! user runs several programs, add the program's name to the key.

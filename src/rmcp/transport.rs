@@ -53,8 +53,8 @@ pub(super) struct Connection {
 }
 
 impl Guard {
-    /// Wraps the transport of one client, such as `rmcp::transport::stdio()`:
-    /// `server.serve(guard.wrap(stdio()))`. For streamable HTTP, use `Guard::wrap_sessions`.
+    /// Wraps the transport of one client, such as `rmcp::transport::stdio_pipes()`:
+    /// `server.serve(guard.wrap(stdio_pipes()))`. For streamable HTTP, use `Guard::wrap_sessions`.
     ///
     /// A `list_changed` applies to every request that the transport receives after it. The session
     /// is closed together with the transport. rmcp closes the transport when the calls in flight
