@@ -216,7 +216,7 @@ pub(crate) fn entry(request: &Request) -> Answer {
 fn act(request: &Request, entry: &DirEntry) -> Answer {
     let limit = request.integer("limit")?;
     Ok(match request.text("action")? {
-        "read" => of_content(entry.read(limit)?),
+        "read" => of_content(entry.open()?.read_all(limit)?),
         "read_to_string" => of_content(entry.read_to_string(limit)?.into()),
         "metadata" => of_metadata(&entry.metadata()?),
         "open" => of_metadata(entry.open()?.metadata()),
@@ -232,6 +232,6 @@ fn of_entry(entry: &DirEntry) -> Value {
     let mut object = Map::new();
     insert_path(&mut object, &entry.relative(), || entry.to_checked().uri());
     object.insert("type".into(), entry.file_type().to_string().into());
-    object.insert("depth".into(), entry.depth().into());
+    object.insert("depth".into(), entry.relative().components().count().into());
     Value::Object(object)
 }

@@ -80,7 +80,6 @@ struct Parent {
 pub struct DirEntry {
     parent: Arc<Parent>,
     name: OsString,
-    depth: usize,
     file_type: FileType,
 }
 
@@ -106,12 +105,6 @@ impl DirEntry {
     #[must_use]
     pub fn relative(&self) -> PathBuf {
         joined(&[&self.parent.path, Path::new(&self.name)])
-    }
-
-    /// The depth of the entry: 1 in the listed directory.
-    #[must_use]
-    pub fn depth(&self) -> usize {
-        self.depth
     }
 
     /// The type of the entry when it was listed. A symlink is not followed.
@@ -148,21 +141,13 @@ impl DirEntry {
         self.to_checked().open()
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes as UTF-8 text. For other content, see
+    /// [`OpenFile::read_all`].
     ///
     /// # Errors
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_large`).
-    pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
-        self.to_checked().read(limit)
-    }
-
-    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// (`too_large`); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.to_checked().read_to_string(limit)
     }
@@ -245,9 +230,7 @@ impl Iterator for ReadDir {
         let parent = Arc::clone(&self.parent);
         Some(match file_type {
             Err(error) => Err(Error::from(error).at("list", request)),
-            Ok(file_type) => {
-                Ok(DirEntry { parent, name: self.names.name().to_owned(), depth: 1, file_type })
-            }
+            Ok(file_type) => Ok(DirEntry { parent, name: self.names.name().to_owned(), file_type }),
         })
     }
 }
@@ -492,8 +475,7 @@ impl Walk {
                 self.next_dir = Some(name.clone());
             }
             let parent = Arc::clone(&level.directory);
-            let depth = self.levels.len();
-            return Ok(Some(DirEntry { parent, name, depth, file_type }));
+            return Ok(Some(DirEntry { parent, name, file_type }));
         }
         if !self.is_exceeded {
             return Ok(None);

@@ -113,12 +113,9 @@ impl HandlerError {
 /// this error.
 impl IntoCallToolResult for HandlerError {
     fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
-        match self.logged(None).0 {
-            Reason::Protocol(error) => Err(error),
-            reason => {
-                let text = Self(reason).to_string();
-                Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
-            }
+        match self.logged(None) {
+            Self(Reason::Protocol(error)) => Err(error),
+            error => Ok(CallToolResult::error(vec![ContentBlock::text(error.to_string())]).into()),
         }
     }
 }

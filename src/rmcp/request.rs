@@ -105,19 +105,10 @@ impl RequestRoots {
     /// cached ones.
     pub(super) fn ensure_may_start(&self) -> Result<()> {
         self.ensure_active()?;
-        let request = &*self.request;
-        let is_cached = |key: &ClientKey, epoch| {
-            request
-                .lease
-                .client
-                .guard
-                .cache()
-                .get(key.account())
-                .is_some_and(|cached| cached.epoch == epoch)
-        };
-        match &request.from_cache {
-            Some((key, epoch)) if !is_cached(key, *epoch) => Err(Code::RootsStale.into()),
-            _ => Ok(()),
+        let Some((key, epoch)) = &self.request.from_cache else { return Ok(()) };
+        match self.request.lease.client.guard.cache().get(key.account()) {
+            Some(cached) if cached.epoch == *epoch => Ok(()),
+            _ => Err(Code::RootsStale.into()),
         }
     }
 

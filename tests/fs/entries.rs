@@ -78,7 +78,7 @@ fn moved_directory_is_read_but_not_changed_through_its_entries() {
             if is_replaced {
                 tree.add("file r/d/f = victim; file r/d/sub/f = victim");
             }
-            assert_eq!(moved.read(99).unwrap(), content.as_bytes());
+            assert_eq!(moved.read_to_string(99).unwrap(), content);
             assert_eq!(moved.metadata().unwrap().len(), 3);
             assert_eq!(checked.access(), Access::ReadWrite);
             let to = roots.check("other/to", Intent::NoFollow).unwrap();
@@ -114,10 +114,10 @@ fn moved_directory_is_neither_read_nor_changed_if_names_are_protected() {
             let roots = protecting(&tree, "r", &[("secret", protection)]);
             for path in ["f", "sub/f"] {
                 let moved = entry(&roots, "d", path);
-                assert_eq!(moved.read(99).unwrap().len(), 3);
+                assert_eq!(moved.read_to_string(99).unwrap().len(), 3);
                 fs::rename(tree.path("r/d"), tree.path("r").join(to)).unwrap();
                 let before = tree.snapshot("r");
-                assert_eq!(code(moved.read(99)), Some("changed"), "{protection:?} {to}");
+                assert_eq!(code(moved.read_to_string(99)), Some("changed"), "{protection:?} {to}");
                 assert_eq!(code(moved.metadata()), Some("changed"));
                 assert_eq!(code(moved.to_checked().remove_file()), Some("changed"));
                 assert_eq!(tree.snapshot("r"), before);

@@ -228,7 +228,7 @@ impl ServerHandler for Server {
                         let mut walk = roots.walk(&path, WalkOptions::new())?;
                         while let Some(entry) = walk.next_entry()? {
                             roots.ensure_active()?;
-                            entry.read(1000)?;
+                            entry.open()?.read_all(1000)?;
                             read += 1;
                         }
                     }

@@ -102,7 +102,7 @@ struct Tree {
 
 impl Tree {
     fn add(&mut self, entry: &DirEntry) {
-        self.close(entry.depth() - 1);
+        self.close(entry.relative().components().count() - 1);
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type() == FileType::Directory {
             self.open.push(Node {
