@@ -233,12 +233,7 @@ impl From<io::Error> for Error {
             io::ErrorKind::CrossesDevices => Code::CrossDevice,
             io::ErrorKind::ReadOnlyFilesystem => Code::ReadOnly,
             _ if is_name_too_long(&cause) => Code::TooLong,
-            // `BufRead::lines` and `Read::read_to_string` fail with a plain message of std.
-            io::ErrorKind::InvalidData
-                if cause.raw_os_error().is_none() && cause.get_ref().is_none() =>
-            {
-                Code::NotUtf8
-            }
+            io::ErrorKind::InvalidData if cause.to_string() == STD_NOT_UTF8 => Code::NotUtf8,
             _ => Code::Io,
         };
         Self::io(code, cause)
@@ -267,6 +262,9 @@ impl From<Error> for io::Error {
         Self::new(kind, error)
     }
 }
+
+/// The message with which `BufRead::lines` and `Read::read_to_string` fail.
+const STD_NOT_UTF8: &str = "stream did not contain valid UTF-8";
 
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {

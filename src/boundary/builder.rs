@@ -309,7 +309,8 @@ impl BoundaryBuilder {
     ///   there are no directories, unless the client's roots are the only ones
     ///   ([`ClientRoots::Only`]).
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if there are
-    ///   directories with [`ClientRoots::Only`], which would not limit what a client can list.
+    ///   directories with [`ClientRoots::Only`], which would not limit what a client can list, or
+    ///   if bare paths are allowed with [`ClientRoots::Ignore`], which reads no list.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
@@ -334,6 +335,10 @@ impl BoundaryBuilder {
             ClientRoots::Only if has_directories => {
                 let text = "ClientRoots::Only and directories are mutually exclusive: leave one of \
                             them out";
+                return Err(Error::new(Code::InvalidOptions).says(text));
+            }
+            ClientRoots::Ignore if self.bare_paths => {
+                let text = "client roots are ignored: leave allow_bare_paths out";
                 return Err(Error::new(Code::InvalidOptions).says(text));
             }
             ClientRoots::Narrow { .. } | ClientRoots::Ignore if !has_directories => {

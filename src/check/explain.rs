@@ -13,7 +13,7 @@ use crate::check::CheckedPath;
 use crate::dir::{Access, Budget, Look};
 use crate::error::{Code, Error, Result, quoted};
 use crate::path::{IntoLocation, Location};
-use crate::roots::{EntryKind, Intent, Lookup, Lookups, Root, Roots, join};
+use crate::roots::{EntryKind, Intent, Lookup, Lookups, Roots, join};
 
 /// The steps of a decision, from [`Roots::explain`].
 ///
@@ -74,9 +74,10 @@ impl Lookup for Recorded<'_, '_> {
 
 impl Roots {
     /// Decides a request like [`check`](Self::check), and returns the steps of the decision, for an
-    /// operator who asks why a request is refused. Also applies the rules that an operation with
-    /// this intent would apply to the place: read-only access, protected names, special files and
-    /// hard links.
+    /// operator who asks why a request is refused. Also applies the rules for special files and hard
+    /// links and, with [`Intent::New`] and [`Intent::NewTree`], those for read-only access and
+    /// protected names. With [`Intent::NoFollow`], the steps say whether the place can be changed.
+    /// An operation can be refused for other reasons, for example because a directory is there.
     ///
     /// A refusal is logged like that of any other request. Nothing outside the roots is looked up.
     ///
@@ -160,7 +161,7 @@ impl Roots {
     fn advice(&self, error: &Error, request: &Location) -> Option<String> {
         let fixed = match error.reason() {
             Code::OutsideRoots => {
-                let known = self.why_outside(request).or_else(|| self.why_rejected(request));
+                let known = self.why_rejected(request).or_else(|| self.why_outside(request));
                 return Some(known.unwrap_or_else(|| {
                     "add an allowed directory that contains the place".to_owned()
                 }));
@@ -177,17 +178,17 @@ impl Roots {
     }
 
     /// Whether the text of a request that was refused as outside names a place in an allowed
-    /// directory that the client did not list. Only text is compared.
+    /// directory of which that place is not in force. Only text is compared.
     pub(crate) fn why_outside(&self, request: &Location) -> Option<String> {
         let named = self.named(request)?;
-        let contains = |root: &&Root| root.paths().any(|path| named.starts_with(path));
-        if self.roots().any(|root| contains(&root)) {
+        let begin = |roots: &Self| roots.index().begin(named.as_os_str()).map(|(root, _)| root);
+        if begin(self).is_some() {
             // A symlink led outside.
             return None;
         }
-        let root = self.with_allowed().flat_map(Roots::roots).find(contains)?;
-        let path = quoted(root.path().as_os_str());
-        Some(format!("it is in the allowed directory {path}, which the client did not list"))
+        let allowed = self.with_allowed().last()?;
+        let path = quoted(allowed.root(begin(allowed)?).ok()?.path().as_os_str());
+        Some(format!("it is in the allowed directory {path}, but not in a root in force"))
     }
 
     /// Why an entry of the client's list, which contains what the text of a request names, is not

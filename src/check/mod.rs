@@ -23,6 +23,7 @@ pub use self::explain::Explanation;
 use crate::dir::{Access, Budget, Handle, Look};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
+use crate::path::index::Above;
 use crate::path::names::components;
 use crate::path::protect::has_temporary_name;
 use crate::path::{IntoLocation, Location, Protection};
@@ -143,7 +144,8 @@ impl Roots {
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     ///
-    /// A root can be a single file, which cannot be walked ([`Root::is_file`]).
+    /// A root can be a single file, which cannot be walked ([`Root::is_file`]). What a walk leaves
+    /// out, such as a mount that the boundary refuses, is left out even if it is a root itself.
     ///
     /// # Errors
     ///
@@ -154,14 +156,13 @@ impl Roots {
         let mut missing = None;
         let mut outermost = Vec::new();
         for (number, root) in self.roots().enumerate() {
-            let path = root.path();
-            if self.roots().any(|other| other.path() != path && path.starts_with(other.path())) {
+            if let Above::Root(..) = self.index().above(number) {
                 continue;
             }
             // The entries of a walk have the path under which the client knows the root.
             let shown = PathBuf::from(root.client_path());
             let is_name = self.index().begin(shown.as_os_str()) == Some((number, OsStr::new("")));
-            match self.check(if is_name { &shown } else { path }, Intent::Existing) {
+            match self.check(if is_name { &shown } else { root.path() }, Intent::Existing) {
                 Ok(checked) => outermost.push(checked),
                 Err(error) if error.reason() == Code::RootUnavailable => missing = Some(error),
                 Err(error) => return Err(error),

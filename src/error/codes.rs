@@ -316,7 +316,7 @@ errors! {
         NoDirectories = "no_directories", "no allowed directory is configured";
         /// An allowed directory is inside another one that has different access.
         AccessConflict = "access_conflict",
-            "a directory inside another one has different access";
+            "a directory has different access from one inside it, or is configured twice";
         /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
         /// or a wildcard in a name other than the last.
         InvalidPattern = "invalid_pattern", "the pattern is invalid";

@@ -90,14 +90,13 @@ impl DirEntry {
         &self.name
     }
 
-    /// The path of the entry as a request can name it: the directory as it was requested, joined
-    /// with the path below it, like [`std::fs::DirEntry::path`]. Show this path to a model, which
-    /// can use it in its next request. Each call creates a new path.
+    /// The path of the entry as a request to the same roots can name it: the directory as it was
+    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. Show this path to
+    /// a model, which can use it in its next request. Each call creates a new path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        let directory = self.parent.listed.place.request().as_unchecked_path();
-        let directory = if directory == Path::new(".") { Path::new("") } else { directory };
-        joined(&[directory, &self.parent.path, Path::new(&self.name)])
+        let place = &self.parent.listed.place;
+        place.request().entry(&self.relative(), || place.canonical())
     }
 
     /// The path relative to the listed directory, or to the directory where the walk began. Each

@@ -201,6 +201,22 @@ impl Location {
         }
     }
 
+    /// The path by which a request can name an entry at the path `below` this directory, which is
+    /// also at `canonical`.
+    pub(crate) fn entry(&self, below: &Path, canonical: impl FnOnce() -> PathBuf) -> PathBuf {
+        let contains = |byte| below.as_os_str().as_encoded_bytes().contains(&byte);
+        let here = self.as_unchecked_path();
+        if cfg!(unix) && contains(b'\\') {
+            // Below an alias of Windows, a backslash would separate names.
+            canonical().join(below)
+        } else if here == Path::new(".") && !contains(b':') {
+            below.to_owned()
+        } else {
+            // Without the directory, a text with a colon could be a URI or an alias.
+            here.join(below)
+        }
+    }
+
     /// The location of a path that is known to be valid.
     pub(crate) fn of_place(path: &Path) -> Self {
         Self { path: path.as_os_str().into(), sent: None }

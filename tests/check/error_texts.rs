@@ -3,7 +3,7 @@
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientRoots, DirectoryOptions, Error, Intent, ListRootsResult,
-    Location, Overwrite, Result, Roots, WalkOptions,
+    Location, Overwrite, Protection, Result, Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -143,9 +143,10 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
 /// the same for every request, and names the roots in force if the operator wants it.
 #[test]
 fn the_operator_learns_why_a_request_is_outside() {
-    let tree = Tree::new("file a/f; file b/f; file ro/in/f; link a/l -> ../b/f; link a/x -> /none");
+    let tree = Tree::new("file a/f; file b/f; file ro/in/f; link a/l -> ../b/f; fifo a/p");
     let list = ListRootsResult::from_uris([tree.uri("a"), tree.uri("c"), "file:///none".into()]);
-    let builder = ["a", "b", "c"].into_iter().fold(Boundary::builder(), |builder, name| {
+    let builder = Boundary::builder().protect("q", Protection::ReadOnly);
+    let builder = ["a", "b", "c"].into_iter().fold(builder, |builder, name| {
         let options = DirectoryOptions::new(Access::ReadWrite);
         let options = if name == "c" { options.optional() } else { options };
         builder.directory_with(tree.path(name), options)
@@ -153,7 +154,7 @@ fn the_operator_learns_why_a_request_is_outside() {
     let roots = builder.clone().build().unwrap().resolve(&list).unwrap();
     let named = builder.name_roots_in_refusals().build().unwrap().resolve(&list).unwrap();
     let shown = format!("; allowed: {:?}", tree.path("a"));
-    let allowed = format!("it is in the allowed directory {:?}, which the client", tree.path("b"));
+    let allowed = format!("it is in the allowed directory {:?}, but not in", tree.path("b"));
     let (b, none) = (tree.path("b/none"), tree.path("c/f"));
     for (request, detail) in [
         (b.to_str().unwrap(), Some(allowed.as_str())),
@@ -196,6 +197,11 @@ fn the_operator_learns_why_a_request_is_outside() {
     assert!(lines[2].starts_with("refused (outside_roots): ") && lines.len() == 4, "{steps}");
     assert!(explained("/none/f", Intent::New).1.contains("listed \"file:///none\", which was rej"));
     assert!(explained("f", Intent::New).1.ends_with("it can be read and changed\nallowed"));
+    for (request, intent, code) in
+        [("q", Intent::New, "protected"), ("p", Intent::Existing, "special_file")]
+    {
+        assert_eq!(roots.explain(request, intent).decision().unwrap_err().code(), code);
+    }
 }
 
 /// The filesystem root as a URI.

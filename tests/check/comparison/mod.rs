@@ -81,7 +81,6 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
         "fifo" => fifo(&*on(&root), request, &at),
         "device" => of_read(on(Path::new("/dev")).read(request)),
         "hard" => of_option(on(&root).read_unless_hard_linked(request)),
-        "virtual" => of_read(on(&root).read_virtual(request)),
         "link" => match on(&root).link("f", request) {
             Some(done) => done.map_or_else(
                 |failure| of_failure(&failure).into(),

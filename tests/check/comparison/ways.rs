@@ -12,7 +12,7 @@ use mcp_roots_guard::{Access, Boundary, Intent, Roots};
 use path_clean::PathClean as _;
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
-use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
+use strict_path::{PathBoundary, StrictPathError};
 
 /// A failure with the text that a caller sees. The text is empty for the recipe over `std`, because
 /// its author chooses the text.
@@ -40,10 +40,6 @@ pub(super) trait Way {
         None
     }
 
-    fn read_virtual(&self, request: &str) -> Done<Vec<u8>> {
-        self.read(request)
-    }
-
     /// Creates a symlink. The target is relative to the symlink's directory.
     fn link(&self, _target: &str, _at: &str) -> Option<Done<()>> {
         None
@@ -59,9 +55,7 @@ pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
         "std" => Box::new(Recipe { root: root.canonicalize()? }),
         "cap-std" => Box::new(Dir::open_ambient_dir(root, ambient_authority())?),
         "path_jail" => Box::new(FdJail::new(root)?),
-        "strict-path" => {
-            Box::new(Strict { boundary: PathBoundary::try_new(root)?, root: root.to_owned() })
-        }
+        "strict-path" => Box::new(Strict { boundary: PathBoundary::try_new(root)? }),
         "prefix" => Box::new(Naive { root: root.to_owned(), rule: is_prefix }),
         "lexical" => Box::new(Naive {
             root: root.to_owned(),
@@ -216,7 +210,6 @@ impl Way for FdJail {
 
 struct Strict {
     boundary: PathBoundary,
-    root: PathBuf,
 }
 
 impl Way for Strict {
@@ -231,11 +224,6 @@ impl Way for Strict {
     fn check(&self, request: &str) -> Option<Done<Use<'_>>> {
         let path = self.boundary.strict_join(request);
         Some(path.map(|path| Box::new(move || Ok(path.read()?)) as Use<'_>).map_err(Into::into))
-    }
-
-    fn read_virtual(&self, request: &str) -> Done<Vec<u8>> {
-        let root: VirtualRoot = VirtualRoot::try_new(&self.root)?;
-        Ok(root.virtual_join(request)?.read()?)
     }
 
     fn link(&self, target: &str, at: &str) -> Option<Done<()>> {
