@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientCapabilities, Guard, Intent, ListRootsResult, Roots,
-    RootsResponse, RootsSource, RootsState, Session,
+    RootsChanges, RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
 
