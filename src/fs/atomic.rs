@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[cfg(unix)]
 use super::open::verify;
 use super::open::{NEW_FILE, PRIVATE_FILE};
-use super::options::{Durability, InPlace, Overwrite, WriteOptions};
+use super::options::{Durability, Overwrite, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
@@ -221,7 +221,7 @@ impl AtomicFile {
         let (old, file) = (self.state_of_old()?, &self.temporary.file);
         let mode = match self.carry()? {
             Some(Kept::All(mode)) => Some(mode),
-            Some(_) if self.options.in_place == InPlace::IfOwnerChanges => {
+            Some(_) if self.options.in_place == super::options::InPlace::IfOwnerChanges => {
                 return Err(Code::Changed.into());
             }
             Some(Kept::Mode(mode)) => Some(mode),

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use super::atomic::{AtomicFile, Created, WRITE};
 use super::open::NEW_FILE;
-use super::options::{Durability, InPlace, WriteOptions};
+use super::options::{Durability, WriteOptions};
 #[cfg(unix)]
 use super::permissions::set_mode;
 use super::version::{Condition, change_in_place_if};
@@ -26,7 +26,7 @@ pub(super) fn write(
     }
     let mut file = AtomicFile::begin(path, to, options, NEW_FILE)?;
     #[cfg(unix)]
-    if options.in_place == InPlace::IfOwnerChanges && !file.can_keep_owner()? {
+    if options.in_place == super::options::InPlace::IfOwnerChanges && !file.can_keep_owner()? {
         drop(file);
         return path.write_in_place(content.as_ref(), options);
     }

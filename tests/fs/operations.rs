@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, CheckedPath, Intent, ListRootsResult, OpenOptions,
-    Overwrite, Result, Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenOptions, Overwrite, Result,
+    Roots, WalkOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata};
@@ -35,16 +35,17 @@ fn with_rule(tree: &Tree, rule: fn(BoundaryBuilder) -> BoundaryBuilder) -> Roots
     rule(builder).build().unwrap().allowed_roots()
 }
 
-#[cfg(unix)]
 #[test]
 fn a_search_of_everything_in_force_visits_each_place_once() {
-    let tree = Tree::new(r"file r/a/f; file r/g; file s/f; dir t; file r/file:/a = x; file r/b\c");
+    let tree = Tree::new("file r/a/f; file r/g; file s/f; dir t");
+    #[cfg(unix)]
+    tree.add(r"file r/file:/a = x; file r/b\c");
     let list = ["r/a", "s/f", "r", "gone"].map(|path| tree.uri(path));
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
     let roots = boundary.resolve(&ListRootsResult::from_uris(list)).unwrap();
     let outermost = roots.outermost().unwrap();
-    let tops: Vec<_> = outermost.iter().map(CheckedPath::display_path).collect();
-    assert_eq!(tops, ["s/f", "r"].map(|path| tree.path(path).display().to_string()));
+    let tops: Vec<_> = outermost.iter().map(|it| it.root().path().file_name().unwrap()).collect();
+    assert_eq!(tops, ["f", "r"]);
     assert_eq!(code(outermost[0].walk(WalkOptions::new())), Some("not_a_directory"));
     let of_r = tree.roots(["r"]);
     for (roots, mut walk) in [

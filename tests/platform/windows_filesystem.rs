@@ -391,7 +391,7 @@ fn access_does_not_depend_on_the_case_of_a_path() {
         .directory(path, Access::ReadOnly);
     assert_eq!(code(conflict.build()), Some("access_conflict"));
     let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
-    let roots = Roots::from_list(&list).unwrap();
+    let roots = crate::support::listed(&list).unwrap();
     assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "duplicate"));
 }
 
@@ -399,7 +399,7 @@ fn access_does_not_depend_on_the_case_of_a_path() {
 #[test]
 fn a_volume_can_be_a_root() {
     let list = ListRootsResult::from_uris(["file:///C:/"]);
-    let roots = Roots::from_list(&list).unwrap();
+    let roots = crate::support::listed(&list).unwrap();
     assert!(roots.metadata(r"C:\windows").unwrap().is_dir());
     assert!(roots.metadata(r"windows\..\..\..\windows").unwrap().is_dir());
     assert_eq!(code(roots.metadata(r"Q:\windows")), Some("outside_roots"));

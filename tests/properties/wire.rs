@@ -93,11 +93,10 @@ fn is(object: &Value, key: &str, fits: fn(&Value) -> bool) -> bool {
 
 /// Checks the other messages of a client.
 fn messages(bytes: &[u8], value: &Value) {
+    let is_announced = value.pointer("/roots/listChanged") == Some(&Value::Bool(true));
     let declared = match value.get("roots") {
         None | Some(Value::Null) => ClientCapabilities::without_roots(),
-        Some(roots) if roots.get("listChanged") == Some(&Value::Bool(true)) => {
-            ClientCapabilities::with_announced_roots()
-        }
+        Some(_) if is_announced => ClientCapabilities::with_announced_roots(),
         Some(_) => ClientCapabilities::with_roots(),
     };
     // An object with a field of an enclosing message, or of the roots capability, is not read as
