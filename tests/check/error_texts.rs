@@ -141,6 +141,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
 
 /// Only the operator learns which directory could be listed or allowed. The text for the sender is
 /// the same for every request, and names the roots in force if the operator wants it.
+#[cfg(unix)]
 #[test]
 fn the_operator_learns_why_a_request_is_outside() {
     let tree = Tree::new("file a/f; file b/f; file ro/in/f; link a/l -> ../b/f; fifo a/p");
@@ -161,7 +162,6 @@ fn the_operator_learns_why_a_request_is_outside() {
         ("../b", Some(&allowed)),
         ("l", Some("after following the symlink")),
         ("../none", None),
-        ("/none/f", None),
         (none.to_str().unwrap(), None),
     ] {
         let refused = roots.read(request, 9).unwrap_err();
