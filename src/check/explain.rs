@@ -3,6 +3,7 @@
 //! The steps are what the resolver looked up while it decided: they are recorded by the [`Lookup`]
 //! that it decides with.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use path_clean::PathClean as _;
 use crate::check::CheckedPath;
 use crate::dir::{Access, Budget, Look};
 use crate::error::{Code, Error, Result, quoted};
+use crate::path::names::components;
 use crate::path::{IntoLocation, Location};
 use crate::roots::{EntryKind, Intent, Lookup, Lookups, Roots, join};
 
@@ -180,14 +182,15 @@ impl Roots {
     /// Whether the text of a request that was refused as outside names a place in an allowed
     /// directory of which that place is not in force. Only text is compared.
     pub(crate) fn why_outside(&self, request: &Location) -> Option<String> {
+        let allowed = self.with_allowed().nth(1)?;
         let named = self.named(request)?;
         let begin = |roots: &Self| roots.index().begin(named.as_os_str()).map(|(root, _)| root);
+        let root = allowed.root(begin(allowed)?).ok()?;
         if begin(self).is_some() {
             // A symlink led outside.
             return None;
         }
-        let allowed = self.with_allowed().last()?;
-        let path = quoted(allowed.root(begin(allowed)?).ok()?.path().as_os_str());
+        let path = quoted(root.path().as_os_str());
         Some(format!("it is in the allowed directory {path}, but not in a root in force"))
     }
 
@@ -204,11 +207,13 @@ impl Roots {
     }
 
     /// The absolute path that the text of a request names if no symlink is followed.
-    fn named(&self, request: &Location) -> Option<PathBuf> {
+    fn named<'a>(&self, request: &'a Location) -> Option<Cow<'a, Path>> {
         let path = request.as_unchecked_path();
-        if self.index().is_absolute(path.as_os_str()) {
-            return Some(path.clean());
+        if !self.index().is_absolute(path.as_os_str()) {
+            return Some(join(self.root(self.base()?).ok()?.path(), path).clean().into());
         }
-        Some(join(self.root(self.base()?).ok()?.path(), path).clean())
+        // Most refused requests have no dot segments.
+        let has_dots = components(path.as_os_str()).any(|(name, _)| name == "." || name == "..");
+        Some(if has_dots { path.clean().into() } else { path.into() })
     }
 }
