@@ -214,8 +214,8 @@ impl From<Code> for Error {
     }
 }
 
-/// An [`io::Error`] that was made of an error of this crate becomes that error again. Common operating
-/// system errors have their own kind, and so has text that is not UTF-8
+/// An [`io::Error`] that was made from an error of this crate becomes that error again. Common
+/// operating system errors have their own kind, and so has text that is not UTF-8
 /// ([`BufRead::lines`](std::io::BufRead::lines)). All others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
@@ -240,9 +240,9 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The kind is the system's, if the system reported the error. Otherwise, it is that of the same name
-/// or [`InvalidInput`](io::ErrorKind::InvalidInput), and
-/// [`PermissionDenied`](io::ErrorKind::PermissionDenied) for every other refusal. The error is the
+/// The kind is the system's, if the system reported the error. Otherwise, it is the one with the
+/// same name, or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
+/// [`PermissionDenied`](io::ErrorKind::PermissionDenied). The error is the
 /// [inner error](io::Error::get_ref).
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {

@@ -63,17 +63,16 @@ impl DirectoryOptions {
         Self { access, optional: false, always: false, aliases: Vec::new() }
     }
 
-    /// Allows the directory to be missing. If it is missing, [`Boundary::allowed_roots`] looks it up
-    /// again. The names that are missing on its path are not created through other
-    /// allowed directories.
+    /// Allows the directory to be missing. If it is missing, [`Boundary::allowed_roots`] looks it
+    /// up again. The names that are missing on its path are not created through other allowed
+    /// directories.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
     }
 
-    /// Makes the directory always in force. Client roots do not narrow such a directory:
-    /// it is in force even if the client lists other directories, lists none, or fails to send a
-    /// list.
+    /// Makes the directory always in force. Client roots do not narrow such a directory: it is in
+    /// force even if the client lists other directories, lists none, or fails to send a list.
     ///
     /// These directories follow the client's roots, in configuration order. A directory that the
     /// client lists, either directly or through an ancestor, takes the position of that entry

@@ -65,8 +65,7 @@ use crate::roots::{
 };
 use crate::wire::ListRootsResult;
 
-/// How a client's roots determine the roots in force. See
-/// [`BoundaryBuilder::client_roots`].
+/// How a client's roots determine the roots in force. See [`BoundaryBuilder::client_roots`].
 ///
 /// Directories that are [always](DirectoryOptions::always) in force are served in addition. If a
 /// client that declared roots does not answer, or answers with an error, its request is refused,

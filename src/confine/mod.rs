@@ -234,10 +234,10 @@ impl Confined {
     }
 
     /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
-    /// or enforces differently. If there are none, everything that was requested is enforced. For
-    /// a child process, TCP connections (Landlock 4), and signals and abstract Unix sockets of
-    /// other processes (Landlock 6), are denied unless it was allowed them. For what is never restricted, see
-    /// [`Boundary::confine_process`](crate::Boundary::confine_process).
+    /// or enforces differently. If there are none, everything that was requested is enforced. For a
+    /// child process that was not allowed them, the requested restrictions include TCP connections
+    /// (Landlock 4) and signals and abstract Unix sockets of other processes (Landlock 6). For what
+    /// is never restricted, see [`Boundary::confine_process`](crate::Boundary::confine_process).
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         let (abi, denied) = (self.abi, self.denied);
         let network = denied.network.then_some(&NETWORK_SINCE);

@@ -314,7 +314,8 @@ errors! {
         /// No allowed directory is configured, and the client's roots are not the only ones
         /// ([`ClientRoots::Only`](crate::ClientRoots::Only)).
         NoDirectories = "no_directories", "no allowed directory is configured";
-        /// An allowed directory is inside another one that has different access.
+        /// An allowed directory is inside another one that has different access, or is configured
+        /// twice with different access.
         AccessConflict = "access_conflict",
             "a directory has different access from one inside it, or is configured twice";
         /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,

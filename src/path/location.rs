@@ -76,8 +76,8 @@ pub struct Location {
     sent: Option<Arc<str>>,
 }
 
-/// Writes the request as it was sent, quoted, escaped and shortened, as error texts do. It is for
-/// people and models, and no path.
+/// Writes the request as it was sent, quoted, escaped and shortened, as error texts do. The result
+/// is for people and models; it cannot be used as a path.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quoted(self.sent()))

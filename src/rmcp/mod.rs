@@ -54,8 +54,8 @@
 //! block a thread of the runtime. Clients, identified by their [`ClientKey`] or otherwise by their
 //! session, take turns, and one client's work takes at most a quarter of the slots
 //! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Requests of the stateless
-//! era without a key count as one client. Work that is still running
-//! when the process exits is interrupted, so wait for the service to end first.
+//! era without a key count as one client. Work that is still running when the process exits is
+//! interrupted, so wait for the service to end first.
 //!
 //! | | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |

@@ -97,9 +97,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// A refusal, in the form of [`Error::to_error_body`] for a
-    /// resource; the protocol error that `work` returned; -32603 for any other error of `work`, or
-    /// if it panicked.
+    /// A refusal, in the form of [`Error::to_error_body`] for a resource; the protocol error that
+    /// `work` returned; -32603 for any other error of `work`, or if it panicked.
     pub async fn resource<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -117,8 +116,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// A refusal, in the form of [`Error::to_error_body`] without a
-    /// resource; otherwise the errors of [`resource`](Self::resource).
+    /// A refusal, in the form of [`Error::to_error_body`] without a resource; otherwise the errors
+    /// of [`resource`](Self::resource).
     pub async fn prompt<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -296,7 +295,7 @@ impl RequestRoots {
     }
 }
 
-/// A response of a handler, which can be made of a `T`. The types are listed at
+/// A response of a handler, which can be made from a `T`. The types are listed at
 /// [`Guard::respond`]. This trait cannot be implemented outside this crate.
 pub trait Response<T>: Sized + sealed::Sealed {
     /// Makes the response that asks the client, if it may be asked in the stateless era.

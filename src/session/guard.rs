@@ -109,8 +109,8 @@ impl GuardBuilder {
 
     /// Sets how long a list that a client sent with one request is also used for those requests in
     /// which the client cannot be asked: lists, completions and subscriptions
-    /// ([`other_request`](Guard::other_request)). Tools, prompts and resource reads ask each time. The default
-    /// is zero: a list is used only for the request that carries it.
+    /// ([`other_request`](Guard::other_request)). Tools, prompts and resource reads ask each time.
+    /// The default is zero: a list is used only for the request that carries it.
     ///
     /// This applies in the stateless era (2026-07-28), if the server identifies the client by a
     /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so with a

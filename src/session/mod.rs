@@ -124,8 +124,8 @@ pub struct Session {
     shared: Arc<CloseOnDrop>,
 }
 
-/// Closes the session when the last clone is dropped. [`RootsChanges`] holds only the client, so it does
-/// not keep the session open.
+/// Closes the session when the last clone is dropped. [`RootsChanges`] holds only the client, so it
+/// does not keep the session open.
 struct CloseOnDrop(Arc<Client>);
 
 impl Drop for CloseOnDrop {
