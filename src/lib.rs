@@ -2,7 +2,7 @@
 //! request may access a file under the roots in force, and performs the access without a race.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Intent, ListRootsResult, OpenOptions};
+//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Intent, ListRootsResult, OpenMode};
 //!
 //! # let directory = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(directory.path().join("site")).unwrap();
@@ -23,7 +23,7 @@
 //! assert_eq!(roots.read_to_string("notes.txt", 1 << 20)?, "hello");
 //! assert_eq!(roots.open("../../etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
 //! let checked = roots.check("log.txt", Intent::New)?;
-//! let log = checked.open_with(OpenOptions::new().append(true).create(true))?;
+//! let log = checked.open_with(OpenMode::Append)?;
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
@@ -232,7 +232,7 @@ pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     AtomicFile, Attributes, ChangeSet, DirEntry, Durability, FileVersion, InPlace, OpenFile,
-    OpenOptions, Overwrite, PartialCommit, ReadDir, Walk, WalkOptions, WriteOptions,
+    OpenMode, Overwrite, PartialCommit, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};

@@ -1059,7 +1059,7 @@
 //! ```
 //! use std::io::{BufRead as _, BufReader};
 //!
-//! use mcp_roots_guard::{OpenOptions, Roots};
+//! use mcp_roots_guard::{OpenMode, Roots};
 //!
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("table.csv"), "a,b\n1,2\n").unwrap();
@@ -1067,7 +1067,7 @@
 //! // An open file implements `Read`, `Write` and `Seek`.
 //! assert_eq!(BufReader::new(roots.open("table.csv")?).lines().count(), 2);
 //! // For code that takes a `std::fs::File`.
-//! let log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
+//! let log = roots.open_with("log.txt", OpenMode::Append)?;
 //! let log: std::fs::File = log.into_std();
 //! # drop(log);
 //! # Ok::<(), mcp_roots_guard::Error>(())

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Access, Boundary, Intent, OpenOptions as GuardOptions, Roots};
+use mcp_roots_guard::{Access, Boundary, Intent, OpenMode, Roots};
 use path_jail::Jail;
 use path_jail::guard::{FdJail, OpenOptions};
 use rustix::fs::{
@@ -90,8 +90,7 @@ pub(crate) fn create<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
         (
             "guard",
             Box::new(move || {
-                let options = GuardOptions::new().write(true).create_new(true);
-                drop(roots.open_with(request, options).unwrap());
+                drop(roots.open_with(request, OpenMode::CreateNew).unwrap());
                 roots.remove_file(request).unwrap();
             }),
         ),

@@ -3,8 +3,7 @@
 use std::io::Write as _;
 
 use mcp_roots_guard::{
-    Attributes, CheckedPath, Durability, FileVersion, InPlace, Intent, OpenOptions, Overwrite,
-    WriteOptions,
+    Attributes, CheckedPath, Durability, FileVersion, InPlace, Intent, Overwrite, WriteOptions,
 };
 use serde_json::{Map, Value, json};
 
@@ -92,13 +91,6 @@ pub(crate) fn change_set(request: &Request) -> Answer {
             Failure::Partial(partial.into(), places)
         })?;
     }
-    Ok(json!({}))
-}
-
-pub(crate) fn append(request: &Request) -> Answer {
-    let options = OpenOptions::new().append(true).create(true);
-    let mut file = call!(request, Intent::New, open_with(options));
-    file.write_all(&request.bytes("content")?)?;
     Ok(json!({}))
 }
 

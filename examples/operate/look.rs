@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
-use mcp_roots_guard::{CheckedPath, DirEntry, FileVersion, Intent, OpenOptions, WalkOptions};
+use mcp_roots_guard::{CheckedPath, DirEntry, FileVersion, Intent, OpenMode, WalkOptions};
 use serde_json::{Map, Value, json};
 
 use super::operations::intent;
@@ -69,16 +69,14 @@ pub(crate) fn still_allows(request: &Request) -> Answer {
 }
 
 pub(crate) fn open(request: &Request) -> Answer {
-    let options = OpenOptions::new()
-        .read(request.boolean("read")?)
-        .write(request.boolean("write")?)
-        .append(request.boolean("append")?)
-        .truncate(request.boolean("truncate")?)
-        .create(request.boolean("create")?)
-        .create_new(request.boolean("create_new")?);
-    let creates = request.boolean("create")? || request.boolean("create_new")?;
-    let intent = if creates { Intent::New } else { Intent::Existing };
-    let mut file = call!(request, intent, open_with(options));
+    let mut file = match request.text("mode")? {
+        "read_write" => call!(request, Intent::Existing, open_with(OpenMode::ReadWrite)),
+        "create" => call!(request, Intent::New, open_with(OpenMode::Create)),
+        "create_new" => call!(request, Intent::New, open_with(OpenMode::CreateNew)),
+        "truncate" => call!(request, Intent::New, open_with(OpenMode::Truncate)),
+        "append" => call!(request, Intent::New, open_with(OpenMode::Append)),
+        _ => call!(request, Intent::Existing, open()),
+    };
     let mut object = Map::new();
     object.insert("metadata".into(), of_metadata(file.metadata()));
     let offset = SeekFrom::Start(request.integer("offset")?);

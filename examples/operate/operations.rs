@@ -66,6 +66,8 @@ const JOINED: Field = or(
 
 const ACTIONS: &[&str] = &["describe", "metadata", "open", "read", "read_to_string", "remove_file"];
 
+const MODES: &[&str] = &["read", "read_write", "create", "create_new", "truncate", "append"];
+
 const INTENTS: &[&str] = &["existing", "new", "new_tree", "no_follow"];
 
 /// The intent that a field of the kind `Choice(INTENTS)` names.
@@ -166,12 +168,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[
             PATH,
             CHECKED,
-            or("read", Boolean, "true", "Opens the file for reading."),
-            or("write", Boolean, "false", "Opens the file for writing."),
-            or("append", Boolean, "false", "Opens the file for writing at its end."),
-            or("truncate", Boolean, "false", "Removes the content first."),
-            or("create", Boolean, "false", "Creates the file if it does not exist."),
-            or("create_new", Boolean, "false", "Creates the file, which must not exist."),
+            or("mode", Choice(MODES), "\"read\"", "Whether the file is changed or created."),
             or("offset", Integer, "0", "The position at which reading and writing start."),
             optional("content", Bytes, "The content to write."),
             optional("limit", Size, "Reads at most this many bytes, after writing."),
@@ -245,12 +242,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Writes a whole file.",
         &[PATH, CHECKED, CONTENT, OVERWRITE, IN_PLACE, CREATE_PARENTS, DURABILITY, IF_UNCHANGED],
         change::write,
-    ),
-    operation(
-        "append",
-        "Appends to a file, which is created if it does not exist.",
-        &[PATH, CHECKED, CONTENT],
-        change::append,
     ),
     operation(
         "atomic_file",

@@ -306,7 +306,7 @@ errors! {
         /// [`Intent::NoFollow`](crate::Intent::NoFollow), so symlinks were followed.
         WrongIntent = "wrong_intent", "the path was not checked with Intent::NoFollow";
         /// Options that request nothing, contradict each other, or would have no effect.
-        InvalidOptions = "invalid_options", "the open options are incompatible";
+        InvalidOptions = "invalid_options", "the options are incompatible";
     }
 
     /// The server's configuration of allowed directories is invalid.

@@ -54,7 +54,7 @@ pub use attributes::Attributes;
 pub(crate) use attributes::open_unguarded_dir;
 pub use changes::{ChangeSet, PartialCommit};
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
-pub use open::{OpenFile, OpenOptions};
+pub use open::{OpenFile, OpenMode};
 
 pub use options::{Durability, InPlace, Overwrite, WriteOptions};
 #[cfg(unix)]

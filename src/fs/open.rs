@@ -8,92 +8,53 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
-use crate::dir::{Budget, Look, Metadata, Policy, Want};
+use crate::dir::{Budget, Handle, Look, Metadata, Policy, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
 use crate::roots::{Found, Intent, Roots};
 
-/// Options for opening a file, as in `std`.
+/// How [`open_with`](Roots::open_with) opens a file to change it.
 ///
 /// ```
-/// # use mcp_roots_guard::{OpenOptions, Roots};
+/// # use mcp_roots_guard::{OpenMode, Roots};
 /// # use std::io::Write as _;
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
-/// let mut log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
+/// let mut log = roots.open_with("log.txt", OpenMode::Append)?;
 /// log.write_all(b"a line\n").unwrap();
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use]
-#[allow(clippy::struct_excessive_bools)] // The same switches as `std::fs::OpenOptions`.
-pub struct OpenOptions {
-    read: bool,
-    write: bool,
-    append: bool,
-    truncate: bool,
-    create: bool,
-    create_new: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OpenMode {
+    /// Opens an existing file for reading and writing.
+    ReadWrite,
+    /// Opens a file for reading and writing, and creates it if it does not exist.
+    Create,
+    /// Creates a file, which must not exist, for reading and writing. Unlike `O_EXCL`, this follows
+    /// a dangling symlink as the last name if its target is inside a root, and creates the target.
+    CreateNew,
+    /// Opens a file for writing only, as [`File::create`] does: creates it if it does not exist, and
+    /// truncates it to length zero after it has been verified.
+    Truncate,
+    /// Opens a file for writing at its end only, and creates it if it does not exist.
+    Append,
 }
 
-impl OpenOptions {
-    /// Returns options with nothing set.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Opens the file for reading.
-    pub fn read(self, read: bool) -> Self {
-        Self { read, ..self }
-    }
-
-    /// Opens the file for writing.
-    pub fn write(self, write: bool) -> Self {
-        Self { write, ..self }
-    }
-
-    /// Opens the file for writing at the end.
-    pub fn append(self, append: bool) -> Self {
-        Self { append, ..self }
-    }
-
-    /// Truncates the file to length zero after it has been verified.
-    pub fn truncate(self, truncate: bool) -> Self {
-        Self { truncate, ..self }
-    }
-
-    /// Creates the file if it does not exist. Has no effect with [`create_new`](Self::create_new),
-    /// as in `std`.
-    pub fn create(self, create: bool) -> Self {
-        Self { create, ..self }
-    }
-
-    /// Creates the file, which must not exist. Unlike `O_EXCL`, this follows a dangling symlink as
-    /// the last name if its target is inside a root, and creates the target. A new file is empty,
-    /// so [`truncate`](Self::truncate) has no effect with this option, as in `std`.
-    pub fn create_new(self, create_new: bool) -> Self {
-        Self { create_new, ..self }
-    }
-
-    fn writes(self) -> bool {
-        self.write || self.append
-    }
-
+impl OpenMode {
     fn intent(self) -> Intent {
-        if self.create || self.create_new { Intent::New } else { Intent::Existing }
+        if self == Self::ReadWrite { Intent::Existing } else { Intent::New }
     }
 
-    fn validate(self) -> Result<()> {
-        let changes = self.truncate || self.create || self.create_new;
-        let asks = self.read || self.writes();
-        if asks && (self.writes() || !changes) && !(self.truncate && self.append) {
-            return Ok(());
-        }
-        Err(Code::InvalidOptions.into())
+    fn want(self) -> Want {
+        let append = self == Self::Append;
+        let read = !matches!(self, Self::Truncate | Self::Append);
+        Want { read, write: !append, append, create_new: None }
     }
 }
 
@@ -107,12 +68,11 @@ impl OpenOptions {
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
 ///
-/// use mcp_roots_guard::{OpenOptions, Roots};
+/// use mcp_roots_guard::{OpenMode, Roots};
 ///
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
-/// let options = OpenOptions::new().read(true).write(true).create(true);
-/// let mut file = roots.open_with("notes.txt", options)?;
+/// let mut file = roots.open_with("notes.txt", OpenMode::Create)?;
 /// file.write_all(b"hello")?;
 /// file.rewind()?;
 /// let mut text = String::new();
@@ -227,23 +187,18 @@ impl Roots {
         self.run("open", &request, |budget| self.open_for_reading(&request, budget))
     }
 
-    /// Opens a file with the given options. This never blocks on a FIFO, socket or device, which
-    /// the policy refuses by default.
+    /// Opens a file to change it. This never blocks on a FIFO, socket or device, which the policy
+    /// refuses by default.
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`), [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// The errors of [`open`](Self::open); [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
-    pub fn open_with(&self, request: impl IntoLocation, options: OpenOptions) -> Result<OpenFile> {
+    pub fn open_with(&self, request: impl IntoLocation, mode: OpenMode) -> Result<OpenFile> {
         let request = self.location(request)?;
         self.run("open", &request, |budget| {
-            options.validate()?;
-            if options.writes() {
-                let checked = self.decide(&request, options.intent(), budget)?;
-                return checked.attempt(|path| path.open_by_options(options));
-            }
-            self.open_for_reading(&request, budget)
+            let checked = self.decide(&request, mode.intent(), budget)?;
+            checked.attempt(|path| path.open_to_write(mode))
         })
     }
 
@@ -294,16 +249,13 @@ impl CheckedPath {
         self.run("open", Self::open_for_reading)
     }
 
-    /// Opens the file with the given options.
+    /// Opens the file to change it.
     ///
     /// # Errors
     ///
     /// Same as [`Roots::open_with`].
-    pub fn open_with(&self, options: OpenOptions) -> Result<OpenFile> {
-        self.run("open", |path| {
-            options.validate()?;
-            path.open_by_options(options)
-        })
+    pub fn open_with(&self, mode: OpenMode) -> Result<OpenFile> {
+        self.run("open", |path| path.open_to_write(mode))
     }
 
     /// Reads a file of at most `limit` bytes.
@@ -340,57 +292,45 @@ impl CheckedPath {
         Ok((file, metadata))
     }
 
-    fn open_by_options(&self, options: OpenOptions) -> Result<OpenFile> {
-        if !options.writes() {
-            return self.open_for_reading();
-        }
-        let (file, metadata) = self.open_to_write(options)?;
-        Ok(OpenFile::new(file, metadata, self.request()))
-    }
-
-    fn open_to_write(&self, options: OpenOptions) -> Result<(File, Metadata)> {
-        let OpenOptions { read, write, append, .. } = options;
-        let mut want = Want { read, write, append, create_new: None };
+    fn open_to_write(&self, mode: OpenMode) -> Result<OpenFile> {
         self.ensure_writable()?;
-        let policy = self.roots().policy();
         let (handle, place) = self.place()?;
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
-            Found::Missing(_) if options.create_new => Look::Missing,
-            _ => handle.look(&place, policy.mounts)?,
+            Found::Missing(_) if mode == OpenMode::CreateNew => Look::Missing,
+            _ => handle.look(&place, self.roots().policy().mounts)?,
         };
-        match looked {
-            Look::Missing if options.intent() == Intent::New => {
-                self.ensure_may_appear()?;
-                want.create_new = Some(NEW_FILE);
-                match handle.open(&place, want, policy.mounts) {
-                    // Another process has just created it.
-                    Err(error) if error.reason() == Code::AlreadyExists && !options.create_new => {
-                        Err(Code::Changed.into())
-                    }
-                    made => {
-                        let file = made?;
-                        let metadata = Metadata::without_birth(&file)?;
-                        Ok((file, metadata))
-                    }
-                }
+        let (file, metadata) = match looked {
+            Look::Missing if mode.intent() == Intent::New => self.create(mode, &handle, &place)?,
+            Look::Missing => return Err(Code::NotFound.into()),
+            Look::Link(..) | Look::Other(_) if mode == OpenMode::CreateNew => {
+                return Err(Code::AlreadyExists.into());
             }
-            Look::Missing => Err(Code::NotFound.into()),
-            Look::Link(..) | Look::Other(_) if options.create_new => {
-                Err(Code::AlreadyExists.into())
-            }
-            Look::Link(..) if self.found() == Found::Link => Err(Code::SpecialFile.into()),
-            Look::Link(..) => Err(Code::Changed.into()),
+            Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
+            Look::Link(..) => return Err(Code::Changed.into()),
             Look::Other(metadata) => {
-                policy.allow(&metadata)?;
-                let (file, mut metadata) = self.open_existing(want)?;
-                if options.truncate {
+                self.roots().policy().allow(&metadata)?;
+                let (file, mut metadata) = self.open_existing(mode.want())?;
+                if mode == OpenMode::Truncate {
                     file.set_len(0)?;
                     metadata = Metadata::without_birth(&file)?;
                 }
-                Ok((file, metadata))
+                (file, metadata)
             }
-        }
+        };
+        Ok(OpenFile::new(file, metadata, self.request()))
+    }
+
+    fn create(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
+        self.ensure_may_appear()?;
+        let want = Want { create_new: Some(NEW_FILE), ..mode.want() };
+        let file = at.open(place, want, self.roots().policy().mounts).map_err(|error| {
+            // Another process has just created it.
+            let is_there = error.reason() == Code::AlreadyExists && mode != OpenMode::CreateNew;
+            if is_there { Code::Changed.into() } else { error }
+        })?;
+        let metadata = Metadata::without_birth(&file)?;
+        Ok((file, metadata))
     }
 }
 

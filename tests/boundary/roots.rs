@@ -289,16 +289,14 @@ fn an_open_root_cannot_be_renamed_or_removed() {
 
 #[test]
 fn a_file_root_serves_one_name_and_is_written_in_place() {
-    use mcp_roots_guard::OpenOptions;
+    use mcp_roots_guard::OpenMode;
     use std::io::Write as _;
     let tree = Tree::new("file d/only = old; file d/other");
     let roots = tree.roots(["d/only"]);
     assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"old");
     assert_eq!(code(roots.write(tree.path("d/only"), "new")), Some("root_itself"));
     assert_eq!(code(roots.remove_file(tree.path("d/only"))), Some("root_itself"));
-    let mut file = roots
-        .open_with(tree.path("d/only"), OpenOptions::new().write(true).truncate(true))
-        .unwrap();
+    let mut file = roots.open_with(tree.path("d/only"), OpenMode::Truncate).unwrap();
     file.write_all(b"new").unwrap();
     drop(file);
     assert_eq!(fs::read(tree.path("d/only")).unwrap(), b"new");

@@ -29,7 +29,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, OpenOptions, Result,
+    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, OpenMode, Result,
     Root, Roots,
 };
 
@@ -258,7 +258,7 @@ fn opening_agrees(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> 
         None => {
             let code = opened.err().map(|error| error.code().to_string());
             let written = roots
-                .open_with(request, OpenOptions::new().write(true))
+                .open_with(request, OpenMode::ReadWrite)
                 .err()
                 .map(|error| error.code().to_string());
             for code in [code, written] {

@@ -219,7 +219,7 @@ const NO_OPERATIONS: &str = "access clone command display_path eq exists explain
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[
-    ("open_with", "append"),
+    ("open_with", "open"),
     ("read_dir", "list"),
     ("remove_file_if_unchanged", "remove_file"),
     ("within", "roots"),
@@ -261,6 +261,7 @@ fn random_requests_get_a_response_and_change_nothing_outside() {
         "skip",
         "data",
         "read",
+        "append",
         "describe",
         "metadata",
         "remove_file",

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenOptions, Overwrite, Result,
-    Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenMode, Overwrite, Result, Roots,
+    WalkOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata};
@@ -25,7 +25,7 @@ use mcp_roots_guard::{FileType, Metadata};
 use rustix::fs::{CWD, Mode, makedev, mknodat};
 
 use crate::support::code;
-use crate::support::operations::{Attempt, Target, Way, attempts};
+use crate::support::operations::{Attempt, OPEN_MODES, Target, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
 #[cfg(target_os = "linux")]
 use crate::support::walked;
@@ -111,46 +111,35 @@ fn a_device_has_metadata_but_cannot_be_opened() {
 }
 
 #[test]
-fn open_options_behave_like_those_of_std() {
+fn each_open_mode_creates_empties_or_refuses_as_documented() {
     let tree = Tree::new("file root/f = 12345; dir root/d");
     let roots = tree.roots(["root"]);
-    let new = OpenOptions::new;
-    for bad in
-        [new(), new().create(true), new().read(true).create(true), new().read(true).truncate(true)]
-    {
-        assert_eq!(code(roots.open_with("f", bad)), Some("invalid_options"), "{bad:?}");
+    let written = |mode, content: &[u8]| {
+        roots.open_with("f", mode).unwrap().write_all(content).unwrap();
+        fs::read_to_string(tree.path("root/f")).unwrap()
+    };
+    assert_eq!(written(OpenMode::Append, b"6"), "123456");
+    assert_eq!(written(OpenMode::ReadWrite, b"X"), "X23456");
+    assert_eq!(written(OpenMode::Create, b"Y"), "Y23456");
+    assert_eq!(written(OpenMode::Truncate, b"Z"), "Z");
+    assert_eq!(code(roots.open_with("f", OpenMode::CreateNew)), Some("already_exists"));
+    assert_eq!(code(roots.open_with("new", OpenMode::ReadWrite)), Some("not_found"));
+    for mode in [OpenMode::Create, OpenMode::CreateNew, OpenMode::Truncate, OpenMode::Append] {
+        roots.open_with("new", mode).unwrap().write_all(b"n").unwrap();
+        assert_eq!(roots.read("new", 9).unwrap(), b"n", "{mode:?}");
+        roots.remove_file("new").unwrap();
+        roots.check("new", Intent::New).unwrap().open_with(mode).unwrap();
+        roots.remove_file("new").unwrap();
+        let in_place_of_a_directory =
+            if mode == OpenMode::CreateNew { "already_exists" } else { "is_a_directory" };
+        assert_eq!(code(roots.open_with("d", mode)), Some(in_place_of_a_directory), "{mode:?}");
+        assert_eq!(code(roots.open_with("none/x", mode)), Some("not_found"), "{mode:?}");
     }
-    assert_eq!(
-        code(roots.open_with("f", new().append(true).truncate(true))),
-        Some("invalid_options")
-    );
-    let content = || fs::read_to_string(tree.path("root/f")).unwrap();
-    roots.open_with("f", new().append(true)).unwrap().write_all(b"6").unwrap();
-    assert_eq!(content(), "123456");
-    roots.open_with("f", new().write(true)).unwrap().write_all(b"X").unwrap();
-    assert_eq!(content(), "X23456");
-    roots.open_with("f", new().read(true).write(true).truncate(true)).unwrap();
-    assert_eq!(content(), "");
-    assert_eq!(
-        code(roots.open_with("f", new().write(true).create_new(true))),
-        Some("already_exists")
-    );
-    assert_eq!(code(roots.open_with("new", new().write(true))), Some("not_found"));
-    roots.open_with("new", new().write(true).create(true)).unwrap().write_all(b"n").unwrap();
-    roots.open_with("new", new().write(true).create(true)).unwrap();
-    assert_eq!(roots.read("new", 9).unwrap(), b"n");
-    roots
-        .check("newer", Intent::New)
-        .unwrap()
-        .open_with(new().write(true).create_new(true))
-        .unwrap();
-    assert_eq!(code(roots.open_with("d", new().write(true).create(true))), Some("is_a_directory"));
-    assert_eq!(code(roots.open_with("none/x", new().write(true).create(true))), Some("not_found"));
     // If a symlink appears where the check found nothing, it is not followed.
     let checked = roots.check("later", Intent::New).unwrap();
     tree.add("file out = o; link root/later -> ../out");
     let refused = if symlinks_are_visible() { "changed" } else { "outside_roots" };
-    assert_eq!(code(checked.open_with(new().write(true).create(true))), Some(refused));
+    assert_eq!(code(checked.open_with(OpenMode::Create)), Some(refused));
     assert_eq!(code(checked.write("x")), Some(refused));
     assert_eq!(fs::read(tree.path("out")).unwrap(), b"o");
 }
@@ -229,19 +218,11 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
     });
     // Give the reader time to block in `open`.
     thread::sleep(Duration::from_millis(200));
-    for options in [
-        OpenOptions::new().write(true),
-        OpenOptions::new().append(true),
-        OpenOptions::new().read(true).write(true),
-    ] {
-        for options in [options, options.create(true)] {
-            assert_eq!(code(roots.open_with("p", options)), Some("special_file"), "{options:?}");
-        }
+    for mode in OPEN_MODES {
+        let is_new = mode == OpenMode::CreateNew;
+        let refusal = if is_new { "already_exists" } else { "special_file" };
+        assert_eq!(code(roots.open_with("p", mode)), Some(refusal), "{mode:?}");
     }
-    assert_eq!(
-        code(roots.open_with("p", OpenOptions::new().write(true).truncate(true))),
-        Some("special_file")
-    );
     assert_eq!(code(roots.write("p", "x")), Some("special_file"));
     assert!(wakes.recv_timeout(Duration::from_millis(300)).is_err(), "the reader was woken");
     fs::write(path, "released").unwrap();
@@ -312,7 +293,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
     assert_eq!(allow.read("p", 9).unwrap(), b"");
     assert_eq!(
-        code(allow.open_with("p", OpenOptions::new().write(true))),
+        code(allow.open_with("p", OpenMode::Append)),
         Some("special_file"),
         "opening a FIFO without a reader (ENXIO)"
     );
@@ -582,7 +563,7 @@ fn the_operator_controls_mount_crossing_and_mounts_are_never_removed() {
             ("open", refuse.open(request).map(drop)),
             ("check", refuse.check(request, Intent::Existing).map(drop)),
             ("read_dir", refuse.read_dir(request).map(drop)),
-            ("write", refuse.open_with(request, OpenOptions::new().write(true)).map(drop)),
+            ("write", refuse.open_with(request, OpenMode::ReadWrite).map(drop)),
         ] {
             assert_eq!(code(result), Some("mount_crossing"), "{operation} {request}");
         }
@@ -660,8 +641,7 @@ fn a_file_replaced_after_its_check_is_verified_again() {
         let checked = roots.check(name, Intent::Existing).unwrap();
         fs::remove_file(tree.path("root").join(name)).unwrap();
         tree.add(planted);
-        let opened =
-            [checked.open().map(drop), checked.open_with(OpenOptions::new().read(true)).map(drop)];
+        let opened = [checked.open(), checked.open_with(OpenMode::ReadWrite)];
         assert_eq!(opened.map(code), [Some(expected); 2], "{planted}");
         assert_eq!(code(checked.read(99)), Some(expected), "{planted}");
     }
@@ -677,8 +657,8 @@ fn every_descriptor_is_closed_on_exec() {
     let _held = (
         roots.open("d/f").unwrap(),
         roots.open(absolute).unwrap(),
-        roots.open_with("d/f", OpenOptions::new().write(true)).unwrap(),
-        roots.open_with("d/new", OpenOptions::new().append(true).create(true)).unwrap(),
+        roots.open_with("d/f", OpenMode::ReadWrite).unwrap(),
+        roots.open_with("d/new", OpenMode::Append).unwrap(),
         roots.read_dir("d").unwrap(),
     );
     let mut seen = 0;
@@ -703,7 +683,7 @@ fn every_descriptor_is_closed_on_exec() {
 fn a_new_file_is_not_executable() {
     let tree = Tree::new("dir root");
     let roots = tree.roots(["root"]);
-    drop(roots.open_with("opened", OpenOptions::new().write(true).create_new(true)).unwrap());
+    drop(roots.open_with("opened", OpenMode::CreateNew).unwrap());
     roots.write("written", "text").unwrap();
     for name in ["opened", "written"] {
         assert_eq!(tree.path("root").join(name).metadata().unwrap().mode() & 0o111, 0, "{name}");

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, OpenOptions,
+    Access, Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, OpenMode,
     Overwrite, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
@@ -213,7 +213,7 @@ fn write_and_remove(roots: &Roots, request: &str) -> Result<()> {
 }
 
 fn create_new(roots: &Roots, request: &str) -> Result<()> {
-    roots.open_with(request, OpenOptions::new().write(true).create_new(true))?;
+    roots.open_with(request, OpenMode::CreateNew)?;
     roots.remove_file(request)
 }
 

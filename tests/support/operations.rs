@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use mcp_roots_guard::Intent::{Existing, New, NewTree, NoFollow};
 use mcp_roots_guard::{
     AtomicFile, Attributes, CheckedPath, DirEntry, Error, FileVersion, InPlace, Intent, Metadata,
-    OpenFile, OpenOptions, Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
+    OpenFile, OpenMode, Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use Target::{
@@ -90,6 +90,14 @@ pub(crate) enum Way {
 #[rustfmt::skip]
 pub(crate) const WAYS: [Way; 7] = [
     Way::Directly, Way::Walked, Way::Parent, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed,
+];
+
+pub(crate) const OPEN_MODES: [OpenMode; 5] = [
+    OpenMode::ReadWrite,
+    OpenMode::Create,
+    OpenMode::CreateNew,
+    OpenMode::Truncate,
+    OpenMode::Append,
 ];
 
 pub(crate) const INTENTS: [Intent; 4] = [Existing, New, NewTree, NoFollow];
@@ -292,7 +300,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'A' read(LIMIT) on reads(Existing, File) => content),
     row!(b'B' read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
     row!(b'C' open() on reads(Existing, File) => opened),
-    row!(b'D' open_with(new().read(true)) on reads(Existing, File) => used),
     row!(b'E' metadata() on reads(Existing, Any) => described),
     row!(b'F' symlink_metadata() on reads(NoFollow, Any) => described),
     row!(b'e' version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
@@ -300,15 +307,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'G' read_dir() on reads(Existing, Directory) => listed),
     row!(b'H' walk(WalkOptions::new()) on reads(Existing, Tree) => walked),
     row!(b'm' open_unguarded_dir() on reads(Existing, Directory) => unguarded),
-    row!(b'I' open_with(new().write(true)) on changes(Existing, File) => used),
-    row!(b'J' open_with(new().append(true)) on changes(Existing, File) => used),
-    row!(b'K' open_with(new().read(true).write(true)) on changes(Existing, File) => used),
-    row!(b'L' open_with(new().write(true).truncate(true)) on changes(Existing, File) => used),
-    row!(b'M' open_with(new().write(true).create(true)) on changes(New, FileOrNew) => used),
-    row!(b'N' open_with(new().append(true).create(true)) on changes(New, FileOrNew) => used),
-    row!(b'O' open_with(new().write(true).create_new(true)) on changes(New, Missing) => used),
-    row!(b'P' open_with(new().write(true).create(true).truncate(true))
-        on changes(New, FileOrNew) => used),
+    row!(b'I' open_with(OpenMode::ReadWrite) on changes(Existing, File) => used),
+    row!(b'M' open_with(OpenMode::Create) on changes(New, FileOrNew) => used),
+    row!(b'N' open_with(OpenMode::Append) on changes(New, FileOrNew) => used),
+    row!(b'O' open_with(OpenMode::CreateNew) on changes(New, Missing) => used),
+    row!(b'P' open_with(OpenMode::Truncate) on changes(New, FileOrNew) => used),
     row!(b'Q' write(WRITTEN) on changes(New, FileOrNew) => done),
     row!(b'Y' write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
     row!(b'5' write_with(WRITTEN, by(InPlace::IfOwnerChanges))
@@ -466,10 +469,6 @@ pub(crate) fn is_leak(seen: &str) -> bool {
     let marked = [MARKED_FILE, MARKED_DIRECTORY].map(|mode| format!("mode {mode:o}"));
     let version = FileVersion::of(SECRET.as_bytes()).to_string();
     marked.iter().chain([&version]).any(|mark| seen.contains(mark)) || seen.contains(SECRET)
-}
-
-fn new() -> OpenOptions {
-    OpenOptions::new()
 }
 
 fn by(in_place: InPlace) -> WriteOptions {

@@ -456,12 +456,9 @@ fn a_file_root_grants_only_that_file(top: &Path) {
     let _ = confine(&guard, &Confinement::new());
     let roots = guard.boundary().allowed_roots();
     for content in ["longer than it was", "short"] {
-        let options = mcp_roots_guard::OpenOptions::new().write(true).truncate(true);
-        roots
-            .open_with(top.join("single/one"), options)
-            .unwrap()
-            .write_all(content.as_bytes())
-            .unwrap();
+        let mode = mcp_roots_guard::OpenMode::Truncate;
+        let mut file = roots.open_with(top.join("single/one"), mode).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
     }
     assert_eq!(roots.write(top.join("single/one"), "").unwrap_err().code(), "root_itself");
     assert_eq!(roots.read_to_string(top.join("single/one"), 99).unwrap(), "short");
