@@ -231,7 +231,7 @@ pub use confine::{Confined, Confinement, ExtraAccess, PROGRAM_DIRECTORIES, RUNTI
 pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
-    AtomicFile, Attributes, ChangeSet, DirEntry, Durability, FileVersion, InPlace, OpenFile,
+    AtomicFile, Attribute, ChangeSet, DirEntry, Durability, FileVersion, InPlace, OpenFile,
     OpenMode, Overwrite, PartialCommit, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};

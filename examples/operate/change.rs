@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use mcp_roots_guard::{
-    Attributes, CheckedPath, Durability, FileVersion, InPlace, Intent, Overwrite, WriteOptions,
+    Attribute, CheckedPath, Durability, FileVersion, InPlace, Intent, Overwrite, WriteOptions,
 };
 use serde_json::{Map, Value, json};
 
@@ -158,29 +158,17 @@ pub(crate) fn hard_link(request: &Request) -> Answer {
     Ok(json!({}))
 }
 
-pub(crate) fn set_attributes(request: &Request) -> Answer {
-    let mut attributes = Attributes::new();
-    if request.has("executable") {
-        attributes = if request.boolean("executable")? {
-            attributes.executable()
-        } else {
-            attributes.not_executable()
-        };
-    }
-    if request.has("read_only") {
-        attributes = if request.boolean("read_only")? {
-            attributes.read_only()
-        } else {
-            attributes.writable()
-        };
-    }
-    if request.has("modified") {
-        attributes = attributes.modified(request.time("modified")?);
-    }
-    if request.has("accessed") {
-        attributes = attributes.accessed(request.time("accessed")?);
-    }
-    call!(request, Intent::Existing, set_attributes(attributes));
+pub(crate) fn set_attribute(request: &Request) -> Answer {
+    let time = request.time("time")?;
+    let attribute = match request.text("attribute")? {
+        "modified" => Attribute::Modified(time),
+        "accessed" => Attribute::Accessed(time),
+        "executable" => Attribute::Executable,
+        "not_executable" => Attribute::NotExecutable,
+        "read_only" => Attribute::ReadOnly,
+        _ => Attribute::Writable,
+    };
+    call!(request, Intent::Existing, set_attribute(attribute));
     Ok(json!({}))
 }
 

@@ -68,6 +68,9 @@ const ACTIONS: &[&str] = &["describe", "metadata", "open", "read", "read_to_stri
 
 const MODES: &[&str] = &["read", "read_write", "create", "create_new", "truncate", "append"];
 
+const ATTRIBUTES: &[&str] =
+    &["modified", "accessed", "executable", "not_executable", "read_only", "writable"];
+
 const INTENTS: &[&str] = &["existing", "new", "new_tree", "no_follow"];
 
 /// The intent that a field of the kind `Choice(INTENTS)` names.
@@ -307,17 +310,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         change::hard_link,
     ),
     operation(
-        "set_attributes",
-        "Sets attributes of a file or directory.",
+        "set_attribute",
+        "Sets an attribute of a file or directory.",
         &[
             PATH,
             CHECKED,
-            optional("executable", Boolean, "Whether the file can be executed. Not on Windows."),
-            optional("read_only", Boolean, "Whether the file is read-only. Only on Windows."),
-            optional("modified", Time, "The time of the last modification."),
-            optional("accessed", Time, "The time of the last access."),
+            required("attribute", Choice(ATTRIBUTES), "The attribute."),
+            or("time", Time, "0", "The time, for `modified` and `accessed`."),
         ],
-        change::set_attributes,
+        change::set_attribute,
     ),
     operation(
         "remove_file",

@@ -6,8 +6,8 @@
 //! | executable | set on Unix, `unsupported` on Windows | refused | refused |
 //! | read-only | set on Windows, `unsupported` on Unix | refused | refused |
 //!
-//! The file is opened beneath the handle of its root and verified, and the attributes are set on
-//! the open file, never by name. Owners, groups and access control lists are never changed. A
+//! The file is opened beneath the handle of its root and verified, and the attribute is set on the
+//! open file, never by name. Owners, groups and access control lists are never changed. A
 //! change of the mode clears set-user-ID and set-group-ID.
 
 use std::fs::{File, FileTimes};
@@ -26,43 +26,36 @@ use crate::dir::{Look, Metadata};
 use crate::error::{Code, Error, Result};
 use crate::roots::Found;
 
-/// The attributes that [`Roots::set_attributes`](crate::Roots::set_attributes) changes. Other
-/// attributes stay unchanged.
+/// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
 ///
 /// ```
 /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
 /// use std::time::{Duration, SystemTime};
 ///
-/// use mcp_roots_guard::{Attributes, Roots};
+/// use mcp_roots_guard::{Attribute, Intent, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("run.sh", "#!/bin/sh\n")?;
+/// let script = roots.check("run.sh", Intent::Existing)?;
+/// script.set_attribute(Attribute::Executable)?;
 /// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-/// roots.set_attributes("run.sh", Attributes::new().executable().modified(time))?;
-/// let metadata = roots.metadata("run.sh")?;
+/// script.set_attribute(Attribute::Modified(time))?;
+/// let metadata = script.metadata()?;
 /// assert_eq!(metadata.modified(), Some(time));
 /// assert_eq!(metadata.mode().map(|mode| mode & 0o100), Some(0o100));
 /// # Ok(())
 /// # }
 /// # #[cfg(not(unix))] fn main() {}
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Attributes {
-    executable: Option<bool>,
-    read_only: Option<bool>,
-    modified: Option<SystemTime>,
-    accessed: Option<SystemTime>,
-}
-
-impl Attributes {
-    /// Returns a value that changes no attribute.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Lets a regular file be executed, on systems with permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Attribute {
+    /// The time of the last modification.
+    Modified(SystemTime),
+    /// The time of the last access.
+    Accessed(SystemTime),
+    /// A regular file can be executed, on systems with permission bits.
     ///
     /// The owner, the group and others get execute permission if they have read permission,
     /// whatever the umask is. Nobody else gets any permission. On a file with a POSIX access
@@ -72,60 +65,39 @@ impl Attributes {
     ///
     /// On Windows, the name of a file determines whether it can be executed. The error is
     /// [`Unsupported`](crate::ErrorKind::Unsupported).
-    pub fn executable(self) -> Self {
-        Self { executable: Some(true), ..self }
-    }
-
-    /// Lets nobody execute a regular file. The opposite of [`executable`](Self::executable), with
+    Executable,
+    /// Nobody can execute a regular file. The opposite of [`Executable`](Self::Executable), with
     /// the same error.
-    pub fn not_executable(self) -> Self {
-        Self { executable: Some(false), ..self }
-    }
-
-    /// Sets the read-only attribute of a regular file on Windows.
+    NotExecutable,
+    /// A regular file has the read-only attribute of Windows.
     ///
     /// Unix has no such attribute, and the error is
     /// [`Unsupported`](crate::ErrorKind::Unsupported). Removing the write bits would not protect
     /// the content, because replacing a file requires permission to write to its directory, and
     /// adding them would have to guess who may write.
-    pub fn read_only(self) -> Self {
-        Self { read_only: Some(true), ..self }
-    }
+    ReadOnly,
+    /// A regular file does not have the read-only attribute. The opposite of
+    /// [`ReadOnly`](Self::ReadOnly), with the same error.
+    Writable,
+}
 
-    /// Clears the read-only attribute. The opposite of [`read_only`](Self::read_only), with the
-    /// same error.
-    pub fn writable(self) -> Self {
-        Self { read_only: Some(false), ..self }
-    }
-
-    /// Sets the time of the last modification.
-    pub fn modified(self, modified: SystemTime) -> Self {
-        Self { modified: Some(modified), ..self }
-    }
-
-    /// Sets the time of the last access.
-    pub fn accessed(self, accessed: SystemTime) -> Self {
-        Self { accessed: Some(accessed), ..self }
-    }
-
-    fn validate(self) -> Result<()> {
-        if self == Self::default() {
-            return Err(Error::new(Code::InvalidOptions).says("no attribute is set"));
-        }
-        let unsupported = if cfg!(windows) { self.executable } else { self.read_only };
-        if unsupported.is_some() {
-            return Err(Error::new(Code::Unsupported).says(if cfg!(windows) {
+impl Attribute {
+    fn ensure_supported(self) -> Result<()> {
+        let reason = match self {
+            Self::Executable | Self::NotExecutable if cfg!(windows) => {
                 "Windows has no attribute that makes a file executable"
-            } else {
+            }
+            Self::ReadOnly | Self::Writable if cfg!(unix) => {
                 "only Windows has a read-only attribute"
-            }));
-        }
-        Ok(())
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(Code::Unsupported).says(reason))
     }
 
-    /// Sets the attributes of a file or directory.
+    /// Sets the attribute of a file or directory.
     pub(super) fn set(self, path: &CheckedPath) -> Result<()> {
-        self.validate()?;
+        self.ensure_supported()?;
         path.ensure_writable()?;
         let (handle, place) = path.place()?;
         let policy = path.roots().policy();
@@ -165,45 +137,31 @@ impl Attributes {
         self.apply(&file, &metadata)
     }
 
-    /// Sets the attributes on an open file or directory. The times come last, because the other
-    /// attributes concern permissions.
+    /// Sets the attribute of an open file or directory.
     fn apply(self, file: &File, metadata: &Metadata) -> Result<()> {
-        if (self.executable.is_some() || self.read_only.is_some()) && !metadata.is_file() {
-            let is_dir = metadata.is_dir();
-            return Err(if is_dir { Code::IsADirectory } else { Code::SpecialFile }.into());
+        match self {
+            Self::Modified(time) => Ok(file.set_times(FileTimes::new().set_modified(time))?),
+            Self::Accessed(time) => Ok(file.set_times(FileTimes::new().set_accessed(time))?),
+            _ if metadata.is_dir() => Err(Code::IsADirectory.into()),
+            _ if !metadata.is_file() => Err(Code::SpecialFile.into()),
+            _ => self.set_permissions(file, metadata),
         }
-        self.set_permissions(file, metadata)?;
-        let mut times = FileTimes::new();
-        if let Some(modified) = self.modified {
-            times = times.set_modified(modified);
-        }
-        if let Some(accessed) = self.accessed {
-            times = times.set_accessed(accessed);
-        }
-        if self.modified.is_some() || self.accessed.is_some() {
-            file.set_times(times)?;
-        }
-        Ok(())
     }
 
     #[cfg(unix)]
     fn set_permissions(self, file: &File, metadata: &Metadata) -> Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
-        let (Some(executable), Some(mode)) = (self.executable, metadata.mode()) else {
-            return Ok(());
-        };
-        let mode = if executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
+        let Some(mode) = metadata.mode() else { return Ok(()) };
+        let is_executable = self == Self::Executable;
+        let mode = if is_executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
         Ok(file.set_permissions(std::fs::Permissions::from_mode(mode & 0o1777))?)
     }
 
     #[cfg(windows)]
     fn set_permissions(self, file: &File, _: &Metadata) -> Result<()> {
-        if let Some(read_only) = self.read_only {
-            let mut permissions = file.metadata()?.permissions();
-            permissions.set_readonly(read_only);
-            file.set_permissions(permissions)?;
-        }
-        Ok(())
+        let mut permissions = file.metadata()?.permissions();
+        permissions.set_readonly(self == Self::ReadOnly);
+        Ok(file.set_permissions(permissions)?)
     }
 }
 
@@ -227,19 +185,18 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mode = |file: &File| file.metadata().unwrap().permissions().mode() & 0o7777;
         for before in 0..0o10000 {
-            for executable in [true, false] {
-                let attributes = Attributes { executable: Some(executable), ..Attributes::new() };
+            for attribute in [Attribute::Executable, Attribute::NotExecutable] {
                 file.set_permissions(std::fs::Permissions::from_mode(before)).unwrap();
                 let before = mode(&file);
                 let metadata = Metadata::without_birth(&file).unwrap();
-                attributes.apply(&file, &metadata).unwrap();
+                attribute.apply(&file, &metadata).unwrap();
                 let after = mode(&file);
                 assert_eq!(after & 0o666, before & 0o666, "{before:o}");
                 assert_eq!(after & 0o6000, 0, "{before:o}");
                 for class in [6, 3, 0] {
                     let (was, is) = (before >> class, after >> class);
-                    let expected = executable && (was & 5 != 0);
-                    assert_eq!(is & 1 != 0, expected, "{before:o} {executable}");
+                    let expected = attribute == Attribute::Executable && (was & 5 != 0);
+                    assert_eq!(is & 1 != 0, expected, "{before:o} {attribute:?}");
                 }
             }
         }

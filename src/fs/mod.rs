@@ -17,7 +17,7 @@
 //! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
 //! | copy | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside |
 //! | read_link, symlink, hard_link | [`NoFollow`] | `links` | no |
-//! | set_attributes, open_unguarded_dir | [`Existing`] | `attributes` | yes, inside |
+//! | set_attribute, open_unguarded_dir | [`Existing`] | `attributes` | yes, inside |
 //!
 //! A write replaces a file by an [`AtomicFile`]. A [`ChangeSet`] (`changes`) prepares several of
 //! these operations and commits them in order.
@@ -50,7 +50,7 @@ mod copy;
 mod attributes;
 
 pub use atomic::AtomicFile;
-pub use attributes::Attributes;
+pub use attributes::Attribute;
 pub(crate) use attributes::open_unguarded_dir;
 pub use changes::{ChangeSet, PartialCommit};
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
@@ -319,27 +319,23 @@ operations! {
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
     read_link() -> PathBuf, "read link", Intent::NoFollow, |path| links::read_link(path);
 
-    /// Sets attributes of a file or directory. Symlinks are followed. The file is opened and
-    /// verified first, and the attributes are set on the open file.
+    /// Sets an attribute of a file or directory. Symlinks are followed. The file is opened and
+    /// verified first, and the attribute is set on the open file.
     ///
     /// On Unix, this requires ownership of the file, and permission to open it: to read or to write
     /// a file, or to read a directory. For a file that its owner may neither read nor write, the
     /// error is `permission_denied`.
     ///
-    /// Attributes are set in the order of the methods of [`Attributes`]. If one cannot be set, the
-    /// earlier ones remain set.
-    ///
     /// # Errors
     ///
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if no attribute is
-    ///   set; [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does
-    ///   not have.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does not
+    ///   have.
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly); [`NotFound`](crate::ErrorKind::NotFound);
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
     ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
-    set_attributes(attributes: Attributes) -> (), "set attributes of", Intent::Existing,
-        |path| attributes.set(path);
+    set_attribute(attribute: Attribute) -> (), "set attribute of", Intent::Existing,
+        |path| attribute.set(path);
 
     /// Opens a directory as a file descriptor, or as a handle on Windows, for a library that works
     /// beneath one. The directory was beneath its root when it was opened, and no symlink was

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::support::code;
 use crate::support::tree::Tree;
-use mcp_roots_guard::{Access, Attributes, Boundary, Intent, Roots};
+use mcp_roots_guard::{Access, Attribute, Boundary, Intent, Roots};
 
 fn refusing_hard_links(tree: &Tree) -> Roots {
     let builder = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
@@ -144,7 +144,7 @@ fn file_root_has_no_links() {
     assert_eq!(code(roots.hard_link(&*only, &*new)), Some("outside_roots"));
     assert_eq!(code(roots.hard_link(&*only, &*only)), Some("root_itself"));
     assert_eq!(code(roots.open_unguarded_dir(&*only)), Some("not_a_directory"));
-    assert_eq!(code(roots.set_attributes(&*only, Attributes::new().modified(time(5)))), None);
+    assert_eq!(code(roots.set_attribute(&*only, Attribute::Modified(time(5)))), None);
     assert_eq!(fs::metadata(only).unwrap().modified().unwrap(), time(5));
     // In another root, the file is linkable only under names that are not roots.
     let both = tree.roots(["d", "d/only"]);
@@ -269,13 +269,13 @@ fn times_are_set_on_files_and_directories() {
     let roots = tree.roots(["root"]);
     for (number, request) in ["f", "d", "."].into_iter().enumerate() {
         let (modified, accessed) = (time(1_000 + number as u64), time(2_000));
-        let attributes = Attributes::new().modified(modified).accessed(accessed);
-        roots.set_attributes(request, attributes).unwrap();
+        roots.set_attribute(request, Attribute::Modified(modified)).unwrap();
+        roots.set_attribute(request, Attribute::Accessed(accessed)).unwrap();
         let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
         assert_eq!(metadata.modified().unwrap(), modified, "{request}");
         assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
         let checked = roots.check(request, Intent::Existing).unwrap();
-        checked.set_attributes(Attributes::new().modified(time(9))).unwrap();
+        checked.set_attribute(Attribute::Modified(time(9))).unwrap();
         let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
         assert_eq!(metadata.modified().unwrap(), time(9), "{request}");
         assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
@@ -286,18 +286,13 @@ fn times_are_set_on_files_and_directories() {
 fn attributes_are_not_set_where_nothing_may_change() {
     let tree = Tree::new("file root/f; dir root/d; hard root/g = root/f");
     let roots = tree.roots(["root"]);
-    let set = Attributes::new().modified(time(7));
-    assert_eq!(code(roots.set_attributes("none", set)), Some("not_found"));
-    assert_eq!(code(read_only(&tree).set_attributes("d", set)), Some("read_only"));
+    let set = Attribute::Modified(time(7));
+    assert_eq!(code(roots.set_attribute("none", set)), Some("not_found"));
+    assert_eq!(code(read_only(&tree).set_attribute("d", set)), Some("read_only"));
     let refusing = refusing_hard_links(&tree);
-    assert_eq!(code(refusing.set_attributes("f", set)), Some("hard_linked"));
-    assert_eq!(code(roots.set_attributes("f", Attributes::new())), Some("invalid_options"));
-    let unsupported = if cfg!(windows) {
-        Attributes::new().executable().modified(time(7))
-    } else {
-        Attributes::new().read_only().modified(time(7))
-    };
-    assert_eq!(code(roots.set_attributes("f", unsupported)), Some("unsupported"));
+    assert_eq!(code(refusing.set_attribute("f", set)), Some("hard_linked"));
+    let unsupported = if cfg!(windows) { Attribute::Executable } else { Attribute::ReadOnly };
+    assert_eq!(code(roots.set_attribute("f", unsupported)), Some("unsupported"));
     for path in ["root/f", "root/d"] {
         let modified = fs::metadata(tree.path(path)).unwrap().modified().unwrap();
         assert_ne!(modified, time(7), "{path}");
@@ -310,13 +305,11 @@ fn read_only_attribute_is_set_on_files() {
     let tree = Tree::new("file root/f; dir root/d");
     let roots = tree.roots(["root"]);
     let is_read_only = || fs::metadata(tree.path("root/f")).unwrap().permissions().readonly();
-    for (attributes, read_only) in
-        [(Attributes::new().read_only(), true), (Attributes::new().writable(), false)]
-    {
-        roots.set_attributes("f", attributes).unwrap();
+    for (attribute, read_only) in [(Attribute::ReadOnly, true), (Attribute::Writable, false)] {
+        roots.set_attribute("f", attribute).unwrap();
         assert_eq!(is_read_only(), read_only);
     }
-    let refused = roots.set_attributes("d", Attributes::new().read_only());
+    let refused = roots.set_attribute("d", Attribute::ReadOnly);
     assert_eq!(code(refused), Some("is_a_directory"));
 }
 
@@ -328,8 +321,8 @@ fn execute_permission_follows_read_permission() {
     let roots = tree.roots(["root"]);
     let at = tree.path("root/f");
     let mode = || fs::metadata(&at).unwrap().mode() & 0o7777;
-    let (executable, not) = (Attributes::new().executable(), Attributes::new().not_executable());
-    for (before, attributes, after) in [
+    let (executable, not) = (Attribute::Executable, Attribute::NotExecutable);
+    for (before, attribute, after) in [
         (0o644, executable, 0o755),
         (0o640, executable, 0o750),
         (0o600, executable, 0o700),
@@ -340,11 +333,10 @@ fn execute_permission_follows_read_permission() {
     ] {
         for request in ["f", "l"] {
             fs::set_permissions(&at, fs::Permissions::from_mode(before)).unwrap();
-            roots.set_attributes(request, attributes).unwrap();
+            roots.set_attribute(request, attribute).unwrap();
             assert_eq!(mode(), after, "{before:o}");
         }
     }
-    let set = Attributes::new().executable().modified(time(7));
     let modes = || {
         ["root/d", "root/s", "outside"].map(|path| {
             let metadata = fs::metadata(tree.path(path)).unwrap();
@@ -355,11 +347,11 @@ fn execute_permission_follows_read_permission() {
     for (request, expected) in
         [("d", "is_a_directory"), ("s", "special_file"), ("out", "outside_roots")]
     {
-        assert_eq!(code(roots.set_attributes(request, set)), Some(expected), "{request}");
+        assert_eq!(code(roots.set_attribute(request, executable)), Some(expected), "{request}");
     }
     assert_eq!(modes(), before);
     let link = roots.check("l", Intent::NoFollow).unwrap();
-    assert_eq!(code(link.set_attributes(set)), Some("special_file"));
+    assert_eq!(code(link.set_attribute(executable)), Some("special_file"));
 }
 
 #[test]

@@ -262,6 +262,7 @@ fn random_requests_get_a_response_and_change_nothing_outside() {
         "data",
         "read",
         "append",
+        "modified",
         "describe",
         "metadata",
         "remove_file",

@@ -9,7 +9,7 @@ use mcp_roots_guard::{
     ListRootsResult, OpenMode, Overwrite, Protection, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Attributes, CheckedPath, InPlace, Result};
+use mcp_roots_guard::{Attribute, CheckedPath, InPlace, Result};
 
 use crate::support::operations::{INTENTS, OPEN_MODES, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
@@ -443,7 +443,7 @@ fn moved_root_is_not_changed_through_its_handle() {
         ("config", |proof| {
             proof.write_with("planted", WriteOptions::new().in_place(InPlace::Always))
         }),
-        ("config", |proof| proof.set_attributes(Attributes::new().executable())),
+        ("config", |proof| proof.set_attribute(Attribute::Executable)),
     ];
     for (name, change) in changes {
         let tree = Tree::new("file root/d/config = old");

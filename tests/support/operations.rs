@@ -19,7 +19,7 @@ use std::time::SystemTime;
 
 use mcp_roots_guard::Intent::{Existing, New, NewTree, NoFollow};
 use mcp_roots_guard::{
-    AtomicFile, Attributes, CheckedPath, DirEntry, Error, FileVersion, InPlace, Intent, Metadata,
+    AtomicFile, Attribute, CheckedPath, DirEntry, Error, FileVersion, InPlace, Intent, Metadata,
     OpenFile, OpenMode, Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
@@ -322,8 +322,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
     row!(b'c' atomic_file(WriteOptions::new()) on changes(New, FileOrNew) => committed),
     row!(b'6' atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
-    row!(b'j' set_attributes(executable()) on changes(Existing, File) => done),
-    row!(b'k' set_attributes(Attributes::new().modified(SystemTime::UNIX_EPOCH))
+    row!(b'j' set_attribute(executable()) on changes(Existing, File) => done),
+    row!(b'k' set_attribute(Attribute::Modified(SystemTime::UNIX_EPOCH))
         on changes(Existing, Any) => done),
     row!(b'R' create_dir() on changes(NewTree, Missing) => done),
     row!(b'S' create_dir_all() on changes(NewTree, MissingTree) => done),
@@ -487,8 +487,8 @@ fn if_unchanged() -> WriteOptions {
     WriteOptions::new().overwrite(Overwrite::IfUnchanged(version()))
 }
 
-fn executable() -> Attributes {
-    if cfg!(windows) { Attributes::new().read_only() } else { Attributes::new().executable() }
+fn executable() -> Attribute {
+    if cfg!(windows) { Attribute::ReadOnly } else { Attribute::Executable }
 }
 
 fn done((): (), _: Pause<'_>) -> Result<String> {
