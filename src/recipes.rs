@@ -708,7 +708,7 @@
 //! let roots = Roots::from_dirs([work.path()])?;
 //! roots.write("a.txt", "a")?;
 //! # #[cfg(unix)] {
-//! roots.symlink("a.txt", "link")?;
+//! roots.check("link", Intent::NoFollow)?.symlink("a.txt")?;
 //! assert_eq!(take(&roots, "link").unwrap_err().code(), "wrong_intent");
 //! assert!(roots.check("a.txt", Intent::Existing)?.exists());
 //! # }
@@ -727,7 +727,7 @@
 //! use std::io::Write as _;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{Overwrite, Result, Roots, WriteOptions};
+//! use mcp_roots_guard::{Intent, Overwrite, Result, Roots, WriteOptions};
 //!
 //! enum Content<'a> {
 //!     File(&'a [u8]),
@@ -737,7 +737,7 @@
 //!
 //! /// Unpacks an archive into a new directory. If that fails, nothing is left.
 //! fn unpack(roots: &Roots, archive: &[(&str, Content)], directory: &str) -> Result<()> {
-//!     roots.create_dir(directory)?;
+//!     roots.check(directory, Intent::NewTree)?.create_dir()?;
 //!     let unpacked = unpack_into(&roots.within(directory)?, archive);
 //!     if unpacked.is_err() {
 //!         roots.remove_dir_all(directory)?;
@@ -747,19 +747,20 @@
 //!
 //! fn unpack_into(destination: &Roots, archive: &[(&str, Content)]) -> Result<()> {
 //!     // An entry never replaces another one.
-//!     let options = WriteOptions::new().create_parents().overwrite(Overwrite::Never);
+//!     let options = WriteOptions::new().overwrite(Overwrite::Never);
 //!     for (name, content) in archive {
 //!         let name = Path::new(name); // never a URI
 //!         match content {
 //!             File(content) => {
-//!                 let mut file = destination.atomic_file(name, options)?;
+//!                 let place = destination.check(name, Intent::NewTree)?;
+//!                 let mut file = place.atomic_file(options)?;
 //!                 // Also count the bytes here, because a small archive can unpack to a huge file.
 //!                 for piece in content.chunks(1 << 16) {
 //!                     file.write_all(piece)?;
 //!                 }
 //!                 file.commit()?;
 //!             }
-//!             Symlink(target) => destination.symlink(target, name)?,
+//!             Symlink(target) => destination.check(name, Intent::NoFollow)?.symlink(target)?,
 //!         }
 //!     }
 //!     Ok(())
@@ -1088,7 +1089,7 @@
 //! use std::io;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{ErrorKind, Roots};
+//! use mcp_roots_guard::{ErrorKind, Intent, Roots};
 //!
 //! /// Stands for a function of the library.
 //! fn library(path: &Path) -> io::Result<usize> {
@@ -1105,7 +1106,7 @@
 //! # #[cfg(target_os = "linux")]
 //! {
 //!     use std::os::fd::AsRawFd as _;
-//!     let directory = roots.open_unguarded_dir("data")?;
+//!     let directory = roots.check("data", Intent::Existing)?.open_unguarded_dir()?;
 //!     // The descriptor must stay open while the library uses the path.
 //!     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
 //!     assert_eq!(library(path.as_ref())?, 1);
@@ -1115,7 +1116,7 @@
 //! io::copy(&mut roots.open("data/table.csv")?, &mut copy)?;
 //! assert_eq!(library(copy.path())?, 2);
 //!
-//! let refused = roots.open_unguarded_dir("..").unwrap_err();
+//! let refused = roots.check("..", Intent::Existing).unwrap_err();
 //! assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

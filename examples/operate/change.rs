@@ -53,7 +53,7 @@ fn new_intent(request: &Request) -> Result<Intent, Failure> {
 pub(crate) fn atomic_file(request: &Request) -> Answer {
     let options = write_options(request)?;
     let pieces = request.pieces("pieces")?;
-    let mut file = call!(request, new_intent(request)?, atomic_file(options));
+    let mut file = request.check(new_intent(request)?)?.atomic_file(options)?;
     for piece in pieces {
         file.write_all(&piece)?;
     }
@@ -95,7 +95,7 @@ pub(crate) fn change_set(request: &Request) -> Answer {
 }
 
 pub(crate) fn create_dir(request: &Request) -> Answer {
-    call!(request, Intent::NewTree, create_dir());
+    request.check(Intent::NewTree)?.create_dir()?;
     Ok(json!({}))
 }
 
@@ -137,24 +137,15 @@ pub(crate) fn copy(request: &Request) -> Answer {
 }
 
 pub(crate) fn symlink(request: &Request) -> Answer {
-    let (roots, at) = (&request.roots, request.text("path")?);
     let target = path_of(request.bytes("target")?)?;
-    if request.boolean("checked")? {
-        roots.check(at, Intent::NoFollow)?.symlink(target)?;
-    } else {
-        roots.symlink(target, at)?;
-    }
+    request.check(Intent::NoFollow)?.symlink(target)?;
     Ok(json!({}))
 }
 
 pub(crate) fn hard_link(request: &Request) -> Answer {
     let (roots, from, to) = (&request.roots, request.text("from")?, request.text("to")?);
-    if request.boolean("checked")? {
-        let from = roots.check(from, Intent::NoFollow)?;
-        from.hard_link(&roots.check(to, Intent::NoFollow)?)?;
-    } else {
-        roots.hard_link(from, to)?;
-    }
+    let from = roots.check(from, Intent::NoFollow)?;
+    from.hard_link(&roots.check(to, Intent::NoFollow)?)?;
     Ok(json!({}))
 }
 
@@ -168,7 +159,7 @@ pub(crate) fn set_attribute(request: &Request) -> Answer {
         "read_only" => Attribute::ReadOnly,
         _ => Attribute::Writable,
     };
-    call!(request, Intent::Existing, set_attribute(attribute));
+    request.check(Intent::Existing)?.set_attribute(attribute)?;
     Ok(json!({}))
 }
 
@@ -182,7 +173,7 @@ pub(crate) fn remove_file(request: &Request) -> Answer {
 }
 
 pub(crate) fn remove_dir(request: &Request) -> Answer {
-    call!(request, Intent::NoFollow, remove_dir());
+    request.check(Intent::NoFollow)?.remove_dir()?;
     Ok(json!({}))
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn check(request: &Request) -> Answer {
 
 /// Checks the path for the intent of the request.
 fn checked(request: &Request) -> Result<CheckedPath, Failure> {
-    Ok(request.roots.check(request.text("path")?, intent(request, "intent")?)?)
+    request.check(intent(request, "intent")?)
 }
 
 pub(crate) fn join(request: &Request) -> Answer {
@@ -115,16 +115,16 @@ pub(crate) fn metadata(request: &Request) -> Answer {
 }
 
 pub(crate) fn symlink_metadata(request: &Request) -> Answer {
-    Ok(of_metadata(&call!(request, Intent::NoFollow, symlink_metadata())))
+    Ok(of_metadata(&request.check(Intent::NoFollow)?.metadata()?))
 }
 
 pub(crate) fn version(request: &Request) -> Answer {
-    let version = call!(request, Intent::Existing, version(request.integer("limit")?));
+    let version = request.check(Intent::Existing)?.version(request.integer("limit")?)?;
     Ok(json!({"version": version.to_string()}))
 }
 
 pub(crate) fn read_link(request: &Request) -> Answer {
-    let target = call!(request, Intent::NoFollow, read_link());
+    let target = request.check(Intent::NoFollow)?.read_link()?;
     let mut object = Map::new();
     insert_bytes(&mut object, "target", target.as_os_str().as_encoded_bytes().to_vec());
     Ok(Value::Object(object))
@@ -138,7 +138,7 @@ pub(crate) fn to_unguarded_path(request: &Request) -> Answer {
 }
 
 pub(crate) fn open_unguarded_dir(request: &Request) -> Answer {
-    let directory = call!(request, Intent::Existing, open_unguarded_dir());
+    let directory = request.check(Intent::Existing)?.open_unguarded_dir()?;
     // A handle of a directory, so that nothing can be read from the file.
     let metadata = File::from(directory).metadata()?;
     Ok(json!({"type": if metadata.is_dir() { "directory" } else { "other" }}))

@@ -50,7 +50,8 @@ const PATH: Field = required("path", Path, "The file or directory.");
 const FROM: Field = required("from", Path, "The source.");
 const TO: Field = required("to", Path, "The destination.");
 
-/// The field of operations that are methods of both `Roots` and `CheckedPath`.
+/// The field of operations that are methods of both `Roots` and `CheckedPath`. The others are methods
+/// of `CheckedPath` only.
 const CHECKED: Field =
     or("checked", Boolean, "false", "Checks first, and then performs the operation on the proof.");
 
@@ -189,14 +190,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "symlink_metadata",
         "Describes an entry, which may be a symlink.",
-        &[PATH, CHECKED],
+        &[PATH],
         look::symlink_metadata,
     ),
-    operation("version", "Returns the version of a file.", &[PATH, CHECKED, LIMIT], look::version),
+    operation("version", "Returns the version of a file.", &[PATH, LIMIT], look::version),
     operation(
         "read_link",
         "Reads the text of a symlink, and whether it leads inside the roots.",
-        &[PATH, CHECKED],
+        &[PATH],
         look::read_link,
     ),
     operation(
@@ -208,7 +209,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "open_unguarded_dir",
         "Opens a directory without the guard, and describes the open directory.",
-        &[PATH, CHECKED],
+        &[PATH],
         look::open_unguarded_dir,
     ),
     operation("list", "Lists a directory.", &[PATH, CHECKED], look::list),
@@ -251,7 +252,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Writes a file in pieces, and commits it.",
         &[
             PATH,
-            CHECKED,
             required("pieces", Kind::Pieces, "The content, in pieces."),
             COMMIT,
             OVERWRITE,
@@ -268,7 +268,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[required("changes", Kind::Steps(CHANGES), "The changes, in order."), COMMIT],
         change::change_set,
     ),
-    operation("create_dir", "Creates a directory.", &[PATH, CHECKED], change::create_dir),
+    operation("create_dir", "Creates a directory.", &[PATH], change::create_dir),
     operation(
         "create_dir_all",
         "Creates a directory and its missing parents.",
@@ -300,13 +300,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "symlink",
         "Creates a symlink whose target is inside the roots.",
-        &[PATH, CHECKED, required("target", Bytes, "The text of the symlink.")],
+        &[PATH, required("target", Bytes, "The text of the symlink.")],
         change::symlink,
     ),
     operation(
         "hard_link",
         "Gives a file another name in the same root.",
-        &[FROM, TO, CHECKED],
+        &[FROM, TO],
         change::hard_link,
     ),
     operation(
@@ -314,7 +314,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Sets an attribute of a file or directory.",
         &[
             PATH,
-            CHECKED,
             required("attribute", Choice(ATTRIBUTES), "The attribute."),
             or("time", Time, "0", "The time, for `modified` and `accessed`."),
         ],
@@ -326,7 +325,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[PATH, CHECKED, IF_UNCHANGED],
         change::remove_file,
     ),
-    operation("remove_dir", "Removes an empty directory.", &[PATH, CHECKED], change::remove_dir),
+    operation("remove_dir", "Removes an empty directory.", &[PATH], change::remove_dir),
     operation(
         "remove_dir_all",
         "Removes a directory and its content.",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mcp_roots_guard::{Error, Roots};
+use mcp_roots_guard::{CheckedPath, Error, Intent, Roots};
 use serde_json::{Map, Value, json};
 
 use super::base64;
@@ -60,6 +60,11 @@ impl Request {
             }
         }
         Ok(Self { roots: roots.clone(), all_roots: roots.clone(), values })
+    }
+
+    /// Checks the field `path`.
+    pub(crate) fn check(&self, intent: Intent) -> Result<CheckedPath, Failure> {
+        Ok(self.roots.check(self.text("path")?, intent)?)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {

@@ -10,6 +10,7 @@ mod properties;
 mod support {
     pub(crate) mod kernel;
     pub(crate) mod model;
+    pub(crate) mod one_step;
     pub(crate) mod operations;
     pub(crate) mod protected;
     pub(crate) mod rfc3986;

@@ -115,13 +115,7 @@ impl Metadata {
         self.file_type.is_file()
     }
 
-    /// Whether this is a symbolic link. Only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
-    /// [`Roots::walk`] describe symlinks. [`Roots::metadata`] follows them.
-    ///
-    /// [`Roots::metadata`]: crate::Roots::metadata
-    /// [`Roots::read_dir`]: crate::Roots::read_dir
-    /// [`Roots::symlink_metadata`]: crate::Roots::symlink_metadata
-    /// [`Roots::walk`]: crate::Roots::walk
+    /// Whether this is a symbolic link.
     #[must_use]
     pub fn is_symlink(&self) -> bool {
         self.file_type.is_symlink()

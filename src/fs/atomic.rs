@@ -48,16 +48,17 @@ use crate::roots::Found;
 /// ```
 /// use std::io::{Seek as _, Write as _};
 ///
-/// use mcp_roots_guard::{Roots, WriteOptions};
+/// use mcp_roots_guard::{Intent, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let mut report = roots.atomic_file("out/report.txt", WriteOptions::new().create_parents())?;
+/// let place = roots.check("out/report.txt", Intent::NewTree)?;
+/// let mut report = place.atomic_file(WriteOptions::new())?;
 /// report.write_all(b"????\n")?;
 /// report.write_all(b"the rest")?;
 /// report.rewind()?;
 /// report.write_all(b"head")?;
-/// assert!(!roots.check("out/report.txt", mcp_roots_guard::Intent::New)?.exists());
+/// assert!(!roots.check("out/report.txt", Intent::New)?.exists());
 /// report.commit()?;
 /// assert_eq!(roots.read("out/report.txt", 1 << 20)?, b"head\nthe rest");
 /// # Ok::<(), mcp_roots_guard::Error>(())
@@ -91,6 +92,23 @@ pub(super) struct Destination {
     pub(super) name: OsString,
     pub(super) old: Option<Metadata>,
     created: Created,
+}
+
+impl CheckedPath {
+    /// Begins a file that is written in pieces and appears under its name when it is committed.
+    ///
+    /// Check the path for [`Intent::New`](crate::Intent::New), or for [`Intent::NewTree`](crate::Intent::NewTree) to create parents.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`invalid_options`) with [`InPlace::Always`](crate::InPlace::Always) and [`InPlace::IfOwnerChanges`](crate::InPlace::IfOwnerChanges), because such a
+    /// file is never written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
+    /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
+    /// [`Overwrite::IfUnchanged`].
+    pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
+        self.run("write", |path| AtomicFile::create(path, options))
+    }
 }
 
 impl AtomicFile {

@@ -96,7 +96,7 @@ impl Attribute {
     }
 
     /// Sets the attribute of a file or directory.
-    pub(super) fn set(self, path: &CheckedPath) -> Result<()> {
+    fn set(self, path: &CheckedPath) -> Result<()> {
         self.ensure_supported()?;
         path.ensure_writable()?;
         let (handle, place) = path.place()?;
@@ -162,6 +162,71 @@ impl Attribute {
         let mut permissions = file.metadata()?.permissions();
         permissions.set_readonly(self == Self::ReadOnly);
         Ok(file.set_permissions(permissions)?)
+    }
+}
+
+impl CheckedPath {
+    /// Sets an attribute of a file or directory. Symlinks are followed. The file is opened and
+    /// verified first, and the attribute is set on the open file.
+    ///
+    /// On Unix, this requires ownership of the file, and permission to open it: to read or to write
+    /// a file, or to read a directory. For a file that its owner may neither read nor write, the
+    /// error is `permission_denied`.
+    ///
+    /// Check the path for [`Intent::Existing`](crate::Intent::Existing). A symlink that was checked for [`Intent::NoFollow`](crate::Intent::NoFollow)
+    /// is refused.
+    ///
+    /// # Errors
+    ///
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does not
+    ///   have.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly); [`NotFound`](crate::ErrorKind::NotFound);
+    ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
+    /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
+    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    pub fn set_attribute(&self, attribute: Attribute) -> Result<()> {
+        self.run("set attribute of", |path| attribute.set(path))
+    }
+
+    /// Opens a directory as a file descriptor, or as a handle on Windows, for a library that works
+    /// beneath one. The directory was beneath its root when it was opened, and no symlink was
+    /// followed.
+    ///
+    /// The descriptor is outside the protection of the guard:
+    ///
+    /// - `..` leaves the directory and its root, and so does a symlink in it, unless the library
+    ///   refuses both, for example with `openat2` and `RESOLVE_BENEATH`.
+    /// - Read-only access, protected names, and the rules for unusual files are not enforced.
+    /// - It remains valid after the request has ended, after the client has withdrawn the root, and
+    ///   after the directory has been moved out of the root.
+    ///
+    /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. While
+    /// it is open on Windows, the directory cannot be renamed or removed.
+    ///
+    /// Check the path for [`Intent::Existing`](crate::Intent::Existing).
+    ///
+    /// # Errors
+    ///
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
+    ///
+    /// ```
+    /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_roots_guard::{Intent, Roots};
+    /// use rustix::fs::{Mode, OFlags, openat};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # std::fs::create_dir(work.path().join("site"))?;
+    /// # std::fs::write(work.path().join("site/a.txt"), "")?;
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let directory = roots.check("site", Intent::Existing)?.open_unguarded_dir()?;
+    /// openat(&directory, "a.txt", OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())?;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(unix))] fn main() {}
+    /// ```
+    pub fn open_unguarded_dir(&self) -> Result<OwnedFd> {
+        self.run("open directory", open_unguarded_dir)
     }
 }
 

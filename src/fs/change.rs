@@ -152,7 +152,8 @@ impl<'a> Renaming<'a> {
 }
 
 impl CheckedPath {
-    /// Renames to another checked path. Both must have been checked for [`Intent::NoFollow`].
+    /// Renames to another checked path. Check both for [`Intent::NoFollow`]. After another
+    /// check, the error is `wrong_intent`.
     ///
     /// # Errors
     ///
@@ -219,7 +220,23 @@ fn file_to_remove(path: &CheckedPath) -> Result<(Handle, OsString)> {
     Ok((directory, name))
 }
 
-pub(super) fn remove_dir(path: &CheckedPath) -> Result<()> {
+impl CheckedPath {
+    /// Removes an empty directory.
+    ///
+    /// Check the path for [`Intent::NoFollow`]. After another check, the error is `wrong_intent`.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
+    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn remove_dir(&self) -> Result<()> {
+        self.run("remove", remove_dir)
+    }
+}
+
+fn remove_dir(path: &CheckedPath) -> Result<()> {
     path.ensure_removable()?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_root_alias(&directory, &name)?;

@@ -98,7 +98,7 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::atomic_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// The errors of [`CheckedPath::atomic_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
     /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_many_changes`) for more than [`CHANGES`] changes.
     pub fn write(
@@ -108,7 +108,11 @@ impl ChangeSet {
         options: WriteOptions,
     ) -> Result<()> {
         self.ensure_room()?;
-        let mut file = self.roots.atomic_file(request, options)?;
+        let request = self.roots.location(request)?;
+        let mut file = self.roots.run("write", &request, |budget| {
+            let checked = self.roots.decide(&request, options.intent(), budget)?;
+            checked.attempt(|path| AtomicFile::create(path, options))
+        })?;
         let place = file.place().clone();
         let affected = place.run("write", |place| {
             let (directory, name) = file.location();

@@ -84,8 +84,8 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Copies the file to another checked path, which must have been checked for [`Intent::New`]
-    /// or [`Intent::NewTree`].
+    /// Copies the file to another checked path. Check the file for [`Intent::Existing`], and the
+    /// other path for [`Intent::New`], or for [`Intent::NewTree`] to create parents.
     ///
     /// # Errors
     ///

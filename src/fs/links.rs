@@ -28,11 +28,29 @@ use crate::check::CheckedPath;
 use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
-use crate::path::IntoLocation;
-use crate::roots::{Found, Intent, Located, Roots, resolve_symlink_in};
+use crate::roots::{Found, Intent, Located, resolve_symlink_in};
 
-impl Roots {
-    /// Creates a symlink at `at` with the text `target`. An existing entry is never replaced.
+impl CheckedPath {
+    /// Returns the text of a symlink, as stored. On Windows, this is the normal form of the stored
+    /// path. Its target is not looked up.
+    ///
+    /// The text is untrusted: whoever can write to the root can create a symlink with any text.
+    /// Show it, or pass it to [`symlink`](Self::symlink), but do not open it. To learn whether it leads
+    /// inside the roots, [check](crate::Roots::check) the path of the symlink.
+    ///
+    /// Check the path for [`Intent::NoFollow`]. After a check for [`Intent::Existing`], this is the
+    /// proof of the symlink's target, and the error is `not_a_symlink`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
+    pub fn read_link(&self) -> Result<PathBuf> {
+        self.run("read link", read_link)
+    }
+
+    /// Creates a symlink here with the text `target`. An existing entry is never replaced.
     ///
     /// A relative target is resolved from the directory that contains the symlink, as in
     /// symlink(7). The target must be inside the roots, but it need not exist. Its text is stored
@@ -46,45 +64,49 @@ impl Roots {
     /// On Windows, creating a symlink requires developer mode or a privilege, and a symlink is for
     /// either files or directories. If the target does not exist, the symlink is for files.
     ///
+    /// Check the path for [`Intent::NoFollow`]. After another check, the error is `wrong_intent`.
+    ///
     /// # Errors
     ///
-    /// - The errors of [`Roots::check`] for `at`.
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
     ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself).
     /// - For the target, which the text then names:
     ///   [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if it is outside;
     ///   [`Protected`](crate::ErrorKind::Protected) if it is denied;
     ///   [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`) and
-    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; and the errors of [`Roots::check`] if
+    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; and the errors of
+    ///   [`Roots::check`](crate::Roots::check) if
     ///   it cannot be resolved.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use mcp_roots_guard::{ErrorKind, Intent, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("docs")).unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("readme.md", "Hello")?;
-    /// roots.symlink("../readme.md", "docs/index.md")?;
+    /// let index = roots.check("docs/index.md", Intent::NoFollow)?;
+    /// index.symlink("../readme.md")?;
     /// assert_eq!(roots.read_to_string("docs/index.md", 99)?, "Hello");
-    /// assert_eq!(roots.read_link("docs/index.md")?, std::path::Path::new("../readme.md"));
-    /// let refused = roots.symlink("../../secret", "docs/secret").unwrap_err();
+    /// let index = roots.check("docs/index.md", Intent::NoFollow)?;
+    /// assert_eq!(index.read_link()?, std::path::Path::new("../readme.md"));
+    /// let secret = roots.check("docs/secret", Intent::NoFollow)?;
+    /// let refused = secret.symlink("../../secret").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok(())
     /// # }
     /// # #[cfg(not(unix))] fn main() {}
     /// ```
-    pub fn symlink(&self, target: impl AsRef<Path>, at: impl IntoLocation) -> Result<()> {
-        let (text, at) = (target.as_ref().as_os_str(), self.location(at)?);
-        self.run(SYMLINK, &at, |budget| {
-            let path = self.decide(&at, Intent::NoFollow, budget);
-            let created = path.and_then(|path| path.attempt(|path| symlink(path, text, budget)));
-            created.map_err(|error| error.between(SYMLINK, at.sent(), text))
+    pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
+        let text = target.as_ref().as_os_str();
+        self.run(SYMLINK, |path| {
+            let created = symlink(path, text);
+            created.map_err(|error| error.between(SYMLINK, path.request().sent(), text))
         })
     }
 
-    /// Creates a hard link: a second name `to` of the regular file `from`, in the same root. An
-    /// existing entry is never replaced, and a symlink is not followed.
+    /// Creates a hard link: a second name `to` of this regular file, in the same root. An existing
+    /// entry is never replaced, and a symlink is not followed.
     ///
     /// The file must be readable. It is opened and verified, and then linked under a temporary name
     /// in the directory of `to`. If that name refers to the verified file, it is linked to `to` and
@@ -98,9 +120,10 @@ impl Roots {
     /// through the other name. If that is not acceptable, refuse hard links with
     /// [`BoundaryBuilder::refuse_hard_links`](crate::BoundaryBuilder::refuse_hard_links).
     ///
+    /// Check both paths for [`Intent::NoFollow`]. After another check, the error is `wrong_intent`.
+    ///
     /// # Errors
     ///
-    /// - The errors of [`Roots::check`] for both paths.
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
     ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked` if the policy refuses
@@ -111,39 +134,15 @@ impl Roots {
     ///   support hard links or if the system protects the file of another user (proc_sys_fs(5)).
     ///
     /// ```
-    /// # use mcp_roots_guard::Roots;
+    /// # use mcp_roots_guard::{Intent, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("a.txt", "content")?;
-    /// roots.hard_link("a.txt", "b.txt")?;
+    /// let [a, b] = ["a.txt", "b.txt"].map(|name| roots.check(name, Intent::NoFollow));
+    /// a?.hard_link(&b?)?;
     /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn hard_link(&self, from: impl IntoLocation, to: impl IntoLocation) -> Result<()> {
-        self.run_between("hard link", from, to, [Intent::NoFollow; 2], hard_link)
-    }
-}
-
-impl CheckedPath {
-    /// Creates a symlink at this place, which must have been checked for [`Intent::NoFollow`].
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Roots::symlink`].
-    pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
-        let text = target.as_ref().as_os_str();
-        self.run(SYMLINK, |path| {
-            let created = symlink(path, text, &mut Budget::new());
-            created.map_err(|error| error.between(SYMLINK, path.request().sent(), text))
-        })
-    }
-
-    /// Creates a hard link to this file at another checked path. Both must have been checked for
-    /// [`Intent::NoFollow`].
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Roots::hard_link`].
     pub fn hard_link(&self, to: &CheckedPath) -> Result<()> {
         self.run_to("hard link", to, hard_link)
     }
@@ -151,11 +150,7 @@ impl CheckedPath {
     /// Resolves the target of a symlink at this place. Fails unless the target is inside. Neither
     /// the symlink nor its target needs to exist. Returns the text to store, and whether the target
     /// is a directory, which is always false on Unix, where there is only one kind of symlink.
-    fn resolve_symlink<'a>(
-        &self,
-        text: &'a OsStr,
-        budget: &mut Budget<'_>,
-    ) -> Result<(Cow<'a, OsStr>, bool)> {
+    fn resolve_symlink<'a>(&self, text: &'a OsStr) -> Result<(Cow<'a, OsStr>, bool)> {
         match text.as_encoded_bytes() {
             b"" => return Err(Code::Empty.into()),
             text if text.contains(&0) => return Err(Code::Nul.into()),
@@ -172,7 +167,7 @@ impl CheckedPath {
             self.relative().to_owned(),
             text.to_os_string(),
             Intent::NewTree,
-            budget,
+            &mut Budget::new(),
         )?;
         if !cfg!(windows) || found != Found::Exists {
             return Ok((text, false));
@@ -183,7 +178,7 @@ impl CheckedPath {
     }
 }
 
-pub(super) fn read_link(path: &CheckedPath) -> Result<PathBuf> {
+fn read_link(path: &CheckedPath) -> Result<PathBuf> {
     let (handle, place) = path.place()?;
     match handle.look(&place, path.roots().policy().mounts)? {
         Look::Link(text, _) if path.found() == Found::Link => Ok(text.into()),
@@ -193,10 +188,10 @@ pub(super) fn read_link(path: &CheckedPath) -> Result<PathBuf> {
     }
 }
 
-fn symlink(path: &CheckedPath, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {
+fn symlink(path: &CheckedPath, text: &OsStr) -> Result<()> {
     path.ensure_removable()?;
     path.ensure_may_appear()?;
-    let (text, is_dir) = path.resolve_symlink(text, budget).map_err(Error::of_target)?;
+    let (text, is_dir) = path.resolve_symlink(text).map_err(Error::of_target)?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_moved(&directory)?;
     Ok(directory.symlink(&text, &name, is_dir)?)

@@ -1,8 +1,8 @@
 //! File operations on checked paths, each beneath the handle of its root.
 //!
-//! Each operation is a method of [`CheckedPath`] and of [`Roots`]. The method of [`Roots`] checks
-//! the request and performs the operation in one step. Nothing outside the roots is read or
-//! changed, and every opened file is verified before it is read or changed.
+//! Each operation is a method of [`CheckedPath`]. Those that most tools need are also methods of
+//! [`Roots`], which check the request and perform the operation in one step. Nothing outside the
+//! roots is read or changed, and every opened file is verified before it is read or changed.
 //!
 //! | operation | intent | module | follows a symlink as the last name |
 //! | --- | --- | --- | --- |
@@ -12,7 +12,7 @@
 //! | write_with, atomic_file | [`New`], or [`NewTree`] to create parents | `write`, `atomic` | yes, inside, even if dangling |
 //! | create_dir, create_dir_all | [`NewTree`] | `write` | yes, inside |
 //! | read_dir, walk | [`Existing`] | `list` | yes, inside, but no listed symlinks |
-//! | symlink_metadata, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
+//! | metadata of a symlink, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
 //! | remove_file_if_unchanged | [`NoFollow`] | `change`, `version` | no, a symlink is refused |
 //! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
 //! | copy | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside |
@@ -55,13 +55,7 @@ pub(crate) use attributes::open_unguarded_dir;
 pub use changes::{ChangeSet, PartialCommit};
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
 pub use open::{OpenFile, OpenMode};
-
 pub use options::{Durability, InPlace, Overwrite, WriteOptions};
-#[cfg(unix)]
-use std::os::fd::OwnedFd;
-#[cfg(windows)]
-use std::os::windows::io::OwnedHandle as OwnedFd;
-use std::path::PathBuf;
 pub use version::FileVersion;
 
 use crate::check::CheckedPath;
@@ -70,14 +64,15 @@ use crate::error::Result;
 use crate::path::IntoLocation;
 use crate::roots::{Intent, Roots};
 
-/// Defines the operations, one row each. A row generates a method of [`CheckedPath`], and one of
-/// [`Roots`], which is a check and then the operation. The intent of the check can depend on the
-/// options. `|path|` is followed by one attempt at the operation.
+/// Defines the operations that most tools need, one row each. A row generates a method of
+/// [`CheckedPath`], and one of [`Roots`], which is a check and then the operation. The intent of the
+/// check can depend on the options. The documentation of the proof's method names it. `|path|` is
+/// followed by one attempt at the operation.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
         $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $operation:literal, $intent:expr,
-            |$path:ident| $attempt:expr;
+            $named:literal, |$path:ident| $attempt:expr;
     )*) => {
         impl Roots {
             $(
@@ -101,6 +96,8 @@ macro_rules! operations {
         impl CheckedPath {
             $(
                 $(#[$doc])*
+                ///
+                #[doc = concat!("Check the path for ", $named, ".")]
                 pub fn $name(&self, $($argument: $type),*) -> Result<$result> {
                     self.run($operation, |$path| $attempt)
                 }
@@ -152,7 +149,8 @@ operations! {
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
     /// may neither read nor write, or whose access control list cannot be kept; operating system
     /// errors.
-    write(content: impl AsRef<[u8]>) -> (), "write", Intent::New,
+    write(content: impl AsRef<[u8]>) -> (), "write",
+        Intent::New, "[`Intent::New`]",
         |path| write::write(path, &content, WriteOptions::new());
 
     /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
@@ -162,31 +160,11 @@ operations! {
     /// # Errors
     ///
     /// The errors of [`write`](Self::write), and the errors of
-    /// [`atomic_file`](Self::atomic_file) for its options, except that a file can be written in
-    /// place. A write in place that fails midway leaves part of the new content.
-    write_with(content: impl AsRef<[u8]>, options: WriteOptions) -> (), "write", options.intent(),
+    /// [`CheckedPath::atomic_file`] for its options, except that a file can be written in place. A
+    /// write in place that fails midway leaves part of the new content.
+    write_with(content: impl AsRef<[u8]>, options: WriteOptions) -> (), "write",
+        options.intent(), "[`Intent::New`], or for [`Intent::NewTree`] to create parents",
         |path| write::write(path, &content, options);
-
-    /// Begins a file that is written in pieces and appears under its name when it is committed.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) with [`InPlace::Always`] and [`InPlace::IfOwnerChanges`], because such a
-    /// file is never written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
-    /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
-    /// [`Overwrite::IfUnchanged`].
-    atomic_file(options: WriteOptions) -> AtomicFile, "write", options.intent(),
-        |path| AtomicFile::create(path, options);
-
-    /// Creates a directory. Its parent must exist.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
-    /// if the parent does not exist.
-    create_dir() -> (), "create directory", Intent::NewTree, |path| write::create_dir(path);
 
     /// Creates a directory and its missing parents. Succeeds if the directory already exists.
     ///
@@ -195,17 +173,9 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`AlreadyExists`](crate::ErrorKind::AlreadyExists)
     /// or [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path exists and is
     /// not a directory. Directories that were created before an error remain.
-    create_dir_all() -> (), "create directory", Intent::NewTree, |path| write::create_dir_all(path);
-
-    /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
-    /// content. To get the version of content that was read, use
-    /// [`FileVersion::of`](crate::FileVersion::of), because the file can change between two reads.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_large`).
-    version(limit: u64) -> FileVersion, "read", Intent::Existing, |path| version::version(path, limit);
+    create_dir_all() -> (), "create directory",
+        Intent::NewTree, "[`Intent::NewTree`]",
+        |path| write::create_dir_all(path);
 
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
     /// or a symlink that points outside is listed like any other entry.
@@ -215,7 +185,9 @@ operations! {
     ///
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory), and operating system errors, which the
     /// iterator can also yield.
-    read_dir() -> ReadDir, "list", Intent::Existing, |path| list::read_dir(path);
+    read_dir() -> ReadDir, "list",
+        Intent::Existing, "[`Intent::Existing`]",
+        |path| list::read_dir(path);
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by
     /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
@@ -231,21 +203,18 @@ operations! {
     /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
     /// memory.
-    walk(options: WalkOptions) -> Walk, "walk", Intent::Existing, |path| list::walk(path, options);
+    walk(options: WalkOptions) -> Walk, "walk",
+        Intent::Existing, "[`Intent::Existing`]",
+        |path| list::walk(path, options);
 
-    /// Returns the metadata of the named file or directory. Symlinks are followed.
+    /// Returns the metadata of the named file or directory. Symlinks are followed by the check.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    metadata() -> Metadata, "describe", Intent::Existing, |path| open::metadata(path);
-
-    /// Returns the metadata of the last name itself. A symlink is not followed.
-    ///
-    /// # Errors
-    ///
-    /// [`NotFound`](crate::ErrorKind::NotFound).
-    symlink_metadata() -> Metadata, "describe", Intent::NoFollow, |path| open::metadata(path);
+    metadata() -> Metadata, "describe",
+        Intent::Existing, "[`Intent::Existing`], or for [`Intent::NoFollow`] to describe a symlink itself",
+        |path| open::metadata(path);
 
     /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is
     /// not affected.
@@ -254,7 +223,9 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
-    remove_file() -> (), "remove", Intent::NoFollow, |path| change::remove_file(path, None);
+    remove_file() -> (), "remove",
+        Intent::NoFollow, "[`Intent::NoFollow`]. After another check, the error is `wrong_intent`",
+        |path| change::remove_file(path, None);
 
     /// Removes a regular file that still has this content. See [`Overwrite::IfUnchanged`] for how
     /// the content is compared, and for the changes that are not detected.
@@ -264,18 +235,9 @@ operations! {
     /// The errors of [`remove_file`](Self::remove_file);
     /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
-    remove_file_if_unchanged(version: FileVersion) -> (), "remove", Intent::NoFollow,
+    remove_file_if_unchanged(version: FileVersion) -> (), "remove",
+        Intent::NoFollow, "[`Intent::NoFollow`]",
         |path| change::remove_file(path, Some(version));
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
-    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
-    /// [`NotFound`](crate::ErrorKind::NotFound).
-    remove_dir() -> (), "remove", Intent::NoFollow, |path| change::remove_dir(path);
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
@@ -290,7 +252,7 @@ operations! {
     ///
     /// # Errors
     ///
-    /// - The errors of [`remove_dir`](Self::remove_dir).
+    /// - The errors of [`CheckedPath::remove_dir`].
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a directory more than
     ///   [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep.
@@ -303,75 +265,7 @@ operations! {
     ///
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.
-    remove_dir_all() -> (), "remove", Intent::NoFollow, |path| change::remove_dir_all(path);
-
-    /// Returns the text of a symlink, as stored. On Windows, this is the normal form of the stored
-    /// path. Its target is not looked up.
-    ///
-    /// The text is untrusted: whoever can write to the root can create a symlink with any text.
-    /// Show it, or pass it to [`Roots::symlink`], but do not open it. To learn whether it leads
-    /// inside the roots, [check](Roots::check) the path of the symlink.
-    ///
-    /// # Errors
-    ///
-    /// [`NotFound`](crate::ErrorKind::NotFound);
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
-    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
-    read_link() -> PathBuf, "read link", Intent::NoFollow, |path| links::read_link(path);
-
-    /// Sets an attribute of a file or directory. Symlinks are followed. The file is opened and
-    /// verified first, and the attribute is set on the open file.
-    ///
-    /// On Unix, this requires ownership of the file, and permission to open it: to read or to write
-    /// a file, or to read a directory. For a file that its owner may neither read nor write, the
-    /// error is `permission_denied`.
-    ///
-    /// # Errors
-    ///
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does not
-    ///   have.
-    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly); [`NotFound`](crate::ErrorKind::NotFound);
-    ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
-    /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
-    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
-    set_attribute(attribute: Attribute) -> (), "set attribute of", Intent::Existing,
-        |path| attribute.set(path);
-
-    /// Opens a directory as a file descriptor, or as a handle on Windows, for a library that works
-    /// beneath one. The directory was beneath its root when it was opened, and no symlink was
-    /// followed.
-    ///
-    /// The descriptor is outside the protection of the guard:
-    ///
-    /// - `..` leaves the directory and its root, and so does a symlink in it, unless the library
-    ///   refuses both, for example with `openat2` and `RESOLVE_BENEATH`.
-    /// - Read-only access, protected names, and the rules for unusual files are not enforced.
-    /// - It remains valid after the request has ended, after the client has withdrawn the root, and
-    ///   after the directory has been moved out of the root.
-    ///
-    /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. While
-    /// it is open on Windows, the directory cannot be renamed or removed.
-    ///
-    /// # Errors
-    ///
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
-    ///
-    /// ```
-    /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use mcp_roots_guard::Roots;
-    /// use rustix::fs::{Mode, OFlags, openat};
-    ///
-    /// # let work = tempfile::tempdir()?;
-    /// # std::fs::create_dir(work.path().join("site"))?;
-    /// # std::fs::write(work.path().join("site/a.txt"), "")?;
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let directory = roots.open_unguarded_dir("site")?;
-    /// openat(&directory, "a.txt", OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())?;
-    /// # Ok(())
-    /// # }
-    /// # #[cfg(not(unix))] fn main() {}
-    /// ```
-    open_unguarded_dir() -> OwnedFd, "open directory", Intent::Existing,
-        |path| attributes::open_unguarded_dir(path);
+    remove_dir_all() -> (), "remove",
+        Intent::NoFollow, "[`Intent::NoFollow`]. After another check, the error is `wrong_intent`",
+        |path| change::remove_dir_all(path);
 }

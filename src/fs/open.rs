@@ -240,7 +240,7 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Opens the file for reading.
+    /// Opens the file for reading. Check the path for [`Intent::Existing`].
     ///
     /// # Errors
     ///
@@ -249,7 +249,8 @@ impl CheckedPath {
         self.run("open", Self::open_for_reading)
     }
 
-    /// Opens the file to change it.
+    /// Opens the file to change it. Check the path for [`Intent::Existing`] to use
+    /// [`OpenMode::ReadWrite`], and for [`Intent::New`] to use another mode.
     ///
     /// # Errors
     ///
@@ -258,7 +259,7 @@ impl CheckedPath {
         self.run("open", |path| path.open_to_write(mode))
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes. Check the path for [`Intent::Existing`].
     ///
     /// # Errors
     ///

@@ -34,14 +34,14 @@ use crate::roots::{Found, Roots, WeakTable};
 /// With serde, a version is a string in this form.
 ///
 /// ```
-/// use mcp_roots_guard::{ErrorKind, FileVersion, Overwrite, Roots, WriteOptions};
+/// use mcp_roots_guard::{ErrorKind, FileVersion, Intent, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("notes.txt", "old")?;
 /// let read = roots.read("notes.txt", 1 << 20)?;
 /// let version = FileVersion::of(&read);
-/// assert_eq!(version, roots.version("notes.txt", 1 << 20)?);
+/// assert_eq!(version, roots.check("notes.txt", Intent::Existing)?.version(1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
 /// let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
@@ -284,7 +284,23 @@ static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable
 /// The files that conditional changes are overwriting in place.
 static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
 
-pub(super) fn version(path: &CheckedPath, limit: u64) -> Result<FileVersion> {
+impl CheckedPath {
+    /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
+    /// content. To get the version of content that was read, use
+    /// [`FileVersion::of`], because the file can change between two reads.
+    ///
+    /// Check the path for [`Intent::Existing`](crate::Intent::Existing).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_large`).
+    pub fn version(&self, limit: u64) -> Result<FileVersion> {
+        self.run("read", |path| version(path, limit))
+    }
+}
+
+fn version(path: &CheckedPath, limit: u64) -> Result<FileVersion> {
     let (file, metadata) = path.open_existing(Want::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());

@@ -35,6 +35,20 @@ pub(super) fn write(
 }
 
 impl CheckedPath {
+    /// Creates a directory. Its parent must exist.
+    ///
+    /// Check the path for [`Intent::NewTree`](crate::Intent::NewTree), because
+    /// [`Intent::New`](crate::Intent::New) refuses a new name that ends in a slash.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
+    /// if the parent does not exist.
+    pub fn create_dir(&self) -> Result<()> {
+        self.run("create directory", create_dir)
+    }
+
     fn write_in_place(&self, content: &[u8], options: WriteOptions) -> Result<()> {
         let (directory, name) = &self.parent_dir()?;
         let condition = Condition::new(self, (directory, name), options.version());
@@ -69,7 +83,7 @@ impl CheckedPath {
     }
 }
 
-pub(super) fn create_dir(path: &CheckedPath) -> Result<()> {
+fn create_dir(path: &CheckedPath) -> Result<()> {
     path.ensure_writable()?;
     match path.found() {
         Found::Missing(1) => {}

@@ -19,6 +19,15 @@ use crate::roots::{RejectedRoot, Root};
 ///
 /// Create one from configuration with [`Roots::from_dirs`], or from configuration and a client's
 /// list with a [`Boundary`](crate::Boundary).
+///
+/// The operations that most tools need are methods of this type, which check a request and operate
+/// in one step. All others are methods of the [`CheckedPath`](crate::CheckedPath) that
+/// [`check`](Self::check) returns for the intent that suits them:
+/// [`Existing`](crate::Intent::Existing) to read, list, describe or change what is there,
+/// [`New`](crate::Intent::New) to create or overwrite a file,
+/// [`NewTree`](crate::Intent::NewTree) to create a directory or missing parents, and
+/// [`NoFollow`](crate::Intent::NoFollow) to create, read, describe, rename or remove the last name
+/// itself, even if it is a symlink.
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,

@@ -14,6 +14,7 @@ use mcp_roots_guard::{
 };
 
 use crate::support::code;
+use crate::support::one_step::OneStep as _;
 use crate::support::tree::{Tree, link, symlinks_are_visible};
 #[cfg(windows)]
 use crate::support::tree::{report_not_shown, uri};

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::{Duration, SystemTime};
 
 use crate::support::code;
+use crate::support::one_step::OneStep as _;
 use crate::support::tree::Tree;
 use mcp_roots_guard::{Access, Attribute, Boundary, Intent, Roots};
 
@@ -68,16 +69,10 @@ fn symlink_is_created_exactly_if_its_target_is_inside() {
             let tree = Tree::new(LINK_TREE);
             tree.add(outside);
             let (roots, text) = (tree.roots(["root", "other"]), tree.expand(text));
-            let checked = roots.check("d/l", Intent::NoFollow).unwrap();
-            let by_roots = roots.symlink(&text, "d/l");
+            assert_eq!(code(roots.symlink(&text, "d/l")), expected, "{text}");
             let created = fs::read_link(tree.path("root/d/l")).ok();
-            assert_eq!(code(by_roots), expected, "{text}");
             let created_text = created.as_ref().map(|text| text.to_str().unwrap());
             assert_eq!(created_text, expected.is_none().then_some(text.as_str()));
-            if created.is_some() {
-                fs::remove_file(tree.path("root/d/l")).unwrap();
-            }
-            assert_eq!(code(checked.symlink(&text)), expected, "{text}");
         }
     }
     let tree = Tree::new("dir root");
@@ -166,8 +161,6 @@ fn read_link_returns_the_text_wherever_it_leads() {
             assert_eq!(link.to_str(), Some(text.as_str()));
             // A symlink to itself can be created, but then it leads nowhere.
             let leads_inside = refused.is_none() && text != "l";
-            let checked = roots.check("d/l", Intent::NoFollow).unwrap();
-            assert_eq!(checked.read_link().unwrap(), link);
             // The target is inside exactly if it can be created or exists.
             let found = roots.check("d/l", Intent::NewTree);
             assert_eq!(found.is_ok(), leads_inside, "{text}");
@@ -205,8 +198,7 @@ fn hard_link_is_a_second_name_of_the_same_file() {
     let tree = Tree::new("file root/a = content; dir root/d");
     let roots = tree.roots(["root"]);
     roots.hard_link("a", "d/b").unwrap();
-    let proofs = ["a", "c"].map(|name| roots.check(name, Intent::NoFollow).unwrap());
-    proofs[0].hard_link(&proofs[1]).unwrap();
+    roots.hard_link("a", "c").unwrap();
     assert_eq!(roots.metadata("a").unwrap().hard_links(), 3);
     fs::write(tree.path("root/a"), "changed").unwrap();
     for name in ["d/b", "c"] {
@@ -273,11 +265,6 @@ fn times_are_set_on_files_and_directories() {
         roots.set_attribute(request, Attribute::Accessed(accessed)).unwrap();
         let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
         assert_eq!(metadata.modified().unwrap(), modified, "{request}");
-        assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
-        let checked = roots.check(request, Intent::Existing).unwrap();
-        checked.set_attribute(Attribute::Modified(time(9))).unwrap();
-        let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
-        assert_eq!(metadata.modified().unwrap(), time(9), "{request}");
         assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
     }
 }

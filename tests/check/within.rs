@@ -8,6 +8,7 @@ use mcp_roots_guard::{
 };
 
 use crate::support::code;
+use crate::support::one_step::OneStep as _;
 use crate::support::tree::{Tree, uri};
 
 fn read(roots: &Roots, request: &str) -> Result<String, &'static str> {

@@ -13,6 +13,7 @@ use std::path::Path;
 use mcp_roots_guard::{Durability, FileVersion, InPlace, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
+use crate::support::one_step::OneStep as _;
 use crate::support::traced::{Decision, TracedChild, be_traced, between_stops};
 use crate::support::tree::Tree;
 

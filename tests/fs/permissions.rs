@@ -19,6 +19,7 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::support::kernel::without_openat2;
+use crate::support::one_step::OneStep as _;
 
 /// A user ID and the group IDs of that user.
 pub(crate) type User = (u32, &'static [u32]);

@@ -11,6 +11,7 @@ use mcp_roots_guard::{
 #[cfg(unix)]
 use mcp_roots_guard::{Attribute, CheckedPath, InPlace, Result};
 
+use crate::support::one_step::OneStep as _;
 use crate::support::operations::{INTENTS, OPEN_MODES, Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
 use crate::support::{code, protecting};

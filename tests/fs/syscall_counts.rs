@@ -16,6 +16,7 @@ use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 
 use crate::support::code;
+use crate::support::one_step::OneStep as _;
 use crate::support::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
 use crate::support::tree::Tree;
 

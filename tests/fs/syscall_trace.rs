@@ -23,6 +23,7 @@ use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::support::kernel::{ENOSYS, block};
+use crate::support::one_step::OneStep as _;
 use crate::support::operations::{self, Attempt, Operation, Target, Way, attempts};
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,

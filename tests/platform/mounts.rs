@@ -14,6 +14,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::boundary::planted::{TREE, no_symlink_made_later_is_followed};
+use crate::support::one_step::OneStep as _;
 use crate::support::tree::Tree;
 
 const NONE: Option<&str> = None;

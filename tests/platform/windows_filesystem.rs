@@ -11,6 +11,7 @@ use mcp_roots_guard::{
 };
 
 use crate::support::code;
+use crate::support::one_step::OneStep as _;
 use crate::support::operations::{Way, attempts};
 use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
 use crate::support::walked;

@@ -22,6 +22,8 @@ mod within;
 #[cfg(target_os = "linux")]
 #[path = "../support/hung_filesystem.rs"]
 mod hung_filesystem;
+#[path = "../support/one_step.rs"]
+mod one_step;
 #[path = "../support/operations.rs"]
 #[allow(dead_code)] // The suite uses the other items.
 mod operations;

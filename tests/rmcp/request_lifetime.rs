@@ -13,6 +13,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::one_step::OneStep as _;
 use crate::operations::{NO_PAUSE, OPERATIONS};
 use crate::raw_client::{Raw, call, cancelled, in_era, request};
 use crate::server::{ERAS, Era, Tree};

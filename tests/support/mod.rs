@@ -12,6 +12,7 @@ pub(crate) mod boundary_model;
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod model;
+pub(crate) mod one_step;
 pub(crate) mod operations;
 #[cfg(target_os = "linux")]
 pub(crate) mod protected;

@@ -23,6 +23,7 @@ use mcp_roots_guard::{
     OpenFile, OpenMode, Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
+use super::one_step::OneStep as _;
 use Target::{
     Any, Directory, EmptyDirectory, File, FileOrNew, Missing, MissingTree, Symlink, Tree,
 };
@@ -301,7 +302,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'B' read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
     row!(b'C' open() on reads(Existing, File) => opened),
     row!(b'E' metadata() on reads(Existing, Any) => described),
-    row!(b'F' symlink_metadata() on reads(NoFollow, Any) => described),
     row!(b'e' version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
     row!(b'i' read_link() on reads(NoFollow, Symlink) => linked),
     row!(b'G' read_dir() on reads(Existing, Directory) => listed),
@@ -342,6 +342,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b't' copy(LIMIT, parents())
         on reads(Existing, File), changes(NewTree, MissingTree)
         => |bytes: u64, _| Ok(bytes.to_string())),
+    Operation {
+        letter: b'F',
+        name: "metadata(NoFollow)",
+        paths: &[reads(NoFollow, Any)],
+        directly: |roots, texts, pause| {
+            described(roots.check(texts[0], NoFollow)?.metadata()?, pause)
+        },
+        by_proof: |checked, pause| described(checked[0].metadata()?, pause),
+    },
     Operation {
         letter: b'-',
         name: "within",

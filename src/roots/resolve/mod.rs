@@ -58,11 +58,12 @@ pub enum Intent {
     /// To create or overwrite a file. The parent must exist, and the last name may exist. If the
     /// last name is a symlink, it is followed, even if its target does not exist yet.
     New,
-    /// Like [`New`](Intent::New), but missing parents will be created. Only plain names may follow
-    /// the first missing name.
+    /// To create a directory, or to create a file and its missing parents. Like
+    /// [`New`](Intent::New), but parents may be missing. Only plain names may follow the first
+    /// missing name.
     NewTree,
-    /// To remove, rename or describe the last name itself. If it is a symlink, it is not followed.
-    /// The name need not exist.
+    /// To remove, rename, link, read or describe the last name itself. If it is a symlink, it is not
+    /// followed. The name need not exist.
     NoFollow,
 }
 

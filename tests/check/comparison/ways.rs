@@ -14,6 +14,8 @@ use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError};
 
+use crate::support::one_step::OneStep as _;
+
 /// A failure with the text that a caller sees. The text is empty for the recipe over `std`, because
 /// its author chooses the text.
 pub(super) struct Failure {
