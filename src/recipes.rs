@@ -689,18 +689,20 @@
 //!
 //! Reading follows a symlink, and deleting does not. A tool that does both with two checks can
 //! therefore read one file and delete another entry.
+//! A [`ChangeSet`](crate::ChangeSet) removes a file only if it still has the content that was read,
+//! and refuses a symlink. Without the content,
 //! [`no_follow`](crate::CheckedPath::no_follow) turns the proof of the file into a proof of its own
 //! name, and refuses a request whose last name is a symlink.
 //!
 //! ```
-//! use mcp_roots_guard::{Intent, Result, Roots, FileVersion};
+//! use mcp_roots_guard::{FileVersion, Intent, Result, Roots};
 //!
 //! /// Deletes a file and returns its content, for example for an undo.
 //! fn take(roots: &Roots, path: &str) -> Result<String> {
-//!     let file = roots.check(path, Intent::Existing)?;
-//!     let content = file.read_to_string(1 << 20)?;
-//!     // Refuses if somebody has modified the file since it was read.
-//!     file.no_follow()?.remove_file_if_unchanged(FileVersion::of(content.as_bytes()))?;
+//!     let content = roots.read_to_string(path, 1 << 20)?;
+//!     let mut changes = roots.change_set();
+//!     changes.remove_file_if_unchanged(path, FileVersion::of(content.as_bytes()))?;
+//!     changes.commit()?;
 //!     Ok(content)
 //! }
 //!
@@ -709,7 +711,7 @@
 //! roots.write("a.txt", "a")?;
 //! # #[cfg(unix)] {
 //! roots.check("link", Intent::NoFollow)?.symlink("a.txt")?;
-//! assert_eq!(take(&roots, "link").unwrap_err().code(), "wrong_intent");
+//! assert_eq!(take(&roots, "link").unwrap_err().code(), "special_file");
 //! assert!(roots.check("a.txt", Intent::Existing)?.exists());
 //! # }
 //! assert_eq!(take(&roots, "a.txt")?, "a");

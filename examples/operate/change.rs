@@ -164,11 +164,7 @@ pub(crate) fn set_attribute(request: &Request) -> Answer {
 }
 
 pub(crate) fn remove_file(request: &Request) -> Answer {
-    if let Some(version) = version(request, "if_unchanged")? {
-        call!(request, Intent::NoFollow, remove_file_if_unchanged(version));
-    } else {
-        call!(request, Intent::NoFollow, remove_file());
-    }
+    call!(request, Intent::NoFollow, remove_file());
     Ok(json!({}))
 }
 

@@ -319,12 +319,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         change::set_attribute,
     ),
-    operation(
-        "remove_file",
-        "Removes a file or a symlink.",
-        &[PATH, CHECKED, IF_UNCHANGED],
-        change::remove_file,
-    ),
+    operation("remove_file", "Removes a file or a symlink.", &[PATH, CHECKED], change::remove_file),
     operation("remove_dir", "Removes an empty directory.", &[PATH], change::remove_dir),
     operation(
         "remove_dir_all",

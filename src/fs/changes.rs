@@ -14,7 +14,7 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use super::atomic::AtomicFile;
-use super::change::{verify_removal, verify_rename};
+use super::change::{remove_file, verify_removal, verify_rename};
 use super::options::Overwrite;
 use super::options::WriteOptions;
 use super::version::FileVersion;
@@ -137,12 +137,15 @@ impl ChangeSet {
         self.add_removal(request, None)
     }
 
-    /// Adds the removal of a regular file that still has this content.
+    /// Adds the removal of a regular file that still has this content. See
+    /// [`Overwrite::IfUnchanged`] for how the content is compared, and for the changes that are not
+    /// detected.
     ///
     /// # Errors
     ///
-    /// The errors of [`remove_file`](Self::remove_file) and of
-    /// [`Roots::remove_file_if_unchanged`].
+    /// The errors of [`remove_file`](Self::remove_file);
+    /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
     pub fn remove_file_if_unchanged(
         &mut self,
         request: impl IntoLocation,
@@ -202,8 +205,9 @@ impl ChangeSet {
     /// # Errors
     ///
     /// [`PartialCommit`], which contains the error of the change that failed: the errors of
-    /// [`AtomicFile::commit`], [`Roots::remove_file`], [`Roots::remove_file_if_unchanged`] and
-    /// [`Roots::rename`]; [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the
+    /// [`AtomicFile::commit`], [`remove_file`](Self::remove_file),
+    /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) and [`Roots::rename`];
+    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the
     /// roots belong has ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<(), PartialCommit> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
@@ -275,8 +279,9 @@ impl Change {
     fn commit(&mut self) -> Result<()> {
         match self {
             Self::Write(file) => file.commit_as_part(),
-            Self::RemoveFile(place, None) => place.remove_file(),
-            Self::RemoveFile(place, Some(version)) => place.remove_file_if_unchanged(*version),
+            Self::RemoveFile(place, version) => {
+                place.run("remove", |place| remove_file(place, *version))
+            }
             Self::Rename { from, to, replace } => from.rename(to, *replace),
         }
     }

@@ -75,8 +75,7 @@ impl CheckedPath {
     ///   [`Protected`](crate::ErrorKind::Protected) if it is denied;
     ///   [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`) and
     ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; and the errors of
-    ///   [`Roots::check`](crate::Roots::check) if
-    ///   it cannot be resolved.
+    ///   [`Roots::check`](crate::Roots::check) if it cannot be resolved.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {

@@ -13,7 +13,6 @@
 //! | create_dir, create_dir_all | [`NewTree`] | `write` | yes, inside |
 //! | read_dir, walk | [`Existing`] | `list` | yes, inside, but no listed symlinks |
 //! | metadata of a symlink, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
-//! | remove_file_if_unchanged | [`NoFollow`] | `change`, `version` | no, a symlink is refused |
 //! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
 //! | copy | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside |
 //! | read_link, symlink, hard_link | [`NoFollow`] | `links` | no |
@@ -226,18 +225,6 @@ operations! {
     remove_file() -> (), "remove",
         Intent::NoFollow, "[`Intent::NoFollow`]. After another check, the error is `wrong_intent`",
         |path| change::remove_file(path, None);
-
-    /// Removes a regular file that still has this content. See [`Overwrite::IfUnchanged`] for how
-    /// the content is compared, and for the changes that are not detected.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`remove_file`](Self::remove_file);
-    /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
-    remove_file_if_unchanged(version: FileVersion) -> (), "remove",
-        Intent::NoFollow, "[`Intent::NoFollow`]",
-        |path| change::remove_file(path, Some(version));
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,

@@ -333,8 +333,9 @@ mod tests {
             roots.write_with("b", "new", if_unchanged)?;
             let refused = roots.write_with("a", "new", if_unchanged).unwrap_err();
             assert_eq!(refused.code(), "changed");
-            let refused = roots.remove_file_if_unchanged("a", version).unwrap_err();
-            assert_eq!(refused.code(), "changed");
+            let mut changes = roots.change_set();
+            changes.remove_file_if_unchanged("a", version)?;
+            assert_eq!(changes.commit().unwrap_err().error().code(), "changed");
             Ok(())
         })
         .unwrap();

@@ -260,9 +260,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
             let is = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
             let expected = match attempt.path().target {
                 _ if is(&["check", "metadata"]) => continue,
-                _ if is(&["remove_file_if_unchanged", "change_set to", "within"]) => {
-                    Some("special_file")
-                }
+                _ if is(&["change_set(remove", "change_set to", "within"]) => Some("special_file"),
                 // These remove it.
                 _ if is(&["remove_file", "change_set from"]) => continue,
                 Target::Symlink if *request == "l" => None,

@@ -1,5 +1,5 @@
-//! The operations that only a proof has, each as one step with the check that its documentation
-//! asks for.
+//! The operations that only a proof or a change set has, each as one step with the check that its
+//! documentation asks for.
 
 #[cfg(unix)]
 use std::os::fd::OwnedFd;
@@ -24,6 +24,16 @@ macro_rules! one_step {
             fn hard_link(&self, from: impl IntoLocation, to: impl IntoLocation) -> Result<()> {
                 let from = self.all().check(from, Intent::NoFollow)?;
                 from.hard_link(&self.all().check(to, Intent::NoFollow)?)
+            }
+
+            fn remove_file_if_unchanged(
+                &self,
+                path: impl IntoLocation,
+                version: FileVersion,
+            ) -> Result<()> {
+                let mut changes = self.all().change_set();
+                changes.remove_file_if_unchanged(path, version)?;
+                Ok(changes.commit()?)
             }
 
             $(

@@ -328,7 +328,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'R' create_dir() on changes(NewTree, Missing) => done),
     row!(b'S' create_dir_all() on changes(NewTree, MissingTree) => done),
     row!(b'T' remove_file() on changes(NoFollow, File) => done),
-    row!(b'g' remove_file_if_unchanged(version()) on changes(NoFollow, File) => done),
     row!(b'U' remove_dir() on changes(NoFollow, EmptyDirectory) => done),
     row!(b'V' remove_dir_all() on changes(NoFollow, Tree) => done),
     row!(b'W' rename(Overwrite::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
@@ -391,6 +390,19 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             pause();
             checked[0].remove_file()?;
             committed(file, pause)
+        },
+    },
+    Operation {
+        letter: b'g',
+        name: "change_set(remove_file_if_unchanged)",
+        paths: &[changes(NoFollow, File)],
+        directly: |roots, texts, pause| {
+            done(roots.remove_file_if_unchanged(texts[0], version())?, pause)
+        },
+        by_proof: |checked, pause| {
+            let is_unchanged = checked[0].version(LIMIT)? == version();
+            pause();
+            if is_unchanged { done(checked[0].remove_file()?, pause) } else { Ok("kept".into()) }
         },
     },
     Operation {
