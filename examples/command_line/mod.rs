@@ -172,7 +172,7 @@ fn on_empty(builder: BoundaryBuilder, empty: Fallback) -> BoundaryBuilder {
 /// Parses a directory or a URI, and makes it absolute. A value that is not valid UTF-8 can only be
 /// a path, because a URI is always UTF-8.
 fn directory(value: &OsStr) -> Result<PathBuf, String> {
-    let location = value.to_str().map_or_else(|| Location::from_path(value), Location::parse);
+    let location = value.to_str().map_or_else(|| Location::try_from(value), Location::parse);
     let location = location.map_err(|error| error.to_string())?;
     std::path::absolute(location.as_unchecked_path()).map_err(|error| error.to_string())
 }

@@ -103,21 +103,15 @@ impl Metadata {
         self.file_type
     }
 
-    /// Whether this is a directory.
-    #[must_use]
-    pub fn is_dir(&self) -> bool {
+    pub(crate) fn is_dir(&self) -> bool {
         self.file_type.is_dir()
     }
 
-    /// Whether this is a regular file.
-    #[must_use]
-    pub fn is_file(&self) -> bool {
+    pub(crate) fn is_file(&self) -> bool {
         self.file_type.is_file()
     }
 
-    /// Whether this is a symbolic link.
-    #[must_use]
-    pub fn is_symlink(&self) -> bool {
+    pub(crate) fn is_symlink(&self) -> bool {
         self.file_type.is_symlink()
     }
 

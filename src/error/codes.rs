@@ -305,7 +305,9 @@ errors! {
         /// The entry to remove, rename, link or create as a symlink was not checked with
         /// [`Intent::NoFollow`](crate::Intent::NoFollow), so symlinks were followed.
         WrongIntent = "wrong_intent", "the path was not checked with Intent::NoFollow";
-        /// Options that request nothing, contradict each other, or would have no effect.
+        /// The text is not a [`Revision`](crate::Revision).
+        UnknownRevision = "unknown_revision", "not a known revision of the protocol";
+        /// Options that contradict each other, or would have no effect.
         InvalidOptions = "invalid_options", "the options are incompatible";
     }
 

@@ -81,7 +81,7 @@ impl OpenMode {
 /// // Read only, with a limit.
 /// let file = roots.open("notes.txt")?;
 /// assert_eq!(file.metadata().len(), 5);
-/// assert_eq!(file.read_all_to_string(1 << 20)?, "hello");
+/// assert_eq!(file.read_all(1 << 20)?, b"hello");
 /// assert!(roots.open("notes.txt")?.write(b"no").is_err());
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
@@ -104,16 +104,6 @@ impl OpenFile {
     /// errors.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
-    }
-
-    /// Like [`read_all`](Self::read_all), but returns the content as UTF-8 text.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`read_all`](Self::read_all); [`NotUtf8`](crate::ErrorKind::NotUtf8).
-    pub fn read_all_to_string(self, limit: u64) -> Result<String> {
-        let content = self.read_within(limit).and_then(text);
-        content.map_err(|error| error.at("read", self.request.sent()))
     }
 
     /// The metadata of the file when it was opened, after a truncation if there was one. The birth

@@ -37,6 +37,9 @@ use crate::path::names::drive;
 /// Two locations are equal if they contain the same path, whether it was written as a path or a
 /// URI.
 ///
+/// Text is converted by [`parse`](Self::parse). A [`Path`] is used unchanged, even if it looks like
+/// a URI or is not UTF-8. On Windows, it must be valid Unicode and follows the same rules as text.
+///
 /// Use it as the type of a path in a tool's arguments. It deserializes from a string, and with the
 /// feature `rmcp` it has a JSON schema. A forgotten check does not compile, because a location is not
 /// a path:
@@ -141,15 +144,8 @@ impl Location {
         parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// Uses a path unchanged, even if it looks like a URI or is not UTF-8. On Windows, the path
-    /// must be valid Unicode and follows the same rules as in [`parse`](Self::parse).
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`),
-    /// [`TooLong`](crate::ErrorKind::TooLong). On Windows, also the Windows errors of
-    /// [`parse`](Self::parse).
-    pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
+    /// Uses a path unchanged.
+    pub(crate) fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
         Self::checked(path).map_err(|error| error.at("parse", path))
     }

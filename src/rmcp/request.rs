@@ -334,7 +334,8 @@ pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
 /// Returns the protocol revision that determines the form of an error response.
 pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     let stateless = stateless(ctx);
-    let known = ctx.protocol_version().and_then(|version| Revision::parse(version.as_str()));
+    let known =
+        ctx.protocol_version().and_then(|version| version.as_str().parse::<Revision>().ok());
     let known = known.filter(|known| known.is_stateless() == stateless);
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }

@@ -39,8 +39,8 @@ pub struct ListRootsResult {
 /// One entry of a root list. The schema calls it `Root`, but in this crate, a [`Root`](crate::Root)
 /// is a resolved entry.
 ///
-/// An entry that violates the schema is kept as [malformed](Self::is_malformed) and does not affect
-/// the others. The exception is JSON that `serde_json` cannot parse, such as JSON nested more than
+/// An entry that violates the schema is kept, with the JSON that was sent as its URI, shortened, and
+/// is rejected (`malformed`). It does not affect the others. The exception is JSON that `serde_json` cannot parse, such as JSON nested more than
 /// 128 levels deep, which fails the whole list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -60,9 +60,8 @@ impl RootEntry {
         Self { uri: uri.into(), ..Self::default() }
     }
 
-    /// Whether the entry violates the schema. If so, its URI is the JSON that was sent, shortened.
-    #[must_use]
-    pub fn is_malformed(&self) -> bool {
+    /// Whether the entry violates the schema.
+    pub(crate) fn is_malformed(&self) -> bool {
         self.malformed
     }
 }

@@ -1,16 +1,21 @@
 //! Revisions of the protocol.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Code, Error, Result};
 
 /// A protocol revision known to this crate. Revisions are ordered by date, and `Display` writes the
 /// protocol's notation.
 ///
 /// ```
 /// # use mcp_roots_guard::Revision;
-/// let revision = Revision::parse("2025-06-18").unwrap();
+/// let revision: Revision = "2025-06-18".parse()?;
 /// assert!(revision < Revision::V2026_07_28 && !revision.is_stateless());
 /// assert_eq!(revision.to_string(), "2025-06-18");
-/// assert_eq!(Revision::parse("2025-06-19"), None);
+/// assert_eq!("2025-06-19".parse::<Revision>().unwrap_err().code(), "unknown_revision");
+/// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -38,13 +43,6 @@ impl Revision {
         Self::V2026_07_28,
     ];
 
-    /// Parses a `protocolVersion`, which must match exactly. Returns `None` for an unknown
-    /// revision.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
-    }
-
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -65,6 +63,17 @@ impl Revision {
     }
 }
 
+/// Accepts exactly the texts that `Display` writes. Another text is
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`unknown_revision`).
+impl FromStr for Revision {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Self::ALL.iter().copied().find(|revision| revision.as_str() == text);
+        known.ok_or_else(|| Error::new(Code::UnknownRevision).at("parse", OsStr::new(text)))
+    }
+}
+
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -81,11 +90,11 @@ mod tests {
         assert_eq!(Revision::ALL.iter().map(ToString::to_string).collect::<Vec<_>>(), texts);
         assert!(Revision::ALL.is_sorted());
         for (&revision, text) in Revision::ALL.iter().zip(texts) {
-            assert_eq!(Revision::parse(text), Some(revision), "{text}");
+            assert_eq!(text.parse::<Revision>().unwrap(), revision, "{text}");
             assert_eq!(revision.is_stateless(), text == "2026-07-28", "{text}");
         }
         for unknown in ["", "2026-07-29", "DRAFT-2026-v1", "2025-06-18 ", "2025-6-18", "1.0"] {
-            assert_eq!(Revision::parse(unknown), None, "{unknown}");
+            assert_eq!(unknown.parse::<Revision>().unwrap_err().code(), "unknown_revision");
         }
     }
 }

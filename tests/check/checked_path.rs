@@ -10,7 +10,7 @@ use mcp_roots_guard::{Access, Boundary, CheckedPath, Intent, Location, Roots};
 use crate::support::tree::Tree;
 
 fn check(roots: &Roots, request: impl AsRef<Path>, intent: Intent) -> CheckedPath {
-    roots.check(Location::from_path(request.as_ref()).unwrap(), intent).unwrap()
+    roots.check(Location::try_from(request.as_ref()).unwrap(), intent).unwrap()
 }
 
 fn hash(checked: &CheckedPath) -> u64 {

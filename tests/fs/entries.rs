@@ -213,7 +213,7 @@ fn listed_symlink_is_described_and_removed_but_not_opened() {
     for (name, joined) in [("out", Some("outside_roots")), ("in", None)] {
         let entry = entry(&roots, ".", name);
         assert_eq!(entry.file_type(), FileType::Symlink);
-        assert!(entry.metadata().unwrap().is_symlink());
+        assert!(entry.metadata().unwrap().file_type().is_symlink());
         assert_eq!(code(entry.open()), Some("special_file"));
         let root = roots.check(".", Intent::Existing).unwrap();
         assert_eq!(code(root.join(entry.relative(), Intent::Existing)), joined);
@@ -245,7 +245,9 @@ fn joined_path_is_resolved_like_a_request() {
             assert_eq!(found, whole, "{request} {joined}");
             codes.insert(found.as_ref().err().copied());
             // The second join starts in the place, and not in the first root.
-            for found in found.into_iter().filter(|found| found.metadata().unwrap().is_dir()) {
+            for found in
+                found.into_iter().filter(|found| found.metadata().unwrap().file_type().is_dir())
+            {
                 assert_eq!(found.join(".", Intent::Existing).unwrap(), found);
             }
         }
@@ -318,7 +320,7 @@ fn parent_is_the_proof_of_the_containing_directory() {
     for parent in [file.parent(), roots.check("l", Intent::Existing).unwrap().parent()] {
         let parent = parent.unwrap();
         assert_eq!(parent, roots.check("d/e", Intent::Existing).unwrap());
-        assert!(parent.exists() && parent.metadata().unwrap().is_dir());
+        assert!(parent.exists() && parent.metadata().unwrap().file_type().is_dir());
     }
     let top = file.parent().unwrap().parent().unwrap().parent().unwrap();
     assert!(top.relative().as_os_str().is_empty() && top.parent().is_none());
@@ -349,7 +351,7 @@ fn each_parent_of_an_entry_can_be_described_and_removed() {
         while parent.relative() != Path::new(path) {
             parent = parent.parent().unwrap();
         }
-        assert!(parent.metadata().unwrap().is_dir(), "{path}");
+        assert!(parent.metadata().unwrap().file_type().is_dir(), "{path}");
         assert_eq!(parent.read_dir().unwrap().count(), 0, "{path}");
         parent.no_follow().unwrap().remove_dir().unwrap();
         assert!(!tree.path("r").join(path).exists(), "{path}");
@@ -385,7 +387,11 @@ fn target_of_a_followed_symlink_is_not_removed() {
         let request = tree.expand(request);
         let no_follow = |checked: CheckedPath| -> Result<()> {
             let entry = checked.no_follow()?;
-            if entry.metadata()?.is_dir() { entry.remove_dir_all() } else { entry.remove_file() }
+            if entry.metadata()?.file_type().is_dir() {
+                entry.remove_dir_all()
+            } else {
+                entry.remove_file()
+            }
         };
         let direct = roots.check(&request, *intent).and_then(no_follow);
         let root = roots.check(".", Intent::Existing).unwrap();
@@ -401,8 +407,12 @@ fn target_of_a_followed_symlink_is_not_removed() {
     for request in ["dir/g", "d/../f", "d/e/", "d//back"] {
         let intent = if request == "d//back" { Intent::NoFollow } else { Intent::Existing };
         let entry = roots.check(request, intent).unwrap().no_follow().unwrap();
-        if entry.metadata().unwrap().is_dir() { entry.remove_dir() } else { entry.remove_file() }
-            .unwrap();
+        if entry.metadata().unwrap().file_type().is_dir() {
+            entry.remove_dir()
+        } else {
+            entry.remove_file()
+        }
+        .unwrap();
     }
     assert!(!tree.path("r/d/g").exists() && !tree.path("r/f").exists());
     assert_eq!(fs::read_dir(tree.path("r/d")).unwrap().count(), 0);

@@ -47,7 +47,7 @@ pub(crate) fn hold(bytes: &[u8]) {
         } else {
             assert_eq!(
                 path_or_code(&parsed),
-                path_or_code(&Location::from_path(text)),
+                path_or_code(&Location::try_from(Path::new(text))),
                 "{text:?} as a text and as a path"
             );
             let kind = if text.is_empty() { "empty" } else { "not_absolute" };
@@ -65,7 +65,7 @@ fn path(bytes: &[u8]) {
     };
     let path = Path::new(OsStr::from_bytes(bytes));
     assert_eq!(
-        path_or_code(&Location::from_path(path)),
+        path_or_code(&Location::try_from(path)),
         expected,
         "{} as a path",
         bytes.escape_ascii()

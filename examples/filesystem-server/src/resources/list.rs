@@ -162,8 +162,9 @@ fn add_root(
             page.reach(root.root(), &entry);
         }
         // A directory that was replaced with a symlink in the meantime is not entered.
-        let inner = child
-            .filter(|(checked, metadata)| metadata.is_dir() && checked.to_unguarded_path() == path);
+        let inner = child.filter(|(checked, metadata)| {
+            metadata.file_type().is_dir() && checked.to_unguarded_path() == path
+        });
         if let Some((inner, _)) = inner.filter(|_| open.len() < WALK_DEPTH) {
             if !is_listed && page.scanned >= SCANNED {
                 return Ok(page.end());

@@ -44,7 +44,7 @@ pub(crate) async fn read(
 
 fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
     let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
-    if checked.metadata()?.is_dir() {
+    if checked.metadata()?.file_type().is_dir() {
         return Ok(
             ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY)
         );

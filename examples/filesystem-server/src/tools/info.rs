@@ -73,8 +73,8 @@ fn described(metadata: &Metadata) -> String {
         ("created", time(metadata.created())),
         ("modified", time(metadata.modified())),
         ("accessed", time(metadata.accessed())),
-        ("isDirectory", metadata.is_dir().to_string()),
-        ("isFile", metadata.is_file().to_string()),
+        ("isDirectory", metadata.file_type().is_dir().to_string()),
+        ("isFile", metadata.file_type().is_file().to_string()),
         ("permissions", permissions),
     ]
     .map(|(key, value)| format!("{key}: {value}"))
