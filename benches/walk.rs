@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let (directories, rounds) = if is_bench { (DIRECTORIES, ROUNDS) } else { (10, 1) };
     build(work.path(), directories);
     let roots = Roots::from_dirs([work.path()]).unwrap();
-    let all = WalkOptions::new().max_entries(usize::MAX);
+    let all = WalkOptions::default().max_entries(usize::MAX);
     let sorted = || WalkDir::new(work.path()).sort_by_file_name();
     let ignored: Work = &|| walk(&roots, all.git_ignore());
     let whole: Work = &|| walk(&roots, all);

@@ -172,7 +172,7 @@
 //!         Parameters(args): Parameters<Write>,
 //!         Extension(roots): Extension<RequestRoots>,
 //!     ) -> Result<String, HandlerError> {
-//!         let options = WriteOptions::new().create_parents();
+//!         let options = WriteOptions::default().create_parents();
 //!         roots.run(move |roots| Ok(roots.write_with(&args.path, &args.content, options)?)).await?;
 //!         Ok("written".to_owned())
 //!     }
@@ -611,11 +611,11 @@
 //! # }
 //! let roots = Roots::from_dirs([top.path().join("work")])?;
 //! # #[cfg(unix)] std::os::unix::fs::symlink("../key", top.path().join("work/key")).unwrap();
-//! let all = search(&roots, "needle", WalkOptions::new())?;
+//! let all = search(&roots, "needle", WalkOptions::default())?;
 //! assert_eq!(all, (vec!["a.txt".to_owned()], true));
-//! let first = search(&roots, "needle", WalkOptions::new().max_entries(1))?;
+//! let first = search(&roots, "needle", WalkOptions::default().max_entries(1))?;
 //! assert!(!first.1);
-//! let outside = roots.walk("..", WalkOptions::new()).unwrap_err();
+//! let outside = roots.walk("..", WalkOptions::default()).unwrap_err();
 //! assert_eq!(outside.kind(), ErrorKind::OutsideRoots);
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
@@ -647,7 +647,7 @@
 //!             return Err(format!("{path:?}: the old text must occur exactly once").into());
 //!         }
 //!         let after = before.replacen(old, new, 1);
-//!         let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(FileVersion::of(before.as_bytes())));
+//!         let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(FileVersion::of(before.as_bytes())));
 //!         changes.write(*path, &after, if_unchanged)?;
 //!         let after = FileVersion::of(after.as_bytes());
 //!         patched.push(Patched { path: (*path).to_owned(), before, after });
@@ -659,7 +659,7 @@
 //! fn undo(roots: &Roots, patched: &[Patched]) -> Result<(), Box<dyn Error>> {
 //!     let mut changes = roots.change_set();
 //!     for Patched { path, before, after } in patched {
-//!         changes.write(path, before, WriteOptions::new().overwrite(Overwrite::IfUnchanged(*after)))?;
+//!         changes.write(path, before, WriteOptions::default().overwrite(Overwrite::IfUnchanged(*after)))?;
 //!     }
 //!     Ok(changes.commit()?)
 //! }
@@ -749,7 +749,7 @@
 //!
 //! fn unpack_into(destination: &Roots, archive: &[(&str, Content)]) -> Result<()> {
 //!     // An entry never replaces another one.
-//!     let options = WriteOptions::new().overwrite(Overwrite::Never);
+//!     let options = WriteOptions::default().overwrite(Overwrite::Never);
 //!     for (name, content) in archive {
 //!         let name = Path::new(name); // never a URI
 //!         match content {
@@ -812,7 +812,7 @@
 //!         .env("GIT_CONFIG_GLOBAL", "/dev/null")
 //!         .env("GIT_CONFIG_NOSYSTEM", "1")
 //!         .env("GIT_OPTIONAL_LOCKS", "0")
-//!         .confined(Confinement::new().programs())
+//!         .confined(Confinement::default().programs())
 //!         .time_limit(Duration::from_secs(10))
 //!         .output_limit(1 << 20);
 //!     let output = git.output()?.into_stdout()?;
@@ -850,7 +850,7 @@
 //!         .check(".", Intent::Existing)?
 //!         .command("sh")?
 //!         .arg("./test.sh")
-//!         .confined(Confinement::new().programs())
+//!         .confined(Confinement::default().programs())
 //!         .allow_programs_in_roots()
 //!         .time_limit(time)
 //!         .output_limit(64 << 10);

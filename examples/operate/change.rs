@@ -22,7 +22,7 @@ pub(crate) fn write(request: &Request) -> Answer {
 }
 
 fn write_options(request: &Request) -> Result<WriteOptions, Failure> {
-    let options = WriteOptions::new()
+    let options = WriteOptions::default()
         .overwrite(overwrite(request)?)
         .in_place(match request.text("in_place")? {
             "always" => InPlace::Always,

@@ -179,7 +179,7 @@ pub(crate) fn walk(request: &Request) -> Answer {
 }
 
 fn walk_options(request: &Request) -> Result<WalkOptions, Failure> {
-    let mut options = WalkOptions::new().max_entries(request.count("max_entries")?);
+    let mut options = WalkOptions::default().max_entries(request.count("max_entries")?);
     if request.boolean("skip_dot_files")? {
         options = options.skip_dot_files();
     }
@@ -199,7 +199,7 @@ fn walk_options(request: &Request) -> Result<WalkOptions, Failure> {
 /// Walks to an entry, and describes or reads it through the entry.
 pub(crate) fn entry(request: &Request) -> Answer {
     let wanted = path_of(request.bytes("entry")?)?;
-    let mut walk = call!(request, Intent::Existing, walk(WalkOptions::new()));
+    let mut walk = call!(request, Intent::Existing, walk(WalkOptions::default()));
     while let Some(entry) = walk.next_entry()? {
         if entry.relative() == wanted {
             return act(request, &entry);

@@ -133,7 +133,7 @@ impl Roots {
     /// # let roots = Roots::from_dirs([work.path()])?;
     /// let mut found = Vec::new();
     /// for top in roots.outermost()? {
-    ///     let mut walk = top.walk(WalkOptions::new().skip_unreadable())?;
+    ///     let mut walk = top.walk(WalkOptions::default().skip_unreadable())?;
     ///     while let Some(entry) = walk.next_entry()? {
     ///         if entry.read_to_string(1 << 20).is_ok_and(|text| text.contains("needle")) {
     ///             found.push(entry.path());

@@ -50,6 +50,9 @@ pub(crate) use self::system::{Prepared, Restriction, prepare};
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Boundary::confine_process`](crate::Boundary::confine_process).
+///
+/// The default is the allowed directories alone. This is sufficient for the guard, for a Rust
+/// program that is already running, and for tokio.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Confinement {
@@ -88,12 +91,6 @@ enum Missing {
 }
 
 impl Confinement {
-    /// Creates a confinement to the allowed directories alone. This is sufficient for the guard,
-    /// for a Rust program that is already running, and for tokio.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
     /// trusted. The exceptions are symlinks in an allowed directory or a writable extra, where a
     /// tool could have created them. If the process needs a temporary directory, add it too. Add a

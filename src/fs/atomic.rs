@@ -53,7 +53,7 @@ use crate::roots::Found;
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// let place = roots.check("out/report.txt", Intent::NewTree)?;
-/// let mut report = place.atomic_file(WriteOptions::new())?;
+/// let mut report = place.atomic_file(WriteOptions::default())?;
 /// report.write_all(b"????\n")?;
 /// report.write_all(b"the rest")?;
 /// report.rewind()?;

@@ -55,9 +55,9 @@ use crate::roots::{Intent, Roots};
 /// let version = FileVersion::of(&roots.read("main.rs", 1 << 20)?);
 ///
 /// let mut patch = roots.change_set();
-/// let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
+/// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
 /// patch.write("main.rs", "mod new;", if_unchanged)?;
-/// patch.write("new/mod.rs", "", WriteOptions::new().create_parents())?;
+/// patch.write("new/mod.rs", "", WriteOptions::default().create_parents())?;
 /// patch.rename("notes.txt", "NOTES.txt", Overwrite::Never)?;
 /// patch.remove_file("old.rs")?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");

@@ -65,7 +65,7 @@ impl Roots {
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("a.txt", "text")?;
-    /// let options = WriteOptions::new().overwrite(Overwrite::Never);
+    /// let options = WriteOptions::default().overwrite(Overwrite::Never);
     /// assert_eq!(roots.copy("a.txt", "b.txt", 1 << 20, options)?, 4);
     /// let refused = roots.copy("a.txt", "b.txt", 1 << 20, options).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);

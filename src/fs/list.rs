@@ -240,7 +240,8 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// Options of a walk.
+/// Options of a walk. The default is the limits [`WALK_DEPTH`] and [`WALK_ENTRIES`], every name, and
+/// an error for the first directory that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {
@@ -264,12 +265,6 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// Returns the default options: the limits [`WALK_DEPTH`] and [`WALK_ENTRIES`], every name, and
-    /// an error for the first directory that cannot be read.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
     /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
     /// this limit, a directory deeper than [`WALK_DEPTH`] is one that cannot be read (`too_deep`).
@@ -323,7 +318,7 @@ impl WalkOptions {
 /// #     std::fs::write(work.path().join(path), "needle").unwrap();
 /// # }
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8).skip_unreadable())?;
+/// let mut walk = roots.walk(".", WalkOptions::default().max_depth(8).skip_unreadable())?;
 /// let mut found = Vec::new();
 /// // The error says that there are too many entries, or that the request is over.
 /// while let Some(entry) = walk.next_entry()? {

@@ -150,7 +150,7 @@ operations! {
     /// errors.
     write(content: impl AsRef<[u8]>) -> (), "write",
         Intent::New, "[`Intent::New`]",
-        |path| write::write(path, &content, WriteOptions::new());
+        |path| write::write(path, &content, WriteOptions::default());
 
     /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
     /// file is treated, whether missing parents are created, whether the file must be unchanged,

@@ -4,13 +4,15 @@ use crate::error::{Code, Error, Result};
 use crate::fs::version::FileVersion;
 use crate::roots::Intent;
 
-/// Options of [`write_with`](crate::Roots::write_with).
+/// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
+/// a new file, parents are not created, and the content and the name are durable when the write
+/// returns.
 ///
 /// ```
 /// # use mcp_roots_guard::{InPlace, Roots, WriteOptions};
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
-/// let keep_the_owner = WriteOptions::new().in_place(InPlace::IfOwnerChanges);
+/// let keep_the_owner = WriteOptions::default().in_place(InPlace::IfOwnerChanges);
 /// roots.write_with("shared.txt", "content", keep_the_owner)?;
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
@@ -24,17 +26,6 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns the default options: an existing file is replaced by a new file, parents are not
-    /// created, and the content and the name are durable when the write returns.
-    pub fn new() -> Self {
-        Self {
-            overwrite: Overwrite::Always,
-            in_place: InPlace::default(),
-            create_parents: false,
-            durability: Durability::default(),
-        }
-    }
-
     /// Sets whether an existing file may be overwritten. The default is [`Overwrite::Always`].
     pub fn overwrite(self, overwrite: Overwrite) -> Self {
         Self { overwrite, ..self }
@@ -109,7 +100,12 @@ impl WriteOptions {
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self::new()
+        Self {
+            overwrite: Overwrite::Always,
+            in_place: InPlace::default(),
+            create_parents: false,
+            durability: Durability::default(),
+        }
     }
 }
 

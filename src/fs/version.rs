@@ -44,7 +44,7 @@ use crate::roots::{Found, Roots, WeakTable};
 /// assert_eq!(version, roots.check("notes.txt", Intent::Existing)?.version(1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
-/// let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
+/// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
 /// roots.write_with("notes.txt", "new", if_unchanged)?;
 /// let refused = roots.write_with("notes.txt", "newer", if_unchanged).unwrap_err();
 /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::Changed, "modified"));
@@ -325,7 +325,7 @@ mod tests {
         roots.write("a", "old").unwrap();
         roots.write("b", "old").unwrap();
         let version = FileVersion::of(b"old");
-        let if_unchanged = WriteOptions::new().overwrite(Overwrite::IfUnchanged(version));
+        let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
         let place = roots.check("a", Intent::New).unwrap();
         let (directory, name) = &place.parent_dir().unwrap();
         let condition = Condition::new(&place, (directory, name), Some(version));

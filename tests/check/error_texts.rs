@@ -62,7 +62,7 @@ fn an_exceeded_limit_is_named_with_its_number() {
     assert_eq!(text(roots.read("f", 2)), r#"read "f": larger than 2 bytes"#);
     let open = roots.open("f").unwrap();
     assert_eq!(text(open.read_all(1)), r#"read "f": larger than 1 bytes"#);
-    let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
+    let walk = roots.walk("d", WalkOptions::default().max_entries(1)).unwrap();
     assert_eq!(text(walked(walk).pop().unwrap()), r#"walk "d": more than 1 entries"#);
     let uri = format!("file:///{}", "a".repeat(URI_BYTES));
     assert!(
@@ -229,7 +229,7 @@ fn a_uri_is_quoted_as_it_was_sent() {
         );
     }
     let directory = tree.uri("in/%64");
-    let walk = roots.walk(&directory, WalkOptions::new().max_entries(0)).unwrap();
+    let walk = roots.walk(&directory, WalkOptions::default().max_entries(0)).unwrap();
     drop(walk);
     let renamed = text(roots.rename(&file, &directory, Overwrite::Never));
     assert_eq!(renamed, format!("rename {file:?} to {directory:?}: destination already exists"));

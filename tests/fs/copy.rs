@@ -13,7 +13,7 @@ use crate::support::code;
 use crate::support::tree::{Tree, symlinks_are_visible};
 
 fn copy(roots: &Roots, from: &str, to: &str) -> Result<u64> {
-    roots.copy(from, to, 1 << 20, WriteOptions::new())
+    roots.copy(from, to, 1 << 20, WriteOptions::default())
 }
 
 /// No name of a temporary file exists below the path.
@@ -35,8 +35,8 @@ fn file_is_copied_between_roots_and_through_symlinks() {
         roots.check("f", Intent::Existing).unwrap(),
         roots.check(at("b/x/y/z"), Intent::NewTree).unwrap(),
     );
-    assert_eq!(proofs.0.copy(&proofs.1, 4, WriteOptions::new()).unwrap(), 4);
-    let parents = WriteOptions::new().create_parents().durability(Durability::Data);
+    assert_eq!(proofs.0.copy(&proofs.1, 4, WriteOptions::default()).unwrap(), 4);
+    let parents = WriteOptions::default().create_parents().durability(Durability::Data);
     assert_eq!(roots.copy("f", at("b/p/q"), 4, parents).unwrap(), 4);
     for copied in ["b/new", "b/old", "b/x/y/z", "b/p/q"] {
         assert_eq!(fs::read(tree.path(copied)).unwrap(), b"text", "{copied}");
@@ -57,7 +57,7 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let roots = tree.roots(["root", "only"]);
     let only = tree.path("only").to_str().unwrap().to_owned();
     let before = [tree.snapshot("root"), tree.snapshot("out")];
-    let new = WriteOptions::new;
+    let new = WriteOptions::default;
     let stale = new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"other")));
     for (from, to, limit, options, expected) in [
         ("none", "new", 9, new(), "not_found"),
@@ -132,7 +132,7 @@ fn failed_copy_without_descriptors_leaves_no_directory() {
         setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..most }).unwrap();
         let mut open: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
         open.truncate(open.len() - free);
-        let parents = WriteOptions::new().create_parents();
+        let parents = WriteOptions::default().create_parents();
         let written = roots.copy("a/f", "p/q/f", 9, parents);
         drop(open);
         setrlimit(Resource::Nofile, most).unwrap();

@@ -36,7 +36,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "atomic file",
         operation: |roots| {
-            let mut file = roots.atomic_file("a", WriteOptions::new())?;
+            let mut file = roots.atomic_file("a", WriteOptions::default())?;
             file.write_all(b"new ")?;
             file.write_all(b"content")?;
             file.commit()
@@ -46,7 +46,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "atomic file in new directories",
         operation: |roots| {
-            let options = WriteOptions::new().create_parents();
+            let options = WriteOptions::default().create_parents();
             let mut file = roots.atomic_file("new/sub/f", options)?;
             file.write_all(b"new content")?;
             file.commit()
@@ -57,7 +57,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "conditional write",
         operation: |roots| {
             let options =
-                WriteOptions::new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
+                WriteOptions::default().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
             roots.write_with("a", "new content", options)
         },
         files: &[("a", Some("old"), Some("new content"))],
@@ -67,9 +67,9 @@ const SCENARIOS: &[Scenario] = &[
         operation: |roots| {
             let mut changes = roots.change_set();
             let if_unchanged =
-                WriteOptions::new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
+                WriteOptions::default().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
             changes.write("a", "new content", if_unchanged)?;
-            let options = WriteOptions::new().create_parents();
+            let options = WriteOptions::default().create_parents();
             changes.write("new/b", "created", options)?;
             changes.remove_file_if_unchanged("c", FileVersion::of(b"removed"))?;
             changes.rename("d", "e", Overwrite::IfUnchanged(FileVersion::of(b"replaced")))?;
@@ -86,7 +86,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: CONTROL,
         operation: |roots| {
-            let options = WriteOptions::new().in_place(InPlace::Always);
+            let options = WriteOptions::default().in_place(InPlace::Always);
             roots.write_with("a", "n", options)
         },
         files: &[("a", Some("old"), Some("n"))],
@@ -103,7 +103,7 @@ const fn durability(name: &'static str, operation: fn(&Roots) -> Result<()>) -> 
 }
 
 fn sync(roots: &Roots, durability: Durability) -> Result<()> {
-    let options = WriteOptions::new().create_parents().durability(durability);
+    let options = WriteOptions::default().create_parents().durability(durability);
     roots.write_with("new/sub/f", "content", options)
 }
 

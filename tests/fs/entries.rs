@@ -17,7 +17,7 @@ use crate::support::tree::Tree;
 use crate::support::{code, protecting};
 
 fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
-    let mut walk = roots.walk(directory, WalkOptions::new()).unwrap();
+    let mut walk = roots.walk(directory, WalkOptions::default()).unwrap();
     loop {
         let entry = walk.next_entry().unwrap().unwrap();
         if entry.relative() == Path::new(path) {
@@ -158,11 +158,11 @@ fn entry_gives_no_more_access_than_a_request() {
     assert_eq!(code(parent.join("n", Intent::New).unwrap().write("n")), Some("read_only"));
     assert_eq!(tree.snapshot("r"), before);
     let hidden = protecting(&tree, "r", &[("no", Protection::Denied)]);
-    let (found, _) = paths(hidden.walk("d", WalkOptions::new()).unwrap());
+    let (found, _) = paths(hidden.walk("d", WalkOptions::default()).unwrap());
     assert_eq!(found, ["f", "ro", "ro/f", "ro2", "sub", "sub/f"]);
     let file = tree.roots(["r/x"]);
     assert_eq!(code(file.read_dir(".")), Some("not_a_directory"));
-    assert_eq!(code(file.walk(".", WalkOptions::new())), Some("not_a_directory"));
+    assert_eq!(code(file.walk(".", WalkOptions::default())), Some("not_a_directory"));
 }
 
 #[cfg(target_os = "linux")]
@@ -448,7 +448,7 @@ fn too_deep_directory_ends_the_walk_unless_it_is_skipped() {
     let tree = Tree::new("file r/d/y; file r/d/a");
     let deepest = nested(&tree, "r/d", WALK_DEPTH + 3);
     let roots = tree.roots(["r"]);
-    let options = WalkOptions::new();
+    let options = WalkOptions::default();
     let (found, errors) = paths(roots.walk("d", options).unwrap());
     assert_eq!((found.len(), errors.as_slice()), (WALK_DEPTH + 1, ["too_deep"].as_slice()));
     let mut walk = roots.walk("d", options).unwrap();
@@ -489,7 +489,7 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
         if is_root { as_user((5001, &[5001]), work) } else { work() }
     };
     let work = || {
-        let options = WalkOptions::new();
+        let options = WalkOptions::default();
         let expected = ["a", "a/f", "b", "b/closed"].map(str::to_owned).to_vec();
         let walk = |options| roots.walk(".", options).unwrap();
         assert_eq!(paths(walk(options)), (expected.clone(), vec!["permission_denied"]));
@@ -512,7 +512,7 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
     }
     // With a depth of 0, nothing is read.
     unprivileged(&|| {
-        let walk = roots.walk("b/closed", WalkOptions::new().max_depth(0));
+        let walk = roots.walk("b/closed", WalkOptions::default().max_depth(0));
         assert!(walk.unwrap().next_entry().unwrap().is_none());
     });
 }
@@ -531,7 +531,7 @@ fn walk_yields_the_entries_of_each_directory_in_the_order_of_their_names() {
     for name in &names {
         fs::write(tree.path("r/d").join(name), "").unwrap();
     }
-    let mut walk = tree.roots(["r"]).walk("d", WalkOptions::new()).unwrap();
+    let mut walk = tree.roots(["r"]).walk("d", WalkOptions::default()).unwrap();
     let mut walked = Vec::new();
     while let Some(entry) = walk.next_entry().unwrap() {
         assert_eq!(entry.relative(), Path::new(entry.file_name()));
@@ -550,7 +550,7 @@ fn walk_with_too_many_entries_ends_with_an_error_that_repeats() {
         for (limit, yielded, is_complete) in
             [(0, 0, false), (1, 1, false), (4, 4, false), (5, 5, true), (6, 5, true)]
         {
-            let options = WalkOptions::new().max_entries(limit);
+            let options = WalkOptions::default().max_entries(limit);
             let options = if skip { options.skip_unreadable() } else { options };
             let (found, errors) = paths(roots.walk(".", options).unwrap());
             assert_eq!(found.len(), yielded, "{limit}");
@@ -559,7 +559,7 @@ fn walk_with_too_many_entries_ends_with_an_error_that_repeats() {
         }
     }
     // A finished walk stays finished.
-    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
     while walk.next_entry().unwrap().is_some() {}
     assert!(walk.next_entry().unwrap().is_none());
 }
@@ -568,14 +568,14 @@ fn walk_with_too_many_entries_ends_with_an_error_that_repeats() {
 fn skipped_and_dotted_directories_are_not_entered() {
     let tree = Tree::new("file r/.h/f; file r/a/.g; file r/a/.b/f; file r/b/f; file r/c");
     let roots = tree.roots(["r"]);
-    let options = WalkOptions::new().skip_dot_files().max_entries(4);
+    let options = WalkOptions::default().skip_dot_files().max_entries(4);
     let (found, errors) = paths(roots.walk(".", options).unwrap());
     assert_eq!((found, errors), (["a", "b", "b/f", "c"].map(str::to_owned).to_vec(), vec![]));
     // The walked directory itself may begin with a dot.
     let (found, _) = paths(roots.walk(".h", options).unwrap());
     assert_eq!(found, ["f"]);
     // Skipping affects only the directory that was returned last.
-    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
     walk.skip_current_dir();
     let mut found = Vec::new();
     while let Some(entry) = walk.next_entry().unwrap() {

@@ -47,11 +47,11 @@ fn a_search_of_everything_in_force_visits_each_place_once() {
     let outermost = roots.outermost().unwrap();
     let tops: Vec<_> = outermost.iter().map(|it| it.root().path().file_name().unwrap()).collect();
     assert_eq!(tops, ["f", "r"]);
-    assert_eq!(code(outermost[0].walk(WalkOptions::new())), Some("not_a_directory"));
+    assert_eq!(code(outermost[0].walk(WalkOptions::default())), Some("not_a_directory"));
     let of_r = tree.roots(["r"]);
     for (roots, mut walk) in [
-        (&roots, outermost[1].walk(WalkOptions::new()).unwrap()),
-        (&of_r, of_r.walk(".", WalkOptions::new()).unwrap()),
+        (&roots, outermost[1].walk(WalkOptions::default()).unwrap()),
+        (&of_r, of_r.walk(".", WalkOptions::default()).unwrap()),
     ] {
         while let Some(entry) = walk.next_entry().unwrap() {
             // The path of an entry is a request.
@@ -169,7 +169,7 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
     assert_eq!(code(roots.write(".", "x")), Some("root_itself"));
     assert_eq!(code(roots.write("none/x", "x")), Some("not_found"));
     // No temporary file remains after success or failure.
-    let names: Vec<_> = walked(roots.walk(".", WalkOptions::new()).unwrap())
+    let names: Vec<_> = walked(roots.walk(".", WalkOptions::default()).unwrap())
         .into_iter()
         .map(|entry| entry.unwrap().relative())
         .collect();
@@ -372,15 +372,15 @@ fn a_walk_follows_no_symlink_below_its_directory() {
     );
     let roots = tree.roots(["root"]);
     let paths = |request: &str| -> Vec<_> {
-        let entries = walked(roots.walk(request, WalkOptions::new()).unwrap()).into_iter();
+        let entries = walked(roots.walk(request, WalkOptions::default()).unwrap()).into_iter();
         entries.map(|entry| entry.unwrap().relative().display().to_string()).collect()
     };
     assert_eq!(paths("."), ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"]);
     assert_eq!(paths("a/loop/a"), ["b", "b/f", "loop", "z"]);
-    assert_eq!(code(roots.walk("p", WalkOptions::new())), Some("not_a_directory"));
-    assert_eq!(code(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
+    assert_eq!(code(roots.walk("p", WalkOptions::default())), Some("not_a_directory"));
+    assert_eq!(code(roots.walk("out", WalkOptions::default())), Some("outside_roots"));
     // A directory that becomes a symlink before the walk enters it is skipped.
-    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
     assert_eq!(walk.next_entry().unwrap().unwrap().relative().to_str(), Some("a"));
     fs::rename(tree.path("root/a"), tree.path("root/was-a")).unwrap();
     tree.add("link root/a -> ../out");
@@ -564,7 +564,7 @@ fn the_operator_controls_mount_crossing_and_mounts_are_never_removed() {
         }
     }
     let walked: Vec<_> =
-        walked(refuse.walk("/", WalkOptions::new().max_depth(2).skip_unreadable()).unwrap())
+        walked(refuse.walk("/", WalkOptions::default().max_depth(2).skip_unreadable()).unwrap())
             .into_iter()
             .map(Result::unwrap)
             .collect();

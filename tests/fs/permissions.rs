@@ -242,7 +242,7 @@ fn nobody_can_open_the_temporary_file_who_cannot_open_the_old_one() {
     };
     thread::scope(|scope| {
         let other = scope.spawn(|| as_user((7004, &[GROUP]), open_all));
-        let options = WriteOptions::new().durability(Durability::None);
+        let options = WriteOptions::default().durability(Durability::None);
         let roots = Roots::from_dirs([keep.path()]).unwrap();
         let written = (0..WRITES).try_for_each(|_| roots.write_with(&path, "new", options));
         is_done.store(true, Relaxed);
@@ -281,7 +281,7 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
                             access(&file(&directory, "copy", [0o666, 0o664, 0o777][kind - 2], list))
                         });
                         let in_place = if kind == 4 { InPlace::Always } else { InPlace::Never };
-                        let options = WriteOptions::new().in_place(in_place);
+                        let options = WriteOptions::default().in_place(in_place);
                         let copied = as_user(writer, || roots.copy("source/f", "copy", 9, options));
                         let copy = to.clone();
                         match copied {
@@ -334,7 +334,7 @@ fn a_copy_has_the_mode_of_the_source_minus_the_umask() {
         let source = file(keep.path(), "f", mode, None);
         chown(&source, Some(owner), Some(0)).unwrap();
         set_mode(&source, mode);
-        roots.copy("f", "copy", 9, WriteOptions::new()).unwrap();
+        roots.copy("f", "copy", 9, WriteOptions::default()).unwrap();
         let copy = fs::metadata(keep.path().join("copy")).unwrap();
         let row = format!("{owner} {mode:o}");
         assert_eq!((copy.uid(), copy.mode() & 0o7777), (0, expected & !umask), "{row}");
@@ -370,7 +370,7 @@ fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
         let path = file(keep.path(), "f", mode, acl_of);
         let list = acl(&path);
         let roots = Roots::from_dirs([keep.path()]).unwrap();
-        let begun = as_user(writer, || roots.atomic_file(&path, WriteOptions::new()).map(drop));
+        let begun = as_user(writer, || roots.atomic_file(&path, WriteOptions::default()).map(drop));
         for result in [begun, write_as(writer, &path)] {
             match (&result, expected) {
                 (Err(error), Err(reason)) => assert!(error.to_string().contains(reason), "{error}"),
@@ -454,7 +454,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
                 (fs::metadata(&path).unwrap(), ownership(&path), acl(&path));
             let roots = Roots::from_dirs([keep.path()]).unwrap();
             as_user(writer, || {
-                roots.write_with(&path, content, WriteOptions::new().in_place(in_place))
+                roots.write_with(&path, content, WriteOptions::default().in_place(in_place))
             })
             .unwrap();
             let after = fs::metadata(&path).unwrap();
@@ -475,18 +475,18 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     let path = file(keep.path(), "f", 0o644, None);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
     for in_place in [InPlace::Always, InPlace::IfOwnerChanges] {
-        let options = WriteOptions::new().in_place(in_place);
+        let options = WriteOptions::default().in_place(in_place);
         let refused = as_user(MEMBER, || roots.write_with(&path, "new", options)).unwrap_err();
         assert_eq!(refused.code(), "permission_denied", "{in_place:?}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
     }
     // A missing file is created, and a root that is a file can be written.
     let new = keep.path().join("new");
-    roots.write_with(&new, "made", WriteOptions::new().in_place(InPlace::Always)).unwrap();
+    roots.write_with(&new, "made", WriteOptions::default().in_place(InPlace::Always)).unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"made");
     let only = Roots::from_dirs([&new]).unwrap();
     assert_eq!(only.write(&new, "x").unwrap_err().code(), "root_itself");
-    only.write_with(&new, "in place", WriteOptions::new().in_place(InPlace::Always)).unwrap();
+    only.write_with(&new, "in place", WriteOptions::default().in_place(InPlace::Always)).unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"in place");
 }
 
@@ -616,7 +616,7 @@ fn every_kind_of_write_drops_set_user_id() {
     let roots = Roots::from_dirs([directory.path()]).unwrap();
     for in_place in [InPlace::Never, InPlace::Always, InPlace::IfOwnerChanges] {
         let path = file(directory.path(), "f", 0o6755, None);
-        roots.write_with("f", "new", WriteOptions::new().in_place(in_place)).unwrap();
+        roots.write_with("f", "new", WriteOptions::default().in_place(in_place)).unwrap();
         assert_eq!(ownership(&path).2, 0o755, "{in_place:?}");
     }
 }

@@ -195,7 +195,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
         Tree::new("file root/d/workflows/w = planted; file root/f = planted; dir root/empty");
     let roots = protected(&tree);
     let before = tree.snapshot("root");
-    let options = WriteOptions::new().create_parents();
+    let options = WriteOptions::default().create_parents();
     for name in [".github", "sub/.GitHub.", "d/.github", "v", "v/w"] {
         if !cfg!(target_os = "linux") && name.ends_with('.') {
             continue; // Windows refuses the name.
@@ -235,7 +235,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
 fn temporary_file_is_not_used_by_its_name() {
     let tree = Tree::new("dir root/new");
     let roots = tree.roots(["root"]);
-    let _temporary = roots.atomic_file("new/f", WriteOptions::new()).unwrap();
+    let _temporary = roots.atomic_file("new/f", WriteOptions::default()).unwrap();
     let entry = roots.read_dir("new").unwrap().next().unwrap().unwrap();
     let path = entry.relative().into_os_string().into_string().unwrap();
     for attempt in attempts().filter(|attempt| attempt.position == 0) {
@@ -251,7 +251,7 @@ fn temporary_file_is_not_used_by_its_name() {
         tree.add(&format!("link root/to -> new/{path}"));
         let link = tree.path("root/to");
         let narrowed = roots.within(link.as_path()).unwrap();
-        let in_place = WriteOptions::new().in_place(mcp_roots_guard::InPlace::Always);
+        let in_place = WriteOptions::default().in_place(mcp_roots_guard::InPlace::Always);
         let written = narrowed.write_with(link.as_path(), "no", in_place);
         assert_eq!(code(written), Some("protected"));
         assert_eq!(code(roots.write("to", "no")), Some("protected"));
@@ -436,13 +436,13 @@ fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
 #[test]
 fn moved_root_is_not_changed_through_its_handle() {
     type Change = fn(&CheckedPath) -> Result<()>;
-    let in_place = WriteOptions::new().in_place(InPlace::Always);
+    let in_place = WriteOptions::default().in_place(InPlace::Always);
     let changes: [(&str, Change); 5] = [
         ("config", |proof| proof.open_with(OpenMode::ReadWrite).map(drop)),
         ("config", |proof| proof.open_with(OpenMode::Append).map(drop)),
         ("new", |proof| proof.open_with(OpenMode::Create).map(drop)),
         ("config", |proof| {
-            proof.write_with("planted", WriteOptions::new().in_place(InPlace::Always))
+            proof.write_with("planted", WriteOptions::default().in_place(InPlace::Always))
         }),
         ("config", |proof| proof.set_attribute(Attribute::Executable)),
     ];

@@ -609,11 +609,11 @@ fn above(world: &World) -> Vec<String> {
             format!("walk {directory} {options:?}: {lines:?}")
         };
         // Only visible entries count towards the limits.
-        let visible = walked(roots.walk(*directory, WalkOptions::new()).unwrap()).len();
-        answers.push(walk(WalkOptions::new()));
-        answers.push(walk(WalkOptions::new().max_depth(1)));
-        answers.push(walk(WalkOptions::new().max_entries(visible)));
-        answers.push(walk(WalkOptions::new().max_entries(visible - 1)));
+        let visible = walked(roots.walk(*directory, WalkOptions::default()).unwrap()).len();
+        answers.push(walk(WalkOptions::default()));
+        answers.push(walk(WalkOptions::default().max_depth(1)));
+        answers.push(walk(WalkOptions::default().max_entries(visible)));
+        answers.push(walk(WalkOptions::default().max_entries(visible - 1)));
         let described = roots.metadata(*directory).map(|it| description(&it));
         answers.push(format!("metadata {directory}: {}", shown(&described)));
     }

@@ -199,7 +199,7 @@ fn list(roots: &Roots, request: &str) -> Result<()> {
 }
 
 fn walk(roots: &Roots, request: &str) -> Result<()> {
-    let mut walk = roots.walk(request, WalkOptions::new())?;
+    let mut walk = roots.walk(request, WalkOptions::default())?;
     while walk.next_entry()?.is_some() {}
     Ok(())
 }
@@ -226,7 +226,7 @@ fn rename(roots: &Roots, request: &str) -> Result<()> {
 
 fn copy(roots: &Roots, request: &str) -> Result<()> {
     let other = format!("{request}.copied");
-    roots.copy(request, other.as_str(), 100, WriteOptions::new())?;
+    roots.copy(request, other.as_str(), 100, WriteOptions::default())?;
     roots.remove_file(other.as_str())
 }
 

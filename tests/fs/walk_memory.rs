@@ -88,7 +88,7 @@ fn walks_and_removals_use_bounded_memory() {
     let files = 100_000 - deep.split('/').count();
     fill(&directory, files, |number| format!("file-{number:06}.txt"));
     let walk = |options| entries(roots.walk(".", options).unwrap()).map(Result::unwrap);
-    let (entries_read, most) = most_heap(|| walk(WalkOptions::new()).count());
+    let (entries_read, most) = most_heap(|| walk(WalkOptions::default()).count());
     println!(
         "a walk of {entries_read} entries below {} bytes: at most {most} bytes of heap",
         deep.len()
@@ -98,12 +98,12 @@ fn walks_and_removals_use_bounded_memory() {
     // Measure the memory for queued entries after the last directory was listed, and the memory
     // used by a caller that keeps all entries.
     let region = Region::new(ALLOCATOR);
-    let mut waiting = walk(WalkOptions::new());
+    let mut waiting = walk(WalkOptions::default());
     waiting.by_ref().take(100_000 - files + 1).for_each(drop);
     let each = heap(&region) / files;
     println!("{each} bytes for a queued entry with a name of 15 bytes");
     assert!((30..=80).contains(&each), "{each}");
-    let (kept, most) = most_heap(|| walk(WalkOptions::new()).collect::<Vec<_>>().len());
+    let (kept, most) = most_heap(|| walk(WalkOptions::default()).collect::<Vec<_>>().len());
     println!("{kept} entries kept: at most {most} bytes of heap");
     assert!(most < 60 << 20, "{most}");
 
@@ -113,7 +113,7 @@ fn walks_and_removals_use_bounded_memory() {
     let directory = open(&wide);
     let many = WALK_BYTES / 270;
     fill(&directory, many, |number| format!("{number:0255}"));
-    let all = WalkOptions::new().max_entries(usize::MAX);
+    let all = WalkOptions::default().max_entries(usize::MAX);
     let (entries_read, most) = most_heap(|| {
         let walk = entries(roots.walk("wide", all).unwrap());
         walk.map(|entry| entry.map(drop)).collect::<Vec<_>>()

@@ -18,7 +18,7 @@ use crate::support::one_step::OneStep as _;
 use crate::support::tree::{Tree, symlinks_are_visible};
 
 fn new() -> WriteOptions {
-    WriteOptions::new()
+    WriteOptions::default()
 }
 
 fn if_unchanged(content: &str) -> WriteOptions {

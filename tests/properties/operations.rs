@@ -103,7 +103,7 @@ fn protected(world: &World) -> BTreeMap<String, (String, [i64; 4])> {
 /// Checks that a walk yields exactly the entries that are not denied.
 fn check_walks(world: &World) {
     for root in world.roots.iter().filter(|_| world.rules.is_some()) {
-        let mut walk = world.guard.walk(root.as_path(), WalkOptions::new()).unwrap();
+        let mut walk = world.guard.walk(root.as_path(), WalkOptions::default()).unwrap();
         let mut walked = Vec::new();
         while let Some(entry) = walk.next_entry().unwrap() {
             walked.push(root.join(entry.path()));

@@ -61,8 +61,8 @@ async fn keep(
         let proof = roots.check("c/in.txt", Intent::Existing)?;
         kept.proofs.push((proof, roots.session().cloned()));
         let mut changes = roots.change_set();
-        changes.write("c/changed.txt", "new", WriteOptions::new())?;
-        kept.writes.push((roots.atomic_file("c/new.txt", WriteOptions::new())?, changes));
+        changes.write("c/changed.txt", "new", WriteOptions::default())?;
+        kept.writes.push((roots.atomic_file("c/new.txt", WriteOptions::default())?, changes));
         let text = kept.roots[0].read_to_string("c/in.txt", 9);
         if way == "move" {
             kept.requests.push(roots);

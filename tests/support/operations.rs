@@ -182,7 +182,7 @@ impl Way {
                 entries.find(|entry| entry.file_name() == name)
             }
             Self::Walked if is_relative && is_plain => {
-                let mut walk = roots.walk(first, WalkOptions::new())?;
+                let mut walk = roots.walk(first, WalkOptions::default())?;
                 pause();
                 let mut entries = std::iter::from_fn(|| walk.next_entry().ok()?);
                 entries.find(|entry| entry.relative() == std::path::Path::new(rest))
@@ -305,7 +305,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'e' version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
     row!(b'i' read_link() on reads(NoFollow, Symlink) => linked),
     row!(b'G' read_dir() on reads(Existing, Directory) => listed),
-    row!(b'H' walk(WalkOptions::new()) on reads(Existing, Tree) => walked),
+    row!(b'H' walk(WalkOptions::default()) on reads(Existing, Tree) => walked),
     row!(b'm' open_unguarded_dir() on reads(Existing, Directory) => unguarded),
     row!(b'I' open_with(OpenMode::ReadWrite) on changes(Existing, File) => used),
     row!(b'M' open_with(OpenMode::Create) on changes(New, FileOrNew) => used),
@@ -316,11 +316,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'Y' write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
     row!(b'5' write_with(WRITTEN, by(InPlace::IfOwnerChanges))
         on changes(New, FileOrNew) => done),
-    row!(b'a' write_with(WRITTEN, WriteOptions::new().overwrite(Overwrite::Never))
+    row!(b'a' write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
         on changes(New, Missing) => done),
     row!(b'b' write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
     row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
-    row!(b'c' atomic_file(WriteOptions::new()) on changes(New, FileOrNew) => committed),
+    row!(b'c' atomic_file(WriteOptions::default()) on changes(New, FileOrNew) => committed),
     row!(b'6' atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
     row!(b'j' set_attribute(executable()) on changes(Existing, File) => done),
     row!(b'k' set_attribute(Attribute::Modified(SystemTime::UNIX_EPOCH))
@@ -336,7 +336,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'o' rename(Overwrite::IfUnchanged(version()))
         on changes(NoFollow, File), changes(NoFollow, File) => done),
     row!(b'r' hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
-    row!(b's' copy(LIMIT, WriteOptions::new())
+    row!(b's' copy(LIMIT, WriteOptions::default())
         on reads(Existing, File), changes(New, FileOrNew) => |bytes: u64, _| Ok(bytes.to_string())),
     row!(b't' copy(LIMIT, parents())
         on reads(Existing, File), changes(NewTree, MissingTree)
@@ -378,7 +378,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         paths: &[changes(NoFollow, File), changes(New, FileOrNew)],
         directly: |roots, texts, pause| {
             let mut changes = roots.change_set();
-            changes.write(texts[1], WRITTEN, WriteOptions::new())?;
+            changes.write(texts[1], WRITTEN, WriteOptions::default())?;
             pause();
             changes.remove_file(texts[0])?;
             pause();
@@ -386,7 +386,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         },
         // A change set takes no proofs. This is what it does with them.
         by_proof: |checked, pause| {
-            let file = checked[1].atomic_file(WriteOptions::new())?;
+            let file = checked[1].atomic_file(WriteOptions::default())?;
             pause();
             checked[0].remove_file()?;
             committed(file, pause)
@@ -493,11 +493,11 @@ pub(crate) fn is_leak(seen: &str) -> bool {
 }
 
 fn by(in_place: InPlace) -> WriteOptions {
-    WriteOptions::new().in_place(in_place)
+    WriteOptions::default().in_place(in_place)
 }
 
 fn parents() -> WriteOptions {
-    WriteOptions::new().create_parents()
+    WriteOptions::default().create_parents()
 }
 
 fn version() -> FileVersion {
@@ -505,7 +505,7 @@ fn version() -> FileVersion {
 }
 
 fn if_unchanged() -> WriteOptions {
-    WriteOptions::new().overwrite(Overwrite::IfUnchanged(version()))
+    WriteOptions::default().overwrite(Overwrite::IfUnchanged(version()))
 }
 
 fn executable() -> Attribute {

@@ -225,7 +225,7 @@ impl ServerHandler for Server {
                 let work = move |roots: RequestRoots| {
                     let mut read = 0;
                     while read < 100_000 {
-                        let mut walk = roots.walk(&path, WalkOptions::new())?;
+                        let mut walk = roots.walk(&path, WalkOptions::default())?;
                         while let Some(entry) = walk.next_entry()? {
                             roots.ensure_active()?;
                             entry.open()?.read_all(1000)?;

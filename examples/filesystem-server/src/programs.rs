@@ -61,7 +61,7 @@ impl Programs {
     /// find the descriptors that a program must not inherit. The programs cannot.
     pub fn process_confinement(&self) -> Confinement {
         if self.is_empty() {
-            return Confinement::new();
+            return Confinement::default();
         }
         self.confinement().extra("/proc", ExtraAccess::ReadOnly)
     }
@@ -73,7 +73,7 @@ impl Programs {
 
     /// The paths outside the roots that the programs of `run` may use.
     pub(crate) fn confinement(&self) -> Confinement {
-        self.extras.iter().fold(Confinement::new().programs(), |confinement, path| {
+        self.extras.iter().fold(Confinement::default().programs(), |confinement, path| {
             confinement.extra(path, ExtraAccess::Execute)
         })
     }
@@ -84,7 +84,7 @@ impl Programs {
 /// repository's configuration names can start.
 pub(crate) fn git_confinement() -> Confinement {
     let libraries = ["/gnu/store", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
-    let confinement = Confinement::new().runtime_files();
+    let confinement = Confinement::default().runtime_files();
     let confinement = confinement.optional_extra("/usr", ExtraAccess::ReadOnly);
     let confinement = confinement.optional_extra("/etc/ld.so.cache", ExtraAccess::ReadOnly);
     libraries.into_iter().fold(confinement, |confinement, path| {

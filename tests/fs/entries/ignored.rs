@@ -16,7 +16,7 @@ use crate::support::random::Random;
 use crate::support::tree::Tree;
 use crate::support::{code, protecting};
 
-const OPTIONS: fn() -> WalkOptions = || WalkOptions::new().git_ignore();
+const OPTIONS: fn() -> WalkOptions = || WalkOptions::default().git_ignore();
 
 fn walked(roots: &Roots, directory: &str, options: WalkOptions) -> Vec<String> {
     let (paths, errors) = paths(roots.walk(directory, options).unwrap());
@@ -131,7 +131,7 @@ fn walk_omits_the_same_entries_as_the_crate_ignore() {
         let is_repository = random.below(2) == 0;
         let directories = build(&mut random, &top, is_repository);
         let roots = Roots::from_dirs([&top]).unwrap();
-        let all = walked(&roots, ".", WalkOptions::new()).len();
+        let all = walked(&roots, ".", WalkOptions::default()).len();
         for _ in 0..3 {
             let start =
                 &directories[usize::try_from(random.below(directories.len() as u64)).unwrap()];
@@ -333,11 +333,11 @@ fn rules_that_take_too_long_to_match_end_the_walk() {
     }
     let roots = Roots::from_dirs([work.path()]).unwrap();
     let walk = |options: WalkOptions| roots.walk(".", options.git_ignore());
-    assert_eq!(walk(WalkOptions::new()).unwrap_err().code(), "too_costly");
+    assert_eq!(walk(WalkOptions::default()).unwrap_err().code(), "too_costly");
     // Ordinary rules do not count: extensions and names without wildcards.
     let rules = "*.log\n!*.rs\nnode_modules/\n/build\n**/target\n".repeat(2000) + "/out*\n";
     fs::write(work.path().join(".gitignore"), rules).unwrap();
-    assert_eq!(paths(walk(WalkOptions::new()).unwrap()).0.len(), 401);
+    assert_eq!(paths(walk(WalkOptions::default()).unwrap()).0.len(), 401);
 }
 
 /// In the worst case, the matcher takes memory in proportion to the product of the number of rules
@@ -355,7 +355,7 @@ fn rules_that_take_too_much_memory_to_match_are_not_read() {
         fs::write(work.path().join(name), "").unwrap();
     }
     let roots = Roots::from_dirs([work.path()]).unwrap();
-    let walk = || roots.walk(".", WalkOptions::new().git_ignore());
+    let walk = || roots.walk(".", WalkOptions::default().git_ignore());
     for count in [1_000, 20_000] {
         fs::write(work.path().join(".gitignore"), rules(count)).unwrap();
         let error = walk().unwrap_err();

@@ -128,7 +128,7 @@ fn request(world: &World, traced: bool) {
         let listed =
             roots.read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_owned());
         assert!(!listed.into_iter().any(|name| is_denied(Path::new(&name))));
-        let walk = roots.walk(directory, mcp_roots_guard::WalkOptions::new()).unwrap();
+        let walk = roots.walk(directory, mcp_roots_guard::WalkOptions::default()).unwrap();
         let walked = crate::support::walked(walk);
         assert!(!walked.into_iter().any(|entry| is_denied(&entry.unwrap().relative())));
     }

@@ -23,7 +23,7 @@ const TREE: &str = "file r/f = inside; dir r/d; file ro/f = read-only; file out/
                     dir out/dir; file out/victim = victim; file out/gone = gone";
 
 fn confined(command: ChildCommand) -> ChildCommand {
-    command.confined(Confinement::new().programs())
+    command.confined(Confinement::default().programs())
 }
 
 fn roots(tree: &Tree) -> Roots {
@@ -134,7 +134,7 @@ fn confined_program_works_inside_its_roots() {
     let secret = tree.path("out/secret");
     thread::spawn(move || fs::read(secret).unwrap()).join().unwrap();
     // Without the extras, the program cannot load its libraries.
-    let output = sh(&roots, ".", "true").confined(Confinement::new()).output();
+    let output = sh(&roots, ".", "true").confined(Confinement::default()).output();
     assert!(output.is_err() || !output.unwrap().success());
 }
 
@@ -322,7 +322,7 @@ fn confinement_that_would_widen_access_is_refused() {
         ("none", ExtraAccess::ReadOnly, Some("not_found")),
         ("l", ExtraAccess::ReadWrite, None),
     ] {
-        let extras = Confinement::new().programs().extra(tree.path(extra), access);
+        let extras = Confinement::default().programs().extra(tree.path(extra), access);
         let run = sh(&roots, ".", "true").confined(extras).output();
         assert_eq!(code(run), expected, "{extra} {access:?}");
     }
@@ -332,7 +332,7 @@ fn confinement_that_would_widen_access_is_refused() {
         .directory(tree.path("ro"), Access::ReadOnly);
     let list = ListRootsResult::from_uris([uri(&tree.path("r"))]);
     let roots = boundary.build().unwrap().resolve(&list).unwrap();
-    let extras = Confinement::new().programs().extra(tree.path("ro"), ExtraAccess::ReadWrite);
+    let extras = Confinement::default().programs().extra(tree.path("ro"), ExtraAccess::ReadWrite);
     let run = sh(&roots, ".", "true").confined(extras).output();
     assert_eq!(code(run), Some("access_conflict"));
 }

@@ -112,7 +112,7 @@ fn operations_without_the_guard_are_stopped(top: &Path) {
     let ioctl = || rustix::fs::ioctl_blksszget(File::open(dev).unwrap()).unwrap_err();
     assert_eq!(ioctl(), rustix::io::Errno::NOTTY);
 
-    let confined = confine(&guard(top), &Confinement::new().extra(dev, ExtraAccess::ReadWrite));
+    let confined = confine(&guard(top), &Confinement::default().extra(dev, ExtraAccess::ReadWrite));
 
     assert_eq!((threads(&confined), confined.missing().len(), confined.paths().len()), (1, 0, 3));
     assert_eq!(confined.not_enforced().next().is_none(), confined.abi() >= 5);
@@ -194,7 +194,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
     };
     assert!(read_there().is_ok() && outside_is_open(top));
     let guard = guard(top);
-    match guard.boundary().confine_process(&Confinement::new()) {
+    match guard.boundary().confine_process(&Confinement::default()) {
         Ok(confined) => {
             println!("this kernel confines all threads at once: {confined}");
             assert!(confined.abi() >= 8 && threads(&confined) == 2);
@@ -216,7 +216,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
     while fs::read_dir("/proc/self/task").unwrap().count() > 1 {
         thread::yield_now();
     }
-    let confined = confine(&guard, &Confinement::new());
+    let confined = confine(&guard, &Confinement::default());
     println!(
         "this kernel (ABI {}) confines one thread: with two threads, confinement was refused \
          and nothing enforced",
@@ -228,7 +228,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
 fn confinement_is_refused_if_threads_cannot_be_counted(top: &Path) {
     let guard = guard(top);
     block_call(libc::SYS_fstatfs, libc::ENOSYS);
-    let refused = guard.boundary().confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard.boundary().confine_process(&Confinement::default()).unwrap_err();
     assert_eq!(refused.code(), "threads_running");
     assert!(outside_is_open(top));
 }
@@ -237,7 +237,7 @@ fn later_threads_and_programs_are_confined(top: &Path) {
     let secret = top.join("out/secret");
     let programs =
         ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
-    let extras = programs.iter().fold(Confinement::new().runtime_files(), |extras, path| {
+    let extras = programs.iter().fold(Confinement::default().runtime_files(), |extras, path| {
         extras.optional_extra(path, ExtraAccess::Execute)
     });
     let cat = |path: &Path| Command::new("/bin/cat").arg(path).output().unwrap();
@@ -253,7 +253,7 @@ fn later_threads_and_programs_are_confined(top: &Path) {
     assert!(denied(Command::new(top.join("rw/cat")).arg(&secret).output()));
     thread::spawn(move || assert!(denied(fs::read(secret)))).join().unwrap();
     // Without the extras, no program starts.
-    let _ = confine(&guard(top), &Confinement::new());
+    let _ = confine(&guard(top), &Confinement::default());
     assert!(denied(Command::new("/bin/cat").stdin(Stdio::inherit()).output()));
 }
 
@@ -262,7 +262,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     symlink("a/deep", top.join("rw/in")).unwrap();
     fs::create_dir(top.join("rw/a/deep")).unwrap();
     let guard = guard(top);
-    let confined = confine(&guard, &Confinement::new());
+    let confined = confine(&guard, &Confinement::default());
     let roots = guard.boundary().allowed_roots();
     // Without the right `REFER`, nothing is renamed or linked in another directory.
     let below = if confined.abi() >= 2 { "in/" } else { "" };
@@ -315,7 +315,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
 
 fn extras_have_the_declared_paths_and_access(top: &Path) {
     symlink("extra", top.join("link")).unwrap();
-    let extras = Confinement::new()
+    let extras = Confinement::default()
         .extra(top.join("link"), ExtraAccess::ReadOnly)
         .extra(top.join("scratch"), ExtraAccess::ReadWrite);
     let runtime = mcp_roots_guard::RUNTIME_FILES.iter().chain(&["/dev/null"]);
@@ -346,7 +346,7 @@ fn extras_have_the_declared_paths_and_access(top: &Path) {
 
 fn an_invalid_extra_is_refused(top: &Path) {
     let guard = guard(top);
-    let extra = |path: &Path, extra| Confinement::new().extra(path, extra);
+    let extra = |path: &Path, extra| Confinement::default().extra(path, extra);
     for (path, access, expected) in [
         ("none", ExtraAccess::ReadOnly, "not_found"),
         ("rw/f/g", ExtraAccess::ReadOnly, "not_a_directory"),
@@ -378,7 +378,7 @@ fn an_invalid_extra_is_refused(top: &Path) {
     }
     // An optional extra may be missing, but confinement fails on any other error.
     let refused = guard.boundary().confine_process(
-        &Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
+        &Confinement::default().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
     );
     assert_eq!(refused.unwrap_err().code(), "not_a_directory");
     assert!(outside_is_open(top));
@@ -399,8 +399,8 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
     for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
         let link = top.join(link);
         let (before, after) = (
-            Confinement::new().extra(top.join("extra"), ExtraAccess::ReadWrite),
-            Confinement::new(),
+            Confinement::default().extra(top.join("extra"), ExtraAccess::ReadWrite),
+            Confinement::default(),
         );
         for extras in [
             before.extra(&link, ExtraAccess::ReadWrite),
@@ -414,7 +414,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
     }
     assert!(outside_is_open(top));
     // The operator's own symlinks are followed, and so are symlinks in a read-only extra.
-    let extras = Confinement::new().extra(top.join("extra"), ExtraAccess::ReadOnly);
+    let extras = Confinement::default().extra(top.join("extra"), ExtraAccess::ReadOnly);
     let extras = extras
         .extra(top.join("operators"), ExtraAccess::ReadOnly)
         .extra(top.join("extra/sub/cache"), ExtraAccess::ReadOnly);
@@ -439,13 +439,15 @@ fn a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra(top: &Pa
         println!("skipped: no mount can be created here: {error}");
         return;
     }
-    let extras = Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadWrite);
+    let extras = Confinement::default().extra(top.join("scratch"), ExtraAccess::ReadWrite);
     assert_eq!(
         guard(top).boundary().confine_process(&extras).unwrap_err().code(),
         "access_conflict"
     );
-    let _ =
-        confine(&guard(top), &Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadOnly));
+    let _ = confine(
+        &guard(top),
+        &Confinement::default().extra(top.join("scratch"), ExtraAccess::ReadOnly),
+    );
     assert!(denied(fs::write(top.join("scratch/f"), "")));
 }
 
@@ -453,7 +455,7 @@ fn a_file_root_grants_only_that_file(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
     let guard =
         Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
-    let _ = confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::default());
     let roots = guard.boundary().allowed_roots();
     for content in ["longer than it was", "short"] {
         let mode = mcp_roots_guard::OpenMode::Truncate;
@@ -476,18 +478,18 @@ fn a_swapped_directory_widens_nothing(top: &Path) {
     let guard = guard(top);
     fs::rename(top.join("rw"), top.join("moved")).unwrap();
     symlink("out", top.join("rw")).unwrap();
-    let refused = guard.boundary().confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard.boundary().confine_process(&Confinement::default()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
     // The directory is now missing.
     fs::remove_file(top.join("rw")).unwrap();
-    let refused = guard.boundary().confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard.boundary().confine_process(&Confinement::default()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
     fs::rename(top.join("moved"), top.join("rw")).unwrap();
-    let _ = confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::default());
     assert!(denied(fs::read(top.join("out/secret"))));
 }
 
@@ -507,7 +509,7 @@ fn a_replaced_directory_needs_a_restart(top: &Path) {
     let mut deploy = Command::new("/bin/sh");
     deploy.args(["-c", deploys]).current_dir(top).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut deploy = deploy.spawn().unwrap();
-    let confined = confine(&guard, &Confinement::new());
+    let confined = confine(&guard, &Confinement::default());
     assert_eq!(confined.missing(), [top.join("scratch/later")]);
     guard.boundary().allowed_roots().write(top.join("rw/a/f"), "old").unwrap();
     deploy.stdin.take().unwrap().write_all(b"go\n").unwrap();
@@ -534,25 +536,26 @@ fn each_call_narrows_the_confinement(top: &Path) {
     let inner = Guard::new(
         Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap(),
     );
-    let _ = confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::default());
     assert!(fs::write(top.join("rw/a/f"), "f").is_ok() && denied(fs::read(top.join("out/secret"))));
-    let _ = confine(&inner, &Confinement::new().extra(top.join("rw/b"), ExtraAccess::ReadWrite));
+    let _ =
+        confine(&inner, &Confinement::default().extra(top.join("rw/b"), ExtraAccess::ReadWrite));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::write(top.join("rw/a/f"), "")));
     assert!(denied(fs::read(top.join("rw/f"))) && fs::write(top.join("rw/b/f"), "").is_ok());
     // A later layer cannot restore access that an earlier one removed.
-    let _ = confine(&inner, &Confinement::new().extra(top.join("out"), ExtraAccess::ReadWrite));
+    let _ = confine(&inner, &Confinement::default().extra(top.join("out"), ExtraAccess::ReadWrite));
     assert!(denied(fs::read(top.join("out/secret"))));
     // Threads are counted inside the confinement, too. The kernel limits the number of layers.
     let (stop, stopped) = channel::<()>();
     let other = thread::spawn(move || stopped.recv());
-    match inner.boundary().confine_process(&Confinement::new()) {
+    match inner.boundary().confine_process(&Confinement::default()) {
         Ok(confined) => assert!(confined.abi() >= 8 && threads(&confined) == 2),
         Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
     drop(stop);
     other.join().unwrap().unwrap_err();
     let more = (0..1_000)
-        .map(|_| inner.boundary().confine_process(&Confinement::new()))
+        .map(|_| inner.boundary().confine_process(&Confinement::default()))
         .filter_map(Result::err);
     let full = more.map(|error| error.code()).find(|kind| *kind != "threads_running");
     assert_eq!(full, Some("io"));
@@ -563,7 +566,7 @@ fn confinement_without_allowed_directories_is_refused(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
     let refused = guard
         .boundary()
-        .confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite))
+        .confine_process(&Confinement::default().extra(top.join("rw"), ExtraAccess::ReadWrite))
         .unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), "no_directories");
@@ -576,7 +579,7 @@ const UNAVAILABLE: &str = "confinement_unavailable";
 /// is enforced.
 fn is_refused(top: &Path, call: i64, errno: i32, code: &str) {
     block_call(call, errno);
-    let refused = guard(top).boundary().confine_process(&Confinement::new()).unwrap_err();
+    let refused = guard(top).boundary().confine_process(&Confinement::default()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), code);
     let is_text = refused.to_string() == "process confinement is not available here";
@@ -590,7 +593,7 @@ fn cat_secret(top: &Path, is_confined: bool) -> mcp_roots_guard::Result<String> 
     let directory = roots.check(top.join("rw"), Intent::Existing).unwrap();
     let mut command = directory.command("cat").unwrap().arg(top.join("out/secret"));
     if is_confined {
-        command = command.confined(Confinement::new().programs());
+        command = command.confined(Confinement::default().programs());
     }
     Ok(String::from_utf8_lossy(command.output()?.stdout()).into_owned())
 }

@@ -52,7 +52,7 @@ pub(crate) fn path(checked: &CheckedPath) -> &Path {
 pub(super) fn children(
     directory: &CheckedPath,
 ) -> Result<impl Iterator<Item = Result<DirEntry>> + use<>> {
-    let mut walk = directory.walk(WalkOptions::new().max_depth(1).max_entries(ENTRIES))?;
+    let mut walk = directory.walk(WalkOptions::default().max_depth(1).max_entries(ENTRIES))?;
     let entries = std::iter::from_fn(move || walk.next_entry().transpose());
     Ok(entries.filter(|entry| entry.as_ref().map_or(true, |entry| is_resource(entry.file_type()))))
 }

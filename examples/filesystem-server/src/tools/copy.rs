@@ -55,7 +55,7 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &CopyDirectory) -> Work
     if to.parent().is_some_and(|parent| !parent.exists()) {
         return Err(HandlerError::new("the parent of the destination does not exist"));
     }
-    let steps = Steps::new(&from, WalkOptions::new(), &[], roots, progress)?;
+    let steps = Steps::new(&from, WalkOptions::default(), &[], roots, progress)?;
     to.create_dir()?;
     let mut copied = Copied { to, bytes: 0, counts: [0; 3], left_out: Lines::default() };
     for step in steps {
@@ -114,7 +114,7 @@ impl Copied {
             FileType::File => {
                 let to = place(Intent::New)?;
                 let left = BYTES.saturating_sub(self.bytes);
-                self.bytes += entry.to_checked().copy(&to, left, WriteOptions::new())?;
+                self.bytes += entry.to_checked().copy(&to, left, WriteOptions::default())?;
                 1
             }
             FileType::Symlink => {

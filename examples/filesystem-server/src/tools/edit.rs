@@ -80,7 +80,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
         }
         if !args.dry_run {
             roots.ensure_active()?;
-            let if_unchanged = WriteOptions::new()
+            let if_unchanged = WriteOptions::default()
                 .overwrite(Overwrite::IfUnchanged(FileVersion::of(content.as_bytes())));
             match put(&file, &new.content(), if_unchanged) {
                 Err(error) if error.kind() == ErrorKind::Changed => {

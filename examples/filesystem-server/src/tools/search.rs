@@ -52,8 +52,11 @@ impl Server {
 fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work {
     let pattern = Globs::one(&args.pattern)?;
     let top = roots.check(&args.path, Intent::Existing)?;
-    let options =
-        if args.respect_gitignore { WalkOptions::new().git_ignore() } else { WalkOptions::new() };
+    let options = if args.respect_gitignore {
+        WalkOptions::default().git_ignore()
+    } else {
+        WalkOptions::default()
+    };
     let (mut lines, mut found) = (Lines::default(), 0_usize);
     let (mut unreadable, mut remarks) = (0_usize, Vec::new());
     for step in Steps::new(&top, options, &args.exclude_patterns, roots, progress)? {

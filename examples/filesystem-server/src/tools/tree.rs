@@ -54,7 +54,7 @@ struct Node {
 fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work {
     let top = roots.check(&args.path, Intent::Existing)?;
     let mut tree = Tree { open: Vec::new(), done: Vec::new() };
-    let steps = Steps::new(&top, WalkOptions::new(), &args.exclude_patterns, roots, progress)?;
+    let steps = Steps::new(&top, WalkOptions::default(), &args.exclude_patterns, roots, progress)?;
     for (count, step) in steps.enumerate() {
         match step? {
             Step::Entry(entry) if count < ENTRIES => tree.add(&entry),

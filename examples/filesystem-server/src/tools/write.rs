@@ -56,7 +56,7 @@ impl Server {
                     "the content is larger than {LIMIT} bytes, the limit for reading and writing"
                 )));
             }
-            put(&roots.check(&path, Intent::New)?, &content, WriteOptions::new())?;
+            put(&roots.check(&path, Intent::New)?, &content, WriteOptions::default())?;
             Ok(format!("Wrote {} bytes to {path}", content.len()))
         })
         .await
