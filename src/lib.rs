@@ -188,7 +188,7 @@
 // What only the code of a feature uses is compiled without it too, so that a feature appears at its
 // modules' declarations and nowhere else.
 #![cfg_attr(
-    not(all(feature = "child", feature = "ignore", feature = "landlock", feature = "rmcp")),
+    not(all(feature = "child", feature = "ignore", feature = "landlock", feature = "rmcp-http")),
     allow(dead_code, unused_imports, unreachable_pub)
 )]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]

@@ -307,8 +307,8 @@
 //!
 //! Resource listings, completions and subscriptions cannot ask the client. If it declared roots,
 //! only directories that are always in force are served by default; without any, the request is
-//! refused. To serve the client's roots, identify the client (on stdio, call `one_client` on the
-//! wrapped transport) and set
+//! refused. To serve the client's roots, identify the client (on stdio, with
+//! [`wrap_one_client`](crate::Guard#method.wrap_one_client)) and set
 //! [`time_to_live_keyed`](crate::GuardBuilder#method.time_to_live_keyed). These requests then use
 //! the list of an earlier request for that time, and can be served a root that the client has
 //! withdrawn since.
@@ -647,8 +647,8 @@
 //!             return Err(format!("{path:?}: the old text must occur exactly once").into());
 //!         }
 //!         let after = before.replacen(old, new, 1);
-//!         let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(FileVersion::of(before.as_bytes())));
-//!         changes.write(*path, &after, if_unchanged)?;
+//!         let if_unchanged = Overwrite::IfUnchanged(FileVersion::of(before.as_bytes()));
+//!         changes.write(*path, &after, WriteOptions::default().overwrite(if_unchanged))?;
 //!         let after = FileVersion::of(after.as_bytes());
 //!         patched.push(Patched { path: (*path).to_owned(), before, after });
 //!     }
@@ -659,7 +659,8 @@
 //! fn undo(roots: &Roots, patched: &[Patched]) -> Result<(), Box<dyn Error>> {
 //!     let mut changes = roots.change_set();
 //!     for Patched { path, before, after } in patched {
-//!         changes.write(path, before, WriteOptions::default().overwrite(Overwrite::IfUnchanged(*after)))?;
+//!         let if_unchanged = Overwrite::IfUnchanged(*after);
+//!         changes.write(path, before, WriteOptions::default().overwrite(if_unchanged))?;
 //!     }
 //!     Ok(changes.commit()?)
 //! }

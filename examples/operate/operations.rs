@@ -50,8 +50,8 @@ const PATH: Field = required("path", Path, "The file or directory.");
 const FROM: Field = required("from", Path, "The source.");
 const TO: Field = required("to", Path, "The destination.");
 
-/// The field of operations that are methods of both `Roots` and `CheckedPath`. The others are methods
-/// of `CheckedPath` only.
+/// The field of operations that are methods of both `Roots` and `CheckedPath`. The others are
+/// methods of `CheckedPath` only.
 const CHECKED: Field =
     or("checked", Boolean, "false", "Checks first, and then performs the operation on the proof.");
 

@@ -52,7 +52,8 @@ impl Boundary {
     /// fn main() -> Result<(), Box<dyn std::error::Error>> {
     ///     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
     ///     let cache = "/var/cache/server";
-    ///     let extras = Confinement::default().runtime_files().extra(cache, ExtraAccess::ReadWrite);
+    ///     let extras = Confinement::default().runtime_files();
+    ///     let extras = extras.extra(cache, ExtraAccess::ReadWrite);
     ///     eprintln!("{}", boundary.confine_process(&extras)?); // first, while there is no other thread
     ///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     ///     runtime.block_on(async { /* serve */ });

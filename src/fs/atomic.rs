@@ -97,13 +97,15 @@ pub(super) struct Destination {
 impl CheckedPath {
     /// Begins a file that is written in pieces and appears under its name when it is committed.
     ///
-    /// Check the path for [`Intent::New`](crate::Intent::New), or for [`Intent::NewTree`](crate::Intent::NewTree) to create parents.
+    /// Check the path for [`Intent::New`](crate::Intent::New), or for
+    /// [`Intent::NewTree`](crate::Intent::NewTree) to create parents.
     ///
     /// # Errors
     ///
     /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) with [`InPlace::Always`](crate::InPlace::Always) and [`InPlace::IfOwnerChanges`](crate::InPlace::IfOwnerChanges), because such a
-    /// file is never written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
+    /// (`invalid_options`) with [`InPlace::Always`](crate::InPlace::Always) and
+    /// [`InPlace::IfOwnerChanges`](crate::InPlace::IfOwnerChanges), because such a file is never
+    /// written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
     /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
     /// [`Overwrite::IfUnchanged`].
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {

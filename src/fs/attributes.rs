@@ -173,8 +173,8 @@ impl CheckedPath {
     /// a file, or to read a directory. For a file that its owner may neither read nor write, the
     /// error is `permission_denied`.
     ///
-    /// Check the path for [`Intent::Existing`](crate::Intent::Existing). A symlink that was checked for [`Intent::NoFollow`](crate::Intent::NoFollow)
-    /// is refused.
+    /// Check the path for [`Intent::Existing`](crate::Intent::Existing). A symlink that was checked
+    /// for [`Intent::NoFollow`](crate::Intent::NoFollow) is refused.
     ///
     /// # Errors
     ///

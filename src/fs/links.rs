@@ -35,8 +35,8 @@ impl CheckedPath {
     /// path. Its target is not looked up.
     ///
     /// The text is untrusted: whoever can write to the root can create a symlink with any text.
-    /// Show it, or pass it to [`symlink`](Self::symlink), but do not open it. To learn whether it leads
-    /// inside the roots, [check](crate::Roots::check) the path of the symlink.
+    /// Show it, or pass it to [`symlink`](Self::symlink), but do not open it. To learn whether it
+    /// leads inside the roots, [check](crate::Roots::check) the path of the symlink.
     ///
     /// Check the path for [`Intent::NoFollow`]. After a check for [`Intent::Existing`], this is the
     /// proof of the symlink's target, and the error is `not_a_symlink`.

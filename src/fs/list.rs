@@ -240,8 +240,8 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// Options of a walk. The default is the limits [`WALK_DEPTH`] and [`WALK_ENTRIES`], every name, and
-/// an error for the first directory that cannot be read.
+/// Options of a walk. The default is the limits [`WALK_DEPTH`] and [`WALK_ENTRIES`], every name,
+/// and an error for the first directory that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {

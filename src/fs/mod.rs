@@ -63,10 +63,10 @@ use crate::error::Result;
 use crate::path::IntoLocation;
 use crate::roots::{Intent, Roots};
 
-/// Defines the operations that most tools need, one row each. A row generates a method of
-/// [`CheckedPath`], and one of [`Roots`], which is a check and then the operation. The intent of the
-/// check can depend on the options. The documentation of the proof's method names it. `|path|` is
-/// followed by one attempt at the operation.
+/// Defines operations that most tools need, one row each. A row generates a method of
+/// [`CheckedPath`], and one of [`Roots`], which is a check and then the operation. The intent of
+/// the check can depend on the options, so the documentation of the proof's method names it in
+/// words. `|path|` is followed by one attempt at the operation.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
@@ -212,7 +212,7 @@ operations! {
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
     metadata() -> Metadata, "describe",
-        Intent::Existing, "[`Intent::Existing`], or for [`Intent::NoFollow`] to describe a symlink itself",
+        Intent::Existing, "[`Intent::Existing`], or for [`Intent::NoFollow`] to describe a symlink",
         |path| open::metadata(path);
 
     /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is

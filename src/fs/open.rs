@@ -39,8 +39,8 @@ pub enum OpenMode {
     /// Creates a file, which must not exist, for reading and writing. Unlike `O_EXCL`, this follows
     /// a dangling symlink as the last name if its target is inside a root, and creates the target.
     CreateNew,
-    /// Opens a file for writing only, as [`File::create`] does: creates it if it does not exist, and
-    /// truncates it to length zero after it has been verified.
+    /// Opens a file for writing only, as [`File::create`] does: creates it if it does not exist,
+    /// and truncates it to length zero after it has been verified.
     Truncate,
     /// Opens a file for writing at its end only, and creates it if it does not exist.
     Append,

@@ -18,7 +18,7 @@ use crate::account::Account;
 ///
 /// The server adds the key to a request's extensions before rmcp handles the request. Over HTTP,
 /// the authentication layer adds it as an extension of the HTTP request. On stdio,
-/// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client) adds it.
+/// [`Guard::wrap_one_client`](crate::Guard::wrap_one_client) adds it.
 ///
 /// Requests with equal keys count as one client, so each user must have a different key. Each
 /// program that a user runs must have a different key too; the client identifier of an access token

@@ -85,7 +85,7 @@
 //! # Client keys
 //!
 //! A [`ClientKey`] identifies the client of a request, and only the server's own code can set it:
-//! with `guard.wrap(stdio_pipes()).one_client()` for a connection that has a single client, or with
+//! with `guard.wrap_one_client(stdio_pipes())` for a connection that has a single client, or with
 //! [`ClientKey::principal`] as an extension of the HTTP request, in the authentication layer.
 //! Nothing that a client sends becomes a key. Requests with equal keys count as one client. If a
 //! user runs several programs, add the program's name to the key.
@@ -115,5 +115,4 @@ use self::http::http_extension;
 pub use self::input::{ClientInput, ROOTS_KEY};
 pub use self::key::ClientKey;
 pub use self::request::RequestRoots;
-pub use self::transport::GuardedTransport;
 pub use self::work::Response;

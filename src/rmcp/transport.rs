@@ -6,7 +6,6 @@
 //! handler could not do this, because rmcp runs the handlers of messages in separate tasks, in any
 //! order.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +22,15 @@ use crate::error::Code;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
-/// A transport wrapped by [`Guard::wrap`].
+/// A transport wrapped by [`Guard::wrap`]. The module is private, so the type has no public name.
+/// It is public only as the associated type of a guarded session manager.
+#[allow(missing_debug_implementations)]
 pub struct GuardedTransport<T> {
     inner: T,
     guard: Guard,
     /// The client's session, which begins with its `initialize`.
     connection: Option<Arc<Connection>>,
-    /// The key that this transport adds to each request ([`GuardedTransport::one_client`]).
+    /// The key that this transport adds to each request ([`Guard::wrap_one_client`]).
     key: Option<ClientKey>,
 }
 
@@ -65,12 +66,30 @@ impl Guard {
     pub fn wrap<T, E, A>(
         &self,
         transport: T,
-    ) -> GuardedTransport<impl Transport<RoleServer, Error = E> + use<T, E, A>>
+    ) -> impl Transport<RoleServer, Error = E> + use<T, E, A>
     where
         T: IntoTransport<RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
         GuardedTransport::new(transport.into_transport(), self.clone())
+    }
+
+    /// Like [`wrap`](Self::wrap), and declares that all requests on this transport come from one
+    /// client, as on stdio. By itself, this shares no list. In the stateless era, together with a
+    /// [duration](crate::GuardBuilder::time_to_live_keyed), the list of one request is kept for
+    /// lists, completions and subscriptions, in which the client cannot be asked. Do not use this
+    /// for a proxy that serves several clients.
+    pub fn wrap_one_client<T, E, A>(
+        &self,
+        transport: T,
+    ) -> impl Transport<RoleServer, Error = E> + use<T, E, A>
+    where
+        T: IntoTransport<RoleServer, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let mut transport = GuardedTransport::new(transport.into_transport(), self.clone());
+        transport.key = Some(ClientKey::connection());
+        transport
     }
 }
 
@@ -95,17 +114,6 @@ impl Received {
 impl<T> GuardedTransport<T> {
     pub(super) const fn new(inner: T, guard: Guard) -> Self {
         Self { inner, guard, connection: None, key: None }
-    }
-
-    /// Declares that all requests on this transport come from one client, as on stdio. By itself,
-    /// this shares no list. In the stateless era, together with a
-    /// [duration](crate::GuardBuilder::time_to_live_keyed), the list of one request is kept for
-    /// lists, completions and subscriptions, in which the client cannot be asked. Do not use this
-    /// for a proxy that serves several clients.
-    #[must_use]
-    pub fn one_client(mut self) -> Self {
-        self.key = Some(ClientKey::connection());
-        self
     }
 
     /// Adds the extensions to a request, and handles `initialize` and `list_changed`.
@@ -210,26 +218,10 @@ impl<T> Drop for GuardedTransport<T> {
     }
 }
 
-impl<T> fmt::Debug for GuardedTransport<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedTransport").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::boundary::{Boundary, ClientRoots};
-
-    #[test]
-    fn debug_of_a_transport_shows_neither_the_inner_transport_nor_the_guard() {
-        #[derive(Debug)]
-        struct Private;
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
-        let transport = GuardedTransport::new(Private, guard).one_client();
-        assert_eq!(format!("{transport:?}"), "GuardedTransport { .. }");
-    }
 
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {

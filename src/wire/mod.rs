@@ -39,9 +39,10 @@ pub struct ListRootsResult {
 /// One entry of a root list. The schema calls it `Root`, but in this crate, a [`Root`](crate::Root)
 /// is a resolved entry.
 ///
-/// An entry that violates the schema is kept, with the JSON that was sent as its URI, shortened, and
-/// is rejected (`malformed`). It does not affect the others. The exception is JSON that `serde_json` cannot parse, such as JSON nested more than
-/// 128 levels deep, which fails the whole list.
+/// An entry that violates the schema is kept, with the JSON that was sent as its URI, shortened. It
+/// is rejected (`malformed`) and does not affect the others. The exception is JSON that
+/// `serde_json` cannot parse, such as JSON nested more than 128 levels deep, which fails the whole
+/// list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RootEntry {

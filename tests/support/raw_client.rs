@@ -50,7 +50,7 @@ impl Raw {
     /// Like [`connect`](Self::connect), and all requests on this connection come from one client.
     pub(crate) fn one_client(guard: &Guard) -> Self {
         let (server, reports) = Server::new(guard);
-        Self::to(server, reports, |far| guard.wrap(far).one_client())
+        Self::to(server, reports, |far| guard.wrap_one_client(far))
     }
 
     /// Connects to a server whose only tool is this function.

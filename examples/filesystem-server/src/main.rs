@@ -57,7 +57,7 @@ async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::err
     enlarge_output();
     // Stdio has exactly one client, so its stateless requests that cannot ask for roots can use
     // those of an earlier request, for as long as `Options::guard` allows.
-    let transport = server.guard().wrap(rmcp::transport::stdio_pipes()).one_client();
+    let transport = server.guard().wrap_one_client(rmcp::transport::stdio_pipes());
     server.serve(transport).await?.waiting().await?;
     Ok(())
 }

@@ -62,7 +62,7 @@ pub enum Intent {
     /// [`New`](Intent::New), but parents may be missing. Only plain names may follow the first
     /// missing name.
     NewTree,
-    /// To remove, rename, link, read or describe the last name itself. If it is a symlink, it is not
+    /// To remove, rename, link or describe the last name itself. If it is a symlink, it is not
     /// followed. The name need not exist.
     NoFollow,
 }

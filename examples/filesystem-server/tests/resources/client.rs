@@ -61,7 +61,7 @@ impl Client {
         roots: &[&Path],
     ) -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let (server, transport) = (server.clone(), server.guard().wrap(far).one_client());
+        let (server, transport) = (server.clone(), server.guard().wrap_one_client(far));
         tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
         let (tell, told) = unbounded_channel();
         let handler = Handler { declares, roots: Arc::default(), tell };
