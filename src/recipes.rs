@@ -45,7 +45,7 @@
 //!     .directory(&site, Access::ReadWrite) // base of relative requests
 //!     .directory(&manuals, Access::ReadOnly)
 //!     // This directory may be missing now.
-//!     .directory_with(&later, DirectoryOptions::new(Access::ReadWrite).optional())
+//!     .directory(&later, DirectoryOptions::from(Access::ReadWrite).optional())
 //!     .build()?;
 //!
 //! // For each request.

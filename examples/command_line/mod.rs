@@ -147,14 +147,14 @@ impl Options {
         for path in &self.directories {
             let is_read_only = self.read_only.contains(path);
             let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-            let mut options = DirectoryOptions::new(access);
+            let mut options = DirectoryOptions::from(access);
             if self.always.contains(path) {
                 options = options.always();
             }
             for (alias, _) in self.aliases.iter().filter(|(_, directory)| directory == path) {
                 options = options.alias(alias);
             }
-            boundary = boundary.directory_with(path, options);
+            boundary = boundary.directory(path, options);
         }
         let boundary = boundary.build().map_err(|error| error.to_string())?;
         if self.list.is_empty() && !self.lists_none {

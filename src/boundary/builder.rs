@@ -27,7 +27,8 @@ pub struct BoundaryBuilder {
     pub(super) links_until: Option<SystemTime>,
 }
 
-/// Options for an allowed directory, used with [`BoundaryBuilder::directory_with`].
+/// An allowed directory's access and options, for [`BoundaryBuilder::directory`]. An [`Access`]
+/// alone is that of a directory that must exist and that client roots narrow.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
@@ -40,7 +41,7 @@ pub struct BoundaryBuilder {
 /// // Client roots narrow `home`. Every client can read `external`.
 /// let boundary = Boundary::builder()
 ///     .directory(&home, Access::ReadWrite)
-///     .directory_with(&external, DirectoryOptions::new(Access::ReadOnly).always())
+///     .directory(&external, DirectoryOptions::from(Access::ReadOnly).always())
 ///     .build()?;
 /// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
 /// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
@@ -58,11 +59,6 @@ pub struct DirectoryOptions {
 }
 
 impl DirectoryOptions {
-    /// Creates options for a directory that must exist and that client roots narrow.
-    pub fn new(access: Access) -> Self {
-        Self { access, optional: false, always: false, aliases: Vec::new() }
-    }
-
     /// Allows the directory to be missing. If it is missing, [`Boundary::allowed_roots`] looks it
     /// up again. The names that are missing on its path are not created through other allowed
     /// directories.
@@ -115,8 +111,8 @@ impl DirectoryOptions {
     /// # let host = if cfg!(windows) { r"Q:\Users\me\project" } else { "/Users/me/project" };
     /// # if cfg!(windows) { return Ok(()) }
     /// // On the host, the workspace is at `/Users/me/project`.
-    /// let options = DirectoryOptions::new(Access::ReadWrite).alias(host);
-    /// let boundary = Boundary::builder().directory_with(workspace.path(), options).build()?;
+    /// let options = DirectoryOptions::from(Access::ReadWrite).alias(host);
+    /// let boundary = Boundary::builder().directory(workspace.path(), options).build()?;
     /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
     /// let roots = boundary.resolve(&list)?;
     /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
@@ -127,6 +123,12 @@ impl DirectoryOptions {
     pub fn alias(mut self, path: impl Into<PathBuf>) -> Self {
         self.aliases.push(path.into());
         self
+    }
+}
+
+impl From<Access> for DirectoryOptions {
+    fn from(access: Access) -> Self {
+        Self { access, optional: false, always: false, aliases: Vec::new() }
     }
 }
 
@@ -142,13 +144,14 @@ impl BoundaryBuilder {
     /// because the operator is trusted. On Windows, short names (`PROGRA~1`) are expanded at that
     /// time, and a symlink or junction to another volume is followed only if the path of some
     /// allowed directory starts with that volume.
-    pub fn directory(self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directory_with(path, DirectoryOptions::new(access))
-    }
-
-    /// Like [`directory`](Self::directory), but with options.
-    pub fn directory_with(mut self, path: impl Into<PathBuf>, options: DirectoryOptions) -> Self {
-        self.directories.push(Directory { path: path.into(), options });
+    ///
+    /// The second argument is the directory's [`Access`], or [`DirectoryOptions`].
+    pub fn directory(
+        mut self,
+        path: impl Into<PathBuf>,
+        options: impl Into<DirectoryOptions>,
+    ) -> Self {
+        self.directories.push(Directory { path: path.into(), options: options.into() });
         self
     }
 

@@ -160,12 +160,12 @@ fn each_change_is_served_as_the_table_says() {
 /// Makes the change once, and checks the three cells of the row.
 fn check(row: &Row, cells: &[String]) {
     let tree = Tree::in_memory(row.before);
-    let options = DirectoryOptions::new(Access::ReadWrite);
+    let options = DirectoryOptions::from(Access::ReadWrite);
     let options = if row.configured == "later" { options.optional() } else { options };
     let trusted = SystemTime::now()
         + Duration::from_secs(if row.change.contains("trust_links_until") { 60 } else { 0 });
     let builder: BoundaryBuilder = Boundary::builder().trust_links_until(trusted);
-    let boundary = builder.directory_with(tree.path(row.configured), options).build().unwrap();
+    let boundary = builder.directory(tree.path(row.configured), options).build().unwrap();
     let of_dirs = (cells[0] != "-").then(|| Roots::from_dirs([tree.path(row.configured)]).unwrap());
     // The clock of the runtime is paused, so that five seconds pass at once.
     let runtime = tokio::runtime::Builder::new_current_thread()

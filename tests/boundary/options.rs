@@ -584,13 +584,13 @@ fn guard(tree: &Tree, one: &Combination) -> Result<Guard, &'static str> {
     for number in 0..3 {
         let Some(name) = one.directories[number] else { continue };
         let access = if one.read_only[number] { Access::ReadOnly } else { Access::ReadWrite };
-        let options = DirectoryOptions::new(access);
+        let options = DirectoryOptions::from(access);
         let options = if DIRECTORIES[name] == "m" { options.optional() } else { options };
         let options = if one.always[number] { options.always() } else { options };
         let options = aliases(tree, name, one.aliases[number])
             .into_iter()
             .fold(options, DirectoryOptions::alias);
-        builder = builder.directory_with(tree.path(DIRECTORIES[name]), options);
+        builder = builder.directory(tree.path(DIRECTORIES[name]), options);
     }
     let guard =
         Guard::builder(builder.build().map_err(code)?).runtime(tokio::runtime::Handle::current());

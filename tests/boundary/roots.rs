@@ -193,9 +193,9 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
     if cfg!(windows) {
         return; // A path of another system can be an alias only there.
     }
-    let options = DirectoryOptions::new(Access::ReadOnly).alias(r"C:\Proj").alias("/host/proj");
+    let options = DirectoryOptions::from(Access::ReadOnly).alias(r"C:\Proj").alias("/host/proj");
     let builder = Boundary::builder().directory(tree.path("a"), Access::ReadOnly);
-    let aliased = builder.directory_with(tree.path("b"), options).build().unwrap().allowed_roots();
+    let aliased = builder.directory(tree.path("b"), options).build().unwrap().allowed_roots();
     for alias in [r"C:\Proj", "/host/proj"] {
         assert_eq!(aliased.with_base(alias).unwrap().read("f", 9).unwrap(), b"B");
     }
@@ -205,10 +205,10 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
 #[test]
 fn client_roots_only_and_directories_are_mutually_exclusive() {
     let only = Boundary::builder().client_roots(ClientRoots::Only);
-    let optional = DirectoryOptions::new(Access::ReadOnly).optional();
+    let optional = DirectoryOptions::from(Access::ReadOnly).optional();
     for both in [
         only.clone().directory("a", Access::ReadWrite),
-        only.clone().directory_with("none", optional),
+        only.clone().directory("none", optional),
         Boundary::builder().directory("a", Access::ReadWrite).client_roots(ClientRoots::Only),
     ] {
         let refused = both.build().unwrap_err();
@@ -366,8 +366,8 @@ const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_announced_roots(
 #[tokio::test]
 async fn client_path_is_never_the_path_of_another_client() {
     let tree = Tree::new("dir workspace/sub");
-    let options = DirectoryOptions::new(Access::ReadWrite).alias("/host/proj").alias(r"C:\Proj");
-    let boundary = Boundary::builder().directory_with(tree.path("workspace"), options);
+    let options = DirectoryOptions::from(Access::ReadWrite).alias("/host/proj").alias(r"C:\Proj");
+    let boundary = Boundary::builder().directory(tree.path("workspace"), options);
     let guard = Guard::new(boundary.build().unwrap());
     let uris = [
         ("file:///host/proj/sub".into(), "/host/proj/sub".to_owned()),
@@ -388,9 +388,9 @@ async fn client_path_is_never_the_path_of_another_client() {
 #[tokio::test]
 async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_in_it() {
     let tree = Tree::new("file external/sub/f; dir home");
-    let always = DirectoryOptions::new(Access::ReadWrite).always();
+    let always = DirectoryOptions::from(Access::ReadWrite).always();
     let boundary = Boundary::builder()
-        .directory_with(tree.path("external"), always)
+        .directory(tree.path("external"), always)
         .directory(tree.path("external/sub"), Access::ReadWrite)
         .directory(tree.path("home"), Access::ReadWrite)
         .build()
@@ -419,10 +419,10 @@ fn wait() {
 #[test]
 fn a_planted_symlink_selects_no_directory_while_another_path_is_missing() {
     let tree = Tree::new("dir real/sub; file secret/key; link current -> real");
-    let optional = DirectoryOptions::new(Access::ReadWrite).optional();
+    let optional = DirectoryOptions::from(Access::ReadWrite).optional();
     let boundary = Boundary::builder()
         .directory(tree.path("current"), Access::ReadWrite)
-        .directory_with(tree.path("real/sub/opt"), optional)
+        .directory(tree.path("real/sub/opt"), optional)
         .build()
         .unwrap();
     fs::remove_file(tree.path("current")).unwrap();
@@ -459,10 +459,10 @@ fn the_names_of_a_root_are_not_created() {
 #[test]
 fn the_names_of_a_missing_optional_directory_are_not_created() {
     let tree = Tree::new("dir a/from; file a/f; dir a/d");
-    let optional = DirectoryOptions::new(Access::ReadWrite).optional().always();
+    let optional = DirectoryOptions::from(Access::ReadWrite).optional().always();
     let boundary = Boundary::builder()
         .directory(tree.path("a"), Access::ReadWrite)
-        .directory_with(tree.path("a/x/opt"), optional)
+        .directory(tree.path("a/x/opt"), optional)
         .build()
         .unwrap();
     let allowed = boundary.allowed_roots();

@@ -193,14 +193,14 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
         let flags: Vec<_> = flags.collect();
         let is_read_only = flags.contains(&"ro");
         let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let options = DirectoryOptions::new(access);
+        let options = DirectoryOptions::from(access);
         let options = if flags.contains(&"always") { options.always() } else { options };
         let options = if flags.contains(&"optional") { options.optional() } else { options };
         let options = aliases
             .split('=')
             .filter(|alias| !alias.is_empty())
             .fold(options, |options, alias| options.alias(tree.expand(alias)));
-        builder = builder.directory_with(path, options);
+        builder = builder.directory(path, options);
     }
     // As if the server had started now.
     builder.trust_links_until(SystemTime::now()).build()

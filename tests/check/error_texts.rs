@@ -86,7 +86,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         Boundary::builder().directory(tree.path(path), Access::ReadWrite).build().unwrap()
     };
     let optional = Boundary::builder()
-        .directory_with(tree.path("none"), DirectoryOptions::new(Access::ReadWrite).optional())
+        .directory(tree.path("none"), DirectoryOptions::from(Access::ReadWrite).optional())
         .build()
         .unwrap();
     let none = "the client listed no directories";
@@ -148,9 +148,9 @@ fn the_operator_learns_why_a_request_is_outside() {
     let list = ListRootsResult::from_uris([tree.uri("a"), tree.uri("c"), "file:///none".into()]);
     let builder = Boundary::builder().protect("q", Protection::ReadOnly);
     let builder = ["a", "b", "c"].into_iter().fold(builder, |builder, name| {
-        let options = DirectoryOptions::new(Access::ReadWrite);
+        let options = DirectoryOptions::from(Access::ReadWrite);
         let options = if name == "c" { options.optional() } else { options };
-        builder.directory_with(tree.path(name), options)
+        builder.directory(tree.path(name), options)
     });
     let roots = builder.clone().build().unwrap().resolve(&list).unwrap();
     let named = builder.name_roots_in_refusals().build().unwrap().resolve(&list).unwrap();

@@ -285,10 +285,10 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
 #[test]
 fn anchored_pattern_matches_below_an_optional_directory_that_appears_later() {
     let tree = Tree::new("dir root");
-    let optional = DirectoryOptions::new(Access::ReadWrite).optional();
+    let optional = DirectoryOptions::from(Access::ReadWrite).optional();
     let boundary = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
-        .directory_with(tree.path("root/m"), optional)
+        .directory(tree.path("root/m"), optional)
         .protect("/s", Protection::Denied)
         .build()
         .unwrap();

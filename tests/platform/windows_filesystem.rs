@@ -334,7 +334,7 @@ fn an_absent_volume_counts_as_a_missing_directory() {
         );
         let roots = with(
             Boundary::builder()
-                .directory_with(path, DirectoryOptions::new(Access::ReadOnly).optional()),
+                .directory(path, DirectoryOptions::from(Access::ReadOnly).optional()),
         )
         .unwrap()
         .allowed_roots();

@@ -236,7 +236,7 @@ async fn a_kept_list_is_resolved_again_when_an_optional_directory_appears() {
     let tree = Tree::new();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
     let boundary = boundary
-        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadOnly).optional())
+        .directory(tree.path("later"), DirectoryOptions::from(Access::ReadOnly).optional())
         .build()
         .unwrap();
     let guard =
@@ -257,10 +257,10 @@ async fn a_kept_list_is_resolved_again_when_an_optional_directory_appears() {
 #[tokio::test]
 async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() {
     let tree = Tree::new();
-    let always = DirectoryOptions::new(Access::ReadOnly).always();
+    let always = DirectoryOptions::from(Access::ReadOnly).always();
     let boundary = Boundary::builder()
         .directory(tree.path("op/a"), Access::ReadOnly)
-        .directory_with(tree.path("op/b"), always)
+        .directory(tree.path("op/b"), always)
         .build()
         .unwrap();
     let guard =

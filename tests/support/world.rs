@@ -67,14 +67,14 @@ impl World {
             2 => vec![r, ra],
             _ => vec![ra],
         };
-        let mut first = DirectoryOptions::new(Access::ReadWrite);
+        let mut first = DirectoryOptions::from(Access::ReadWrite);
         if has_aliases {
             symlink(&roots[0], top.join("v")).unwrap();
             first = first.alias(top.join("v")).alias(HOST).alias(WINDOWS);
         }
         let builder = roots[1..]
             .iter()
-            .fold(Boundary::builder().directory_with(&roots[0], first), |builder, root| {
+            .fold(Boundary::builder().directory(&roots[0], first), |builder, root| {
                 builder.directory(root, Access::ReadWrite)
             });
         let plain = builder.clone().build().unwrap().allowed_roots();

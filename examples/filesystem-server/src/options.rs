@@ -200,7 +200,7 @@ impl Options {
             boundary = boundary.protect_defaults();
         }
         for (path, options) in directories {
-            boundary = boundary.directory_with(path, options);
+            boundary = boundary.directory(path, options);
         }
         for name in &self.protect {
             boundary = boundary.protect(name, Protection::ReadOnly);
@@ -238,7 +238,7 @@ impl Options {
         let options = |path: &PathBuf| {
             let is_read_only = self.read_only || read_only.contains(path);
             let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-            let mut options = DirectoryOptions::new(access);
+            let mut options = DirectoryOptions::from(access);
             if always.contains(path) {
                 options = options.always();
             }

@@ -271,9 +271,9 @@ impl World {
 
     /// A boundary in which `proj` has aliases that do not exist here.
     fn aliased(&self, effect: Option<Effect>) -> Boundary {
-        let options = DirectoryOptions::new(Access::ReadWrite);
+        let options = DirectoryOptions::from(Access::ReadWrite);
         let options = options.alias("/none/such/host").alias(r"C:\Proj");
-        let builder = self.builder(effect).directory_with(self.tree.path("proj"), options);
+        let builder = self.builder(effect).directory(self.tree.path("proj"), options);
         builder.directory(self.tree.path("other"), Access::ReadWrite).build().unwrap()
     }
 

@@ -364,9 +364,9 @@ fn an_invalid_extra_is_refused(top: &Path) {
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary
-        .directory_with(
+        .directory(
             top.join("by link/later/ro"),
-            DirectoryOptions::new(Access::ReadOnly).optional(),
+            DirectoryOptions::from(Access::ReadOnly).optional(),
         )
         .build()
         .unwrap();
@@ -496,10 +496,7 @@ fn a_swapped_directory_widens_nothing(top: &Path) {
 fn a_replaced_directory_needs_a_restart(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("rw/a"), Access::ReadWrite);
     let boundary = boundary
-        .directory_with(
-            top.join("scratch/later"),
-            DirectoryOptions::new(Access::ReadWrite).optional(),
-        )
+        .directory(top.join("scratch/later"), DirectoryOptions::from(Access::ReadWrite).optional())
         .build()
         .unwrap();
     let guard = Guard::new(boundary);
