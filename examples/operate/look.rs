@@ -214,10 +214,10 @@ pub(crate) fn entry(request: &Request) -> Answer {
 fn act(request: &Request, entry: &DirEntry) -> Answer {
     let limit = request.integer("limit")?;
     Ok(match request.text("action")? {
-        "read" => of_content(entry.open()?.read_all(limit)?),
+        "read" => of_content(entry.to_checked().read(limit)?),
         "read_to_string" => of_content(entry.read_to_string(limit)?.into()),
         "metadata" => of_metadata(&entry.metadata()?),
-        "open" => of_metadata(entry.open()?.metadata()),
+        "open" => of_metadata(entry.to_checked().open()?.metadata()),
         "remove_file" => {
             entry.to_checked().remove_file()?;
             json!({})

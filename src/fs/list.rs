@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
-use super::open::OpenFile;
 use crate::check::CheckedPath;
 use crate::dir::{
     Entries, FileType, Handle, Look, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES,
@@ -129,24 +128,15 @@ impl DirEntry {
         })
     }
 
-    /// Opens the file for reading.
+    /// Reads a file of at most `limit` bytes as UTF-8 text. For other content, use
+    /// [`to_checked`](Self::to_checked).
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::open`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
-    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed) if the entry was
-    /// replaced by a symlink since it was listed.
-    pub fn open(&self) -> Result<OpenFile> {
-        self.to_checked().open()
-    }
-
-    /// Reads a file of at most `limit` bytes as UTF-8 text. For other content, see
-    /// [`OpenFile::read_all`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_large`); [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// The errors of [`CheckedPath::read_to_string`];
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink;
+    /// [`Changed`](crate::ErrorKind::Changed) if the entry was replaced by a symlink since it was
+    /// listed.
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.to_checked().read_to_string(limit)
     }

@@ -192,7 +192,7 @@ fn replaced_entry_and_entry_of_a_replaced_directory_are_never_followed() {
         tree.add(replacement);
         let before = [tree.snapshot("out"), tree.snapshot("r/moved")];
         let listed = entry.clone();
-        assert_eq!(within_seconds(move || code(listed.open())), read, "{replacement}");
+        assert_eq!(within_seconds(move || code(listed.to_checked().open())), read, "{replacement}");
         let listed = entry.clone();
         assert_eq!(within_seconds(move || code(listed.read_to_string(9))), read, "{replacement}");
         assert_eq!(entry.file_type(), FileType::File);
@@ -214,7 +214,7 @@ fn listed_symlink_is_described_and_removed_but_not_opened() {
         let entry = entry(&roots, ".", name);
         assert_eq!(entry.file_type(), FileType::Symlink);
         assert!(entry.metadata().unwrap().file_type().is_symlink());
-        assert_eq!(code(entry.open()), Some("special_file"));
+        assert_eq!(code(entry.to_checked().open()), Some("special_file"));
         let root = roots.check(".", Intent::Existing).unwrap();
         assert_eq!(code(root.join(entry.relative(), Intent::Existing)), joined);
         entry.to_checked().remove_file().unwrap();

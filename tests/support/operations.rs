@@ -595,10 +595,8 @@ fn lines(entries: impl Iterator<Item = Result<DirEntry>>, pause: Pause<'_>) -> R
 fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> String {
     pause();
     let described = or_code(entry.metadata().map(|metadata| description(&metadata)));
-    let opened = or_code(entry.open().and_then(|file| opened(file, pause)));
-    let read = or_code(
-        entry.open().and_then(|file| file.read_all(LIMIT)).and_then(|read| content(read, pause)),
-    );
+    let opened = or_code(entry.to_checked().open().and_then(|file| opened(file, pause)));
+    let read = or_code(entry.to_checked().read(LIMIT).and_then(|read| content(read, pause)));
     format!("{} {described} {opened} {read}", entry.relative().display())
 }
 

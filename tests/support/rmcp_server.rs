@@ -228,7 +228,7 @@ impl ServerHandler for Server {
                         let mut walk = roots.walk(&path, WalkOptions::default())?;
                         while let Some(entry) = walk.next_entry()? {
                             roots.ensure_active()?;
-                            entry.open()?.read_all(1000)?;
+                            entry.to_checked().read(1000)?;
                             read += 1;
                         }
                     }
