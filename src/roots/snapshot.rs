@@ -111,8 +111,7 @@ impl Roots {
     }
 
     /// Whether there are no roots, so that every request is refused.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.snapshot.roots.is_empty()
     }
 

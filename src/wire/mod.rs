@@ -56,11 +56,6 @@ pub struct RootEntry {
 }
 
 impl RootEntry {
-    /// Creates an entry without a name.
-    pub fn new(uri: impl Into<String>) -> Self {
-        Self { uri: uri.into(), ..Self::default() }
-    }
-
     /// Whether the entry violates the schema.
     pub(crate) fn is_malformed(&self) -> bool {
         self.malformed
@@ -77,7 +72,8 @@ impl ListRootsResult {
 
     /// Creates a list from URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
-        Self { roots: uris.into_iter().map(RootEntry::new).collect(), ..Self::default() }
+        let entry = |uri: S| RootEntry { uri: uri.into(), ..RootEntry::default() };
+        Self { roots: uris.into_iter().map(entry).collect(), ..Self::default() }
     }
 
     /// Fails if the list exceeds [`ROOT_LIST_ENTRIES`] or [`ROOT_LIST_BYTES`].

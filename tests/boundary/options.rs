@@ -17,6 +17,7 @@ use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Fallback,
     Guard, Intent, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
 };
+use serde_json::json;
 
 use crate::support::boundary_model::{
     Answer, Client, Config, Decision, Declared, Directory, Entry, InForce, Kind, Root, Step,
@@ -608,18 +609,16 @@ fn entry(tree: &Tree, text: &str) -> (RootEntry, Entry) {
 }
 
 fn root_entry(entry: &Entry) -> RootEntry {
-    match entry {
-        Entry::Bad("malformed") => {
-            let list: ListRootsResult = serde_json::from_str(r#"{"roots": [7]}"#).unwrap();
-            list.roots[0].clone()
-        }
-        Entry::Bad(_) => RootEntry::new("https://x"),
+    let json = match entry {
+        Entry::Bad("malformed") => json!(7),
+        Entry::Bad(_) => json!({ "uri": "https://x" }),
         // Some clients encode the colon of a drive.
         Entry::Path(path) if path.starts_with("/c:") => {
-            RootEntry::new(format!("file://{}", path.replacen(':', "%3A", 1)))
+            json!({ "uri": format!("file://{}", path.replacen(':', "%3A", 1)) })
         }
-        Entry::Path(path) => RootEntry::new(format!("file://{path}")),
-    }
+        Entry::Path(path) => json!({ "uri": format!("file://{path}") }),
+    };
+    serde_json::from_value(json).unwrap()
 }
 
 /// The symlinks and files of [`TREE`], and their directories.

@@ -415,9 +415,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Whether an entry violates the schema. No other entry differs from one with its fields.
 fn is_malformed(entry: &RootEntry) -> bool {
-    let mut plain = RootEntry::new(&*entry.uri);
-    plain.name.clone_from(&entry.name);
-    plain != *entry
+    let mut plain = ListRootsResult::from_uris([&*entry.uri]).roots;
+    plain[0].name.clone_from(&entry.name);
+    plain[0] != *entry
 }
 
 fn is_at(entry: &RootEntry, path: &Path) -> bool {

@@ -30,7 +30,7 @@ impl Programs {
             return Ok(());
         }
         let mut roots = guard.boundary().allowed_roots();
-        if roots.is_empty() {
+        if roots.roots().len() == 0 {
             // Without allowed directories, any other one serves.
             let anywhere = std::env::temp_dir();
             let boundary = Boundary::builder().directory(anywhere, Access::ReadOnly).build()?;
