@@ -309,15 +309,8 @@ fn execute_permission_follows_read_permission() {
     let at = tree.path("root/f");
     let mode = || fs::metadata(&at).unwrap().mode() & 0o7777;
     let (executable, not) = (Attribute::Executable, Attribute::NotExecutable);
-    for (before, attribute, after) in [
-        (0o644, executable, 0o755),
-        (0o640, executable, 0o750),
-        (0o600, executable, 0o700),
-        (0o755, not, 0o644),
-        (0o711, not, 0o600),
-        (0o4755, executable, 0o755),
-        (0o6755, not, 0o644),
-    ] {
+    // A unit test has all modes.
+    for (before, attribute, after) in [(0o640, executable, 0o750), (0o6755, not, 0o644)] {
         for request in ["f", "l"] {
             fs::set_permissions(&at, fs::Permissions::from_mode(before)).unwrap();
             roots.set_attribute(request, attribute).unwrap();
@@ -351,8 +344,7 @@ fn unguarded_directory_is_the_directory_that_was_checked() {
         assert_eq!(code(roots.open_unguarded_dir(request)), Some(expected), "{request}");
     }
     for request in ["d", "."] {
-        let checked = roots.check(request, Intent::Existing).unwrap();
-        let directory = checked.open_unguarded_dir().unwrap();
+        let directory = roots.open_unguarded_dir(request).unwrap();
         #[cfg(target_os = "linux")]
         {
             let flags = rustix::io::fcntl_getfd(&directory).unwrap();

@@ -9,9 +9,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{MAIN_SEPARATOR, Path};
 
-use mcp_roots_guard::{Access, DirEntry, FileType, Intent, Protection, Roots, Walk, WalkOptions};
 #[cfg(unix)]
-use mcp_roots_guard::{CheckedPath, Result};
+use mcp_roots_guard::Result;
+use mcp_roots_guard::{
+    Access, CheckedPath, DirEntry, FileType, Intent, Protection, Roots, Walk, WalkOptions,
+};
 
 use crate::support::tree::Tree;
 use crate::support::{code, protecting};
@@ -24,6 +26,10 @@ fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
             return entry;
         }
     }
+}
+
+fn is_dir(place: &CheckedPath) -> bool {
+    place.metadata().unwrap().file_type().is_dir()
 }
 
 fn text(entry: &DirEntry) -> String {
@@ -245,9 +251,7 @@ fn joined_path_is_resolved_like_a_request() {
             assert_eq!(found, whole, "{request} {joined}");
             codes.insert(found.as_ref().err().copied());
             // The second join starts in the place, and not in the first root.
-            for found in
-                found.into_iter().filter(|found| found.metadata().unwrap().file_type().is_dir())
-            {
+            for found in found.into_iter().filter(is_dir) {
                 assert_eq!(found.join(".", Intent::Existing).unwrap(), found);
             }
         }
@@ -320,7 +324,7 @@ fn parent_is_the_proof_of_the_containing_directory() {
     for parent in [file.parent(), roots.check("l", Intent::Existing).unwrap().parent()] {
         let parent = parent.unwrap();
         assert_eq!(parent, roots.check("d/e", Intent::Existing).unwrap());
-        assert!(parent.exists() && parent.metadata().unwrap().file_type().is_dir());
+        assert!(parent.exists() && is_dir(&parent));
     }
     let top = file.parent().unwrap().parent().unwrap().parent().unwrap();
     assert!(top.relative().as_os_str().is_empty() && top.parent().is_none());
@@ -351,7 +355,7 @@ fn each_parent_of_an_entry_can_be_described_and_removed() {
         while parent.relative() != Path::new(path) {
             parent = parent.parent().unwrap();
         }
-        assert!(parent.metadata().unwrap().file_type().is_dir(), "{path}");
+        assert!(is_dir(&parent), "{path}");
         assert_eq!(parent.read_dir().unwrap().count(), 0, "{path}");
         parent.no_follow().unwrap().remove_dir().unwrap();
         assert!(!tree.path("r").join(path).exists(), "{path}");
@@ -387,11 +391,7 @@ fn target_of_a_followed_symlink_is_not_removed() {
         let request = tree.expand(request);
         let no_follow = |checked: CheckedPath| -> Result<()> {
             let entry = checked.no_follow()?;
-            if entry.metadata()?.file_type().is_dir() {
-                entry.remove_dir_all()
-            } else {
-                entry.remove_file()
-            }
+            if is_dir(&entry) { entry.remove_dir_all() } else { entry.remove_file() }
         };
         let direct = roots.check(&request, *intent).and_then(no_follow);
         let root = roots.check(".", Intent::Existing).unwrap();
@@ -407,12 +407,7 @@ fn target_of_a_followed_symlink_is_not_removed() {
     for request in ["dir/g", "d/../f", "d/e/", "d//back"] {
         let intent = if request == "d//back" { Intent::NoFollow } else { Intent::Existing };
         let entry = roots.check(request, intent).unwrap().no_follow().unwrap();
-        if entry.metadata().unwrap().file_type().is_dir() {
-            entry.remove_dir()
-        } else {
-            entry.remove_file()
-        }
-        .unwrap();
+        if is_dir(&entry) { entry.remove_dir() } else { entry.remove_file() }.unwrap();
     }
     assert!(!tree.path("r/d/g").exists() && !tree.path("r/f").exists());
     assert_eq!(fs::read_dir(tree.path("r/d")).unwrap().count(), 0);

@@ -44,42 +44,35 @@ fn assert_same_results(ours: &mut OpenFile, std: &mut fs::File, what: &dyn Debug
     }
 }
 
+type Options = fn(&mut fs::OpenOptions) -> &mut fs::OpenOptions;
+
 /// Each mode, and the options of `std` that mean the same.
-fn modes() -> [(OpenMode, fs::OpenOptions); 5] {
-    let options = |set: fn(&mut fs::OpenOptions) -> &mut fs::OpenOptions| {
-        let mut options = fs::File::options();
-        set(&mut options);
-        options
-    };
-    [
-        (OpenMode::ReadWrite, options(|it| it.read(true).write(true))),
-        (OpenMode::Create, options(|it| it.read(true).write(true).create(true))),
-        (OpenMode::CreateNew, options(|it| it.read(true).write(true).create_new(true))),
-        (OpenMode::Truncate, options(|it| it.write(true).create(true).truncate(true))),
-        (OpenMode::Append, options(|it| it.append(true).create(true))),
-    ]
-}
+const MODES: [(OpenMode, Options); 5] = [
+    (OpenMode::ReadWrite, |std| std.read(true).write(true)),
+    (OpenMode::Create, |std| std.read(true).write(true).create(true)),
+    (OpenMode::CreateNew, |std| std.read(true).write(true).create_new(true)),
+    (OpenMode::Truncate, |std| std.write(true).create(true).truncate(true)),
+    (OpenMode::Append, |std| std.append(true).create(true)),
+];
 
 #[test]
 fn an_open_file_reads_writes_and_seeks_like_std_file() {
     let tree = Tree::new("dir root");
     let roots = tree.roots(["root"]);
     let (ours, theirs) = (tree.path("root/ours"), tree.path("root/theirs"));
-    for (mode, of_std) in modes() {
+    for ((mode, options), exists) in MODES.iter().flat_map(|it| [(it, false), (it, true)]) {
         for path in [&ours, &theirs] {
-            fs::write(path, "123456789").unwrap();
-        }
-        let (guarded, std) = (roots.open_with("ours", mode), of_std.open(&theirs));
-        // `CreateNew` needs a name that does not exist.
-        assert_eq!(guarded.is_ok(), std.is_ok(), "{mode:?}");
-        let (mut guarded, mut std) = guarded.ok().zip(std.ok()).unwrap_or_else(|| {
-            for path in [&ours, &theirs] {
-                fs::remove_file(path).unwrap();
+            let _ = fs::remove_file(path);
+            if exists {
+                fs::write(path, "123456789").unwrap();
             }
-            (roots.open_with("ours", mode).unwrap(), of_std.open(&theirs).unwrap())
-        });
-        assert_same_results(&mut guarded, &mut std, &mode);
-        assert_eq!(fs::read(&ours).unwrap(), fs::read(&theirs).unwrap(), "{mode:?}");
+        }
+        let std = options(&mut fs::File::options()).open(&theirs);
+        let guarded = roots.open_with("ours", *mode);
+        assert_eq!(guarded.is_ok(), std.is_ok(), "{mode:?} {exists}");
+        let (Ok(mut guarded), Ok(mut std)) = (guarded, std) else { continue };
+        assert_same_results(&mut guarded, &mut std, mode);
+        assert_eq!(fs::read(&ours).unwrap(), fs::read(&theirs).unwrap(), "{mode:?} {exists}");
     }
     // `open` opens a file for reading only.
     fs::write(&ours, "123456789").unwrap();

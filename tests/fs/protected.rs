@@ -12,7 +12,7 @@ use mcp_roots_guard::{
 use mcp_roots_guard::{Attribute, CheckedPath, InPlace, Result};
 
 use crate::support::one_step::OneStep as _;
-use crate::support::operations::{INTENTS, OPEN_MODES, Way, attempts};
+use crate::support::operations::{Way, attempts};
 use crate::support::tree::{Tree, symlinks_are_visible};
 use crate::support::{code, protecting};
 
@@ -166,22 +166,6 @@ fn request_at_or_through_a_denied_name_is_refused_whether_or_not_it_exists() {
         assert_eq!(tree.snapshot("root"), before);
         assert_eq!(first.get_or_insert_with(|| refusals.clone()), &refusals);
     }
-}
-
-#[test]
-fn every_open_mode_respects_protected_names() {
-    let tree = Tree::new(TREE);
-    let (roots, before) = (protected(&tree), tree.snapshot("root"));
-    for mode in OPEN_MODES {
-        for request in [".env", "secret/key", "secret/new", ".git/config"] {
-            assert_eq!(code(roots.open_with(request, mode)), Some("protected"), "{request}");
-        }
-        for intent in INTENTS {
-            let proof = roots.check(".git/config", intent).unwrap();
-            assert_eq!(code(proof.open_with(mode)), Some("protected"), "{mode:?} {intent:?}");
-        }
-    }
-    assert_eq!(tree.snapshot("root"), before);
 }
 
 fn quoted(text: &str) -> String {

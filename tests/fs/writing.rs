@@ -125,7 +125,7 @@ fn atomic_file_appears_when_it_is_committed() {
     assert_eq!(read("f"), "old");
     old.commit().unwrap();
     assert_eq!(read("f"), "my content");
-    let absent = write(roots.check("new", Intent::New).unwrap().atomic_file(new()).unwrap());
+    let absent = write(roots.atomic_file("new", new()).unwrap());
     assert!(!tree.path("root/new").exists());
     absent.commit().unwrap();
     assert_eq!(read("new"), "my content");
@@ -301,7 +301,6 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     let version = roots.version("f", 3).unwrap();
     assert_eq!(version.to_string(), text);
     assert_eq!(version, FileVersion::of(b"abc"));
-    assert_eq!(version, roots.check("f", Intent::Existing).unwrap().version(9).unwrap());
     assert_eq!(text.parse::<FileVersion>().unwrap(), version);
     assert_eq!(serde_json::to_string(&version).unwrap(), format!("{text:?}"));
     assert_eq!(serde_json::from_str::<FileVersion>(&format!("{text:?}")).unwrap(), version);
@@ -416,11 +415,6 @@ fn conditional_change_requires_the_version() {
     }
     roots.rename("f", "g", Overwrite::IfUnchanged(two)).unwrap();
     roots.rename("g", "f", Overwrite::Never).unwrap();
-    let checked = |path| roots.check(path, Intent::NoFollow).unwrap();
-    tree.add("file root/h = 2");
-    let by_proof = checked("f").rename(&checked("h"), Overwrite::IfUnchanged(one));
-    assert_eq!(code(by_proof), Some("modified"));
-    roots.remove_file("h").unwrap();
     assert_eq!(code(roots.rename("f", "d", Overwrite::IfUnchanged(one))), Some("is_a_directory"));
 
     assert_eq!(text(roots.remove_file_if_unchanged("f", two)), format!("remove \"f\": {modified}"));

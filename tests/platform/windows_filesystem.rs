@@ -8,6 +8,7 @@ use std::path::Path;
 
 use mcp_roots_guard::{
     Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Result, Roots,
+    WalkOptions,
 };
 
 use crate::support::code;
@@ -236,7 +237,7 @@ fn a_path_that_points_outside_is_refused_before_any_effect() {
                 assert_eq!(tree.snapshot("out"), before, "{what}: {name} {request}");
             }
         }
-        for entry in walked(roots.walk(".", mcp_roots_guard::WalkOptions::default()).unwrap()) {
+        for entry in walked(roots.walk(".", WalkOptions::default()).unwrap()) {
             let entry = entry.unwrap();
             assert!(
                 entry.relative().iter().all(|name| name != "secret" && name != "deep"),
@@ -291,10 +292,7 @@ fn each_operation_does_its_work() {
         names
     };
     assert_eq!(names("."), ["d", "e", "f", "g", "tree"]);
-    assert_eq!(
-        walked(roots.walk("tree", mcp_roots_guard::WalkOptions::default()).unwrap()).len(),
-        4
-    );
+    assert_eq!(walked(roots.walk("tree", WalkOptions::default()).unwrap()).len(), 4);
     roots.rename("f", "e/f", mcp_roots_guard::Overwrite::Never).unwrap();
     assert_eq!(
         code(roots.rename("e/f", "d/made", mcp_roots_guard::Overwrite::Never)),
@@ -426,7 +424,7 @@ fn a_tree_deeper_than_the_longest_path_is_walked_and_removed() {
     roots.create_dir_all(deep.as_str()).unwrap();
     roots.write(format!("{deep}file"), "deep").unwrap();
     assert_eq!(roots.read(format!("{deep}file"), 9).unwrap(), b"deep");
-    let walked = walked(roots.walk(".", mcp_roots_guard::WalkOptions::default()).unwrap());
+    let walked = walked(roots.walk(".", WalkOptions::default()).unwrap());
     assert!(walked.iter().all(Result::is_ok), "{:?}", walked.iter().find(|entry| entry.is_err()));
     assert_eq!(walked.len(), 101);
     roots.remove_dir_all("directory").unwrap();

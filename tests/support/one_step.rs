@@ -1,6 +1,7 @@
 //! The operations that only a proof or a change set has, each as one step with the check that its
 //! documentation asks for.
 
+use std::borrow::Borrow;
 #[cfg(unix)]
 use std::os::fd::OwnedFd;
 #[cfg(windows)]
@@ -14,16 +15,14 @@ use mcp_roots_guard::{
 macro_rules! one_step {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $intent:expr;)*) => {
         #[allow(dead_code, reason = "some test programs do not use all of it")]
-        pub(crate) trait OneStep {
-            fn all(&self) -> &Roots;
-
+        pub(crate) trait OneStep: Borrow<Roots> {
             fn symlink(&self, target: impl AsRef<Path>, at: impl IntoLocation) -> Result<()> {
-                self.all().check(at, Intent::NoFollow)?.symlink(target)
+                self.borrow().check(at, Intent::NoFollow)?.symlink(target)
             }
 
             fn hard_link(&self, from: impl IntoLocation, to: impl IntoLocation) -> Result<()> {
-                let from = self.all().check(from, Intent::NoFollow)?;
-                from.hard_link(&self.all().check(to, Intent::NoFollow)?)
+                let from = self.borrow().check(from, Intent::NoFollow)?;
+                from.hard_link(&self.borrow().check(to, Intent::NoFollow)?)
             }
 
             fn remove_file_if_unchanged(
@@ -31,14 +30,14 @@ macro_rules! one_step {
                 path: impl IntoLocation,
                 version: FileVersion,
             ) -> Result<()> {
-                let mut changes = self.all().change_set();
+                let mut changes = self.borrow().change_set();
                 changes.remove_file_if_unchanged(path, version)?;
                 Ok(changes.commit()?)
             }
 
             $(
                 fn $name(&self, path: impl IntoLocation, $($argument: $type),*) -> Result<$result> {
-                    self.all().check(path, $intent)?.$name($($argument),*)
+                    self.borrow().check(path, $intent)?.$name($($argument),*)
                 }
             )*
         }
@@ -55,11 +54,7 @@ one_step! {
     version(limit: u64) -> FileVersion, Intent::Existing;
 }
 
-impl OneStep for Roots {
-    fn all(&self) -> &Roots {
-        self
-    }
-}
+impl OneStep for Roots {}
 
 fn new(options: WriteOptions) -> Intent {
     if options == options.create_parents() { Intent::NewTree } else { Intent::New }

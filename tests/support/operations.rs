@@ -93,14 +93,6 @@ pub(crate) const WAYS: [Way; 7] = [
     Way::Directly, Way::Walked, Way::Parent, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed,
 ];
 
-pub(crate) const OPEN_MODES: [OpenMode; 5] = [
-    OpenMode::ReadWrite,
-    OpenMode::Create,
-    OpenMode::CreateNew,
-    OpenMode::Truncate,
-    OpenMode::Append,
-];
-
 pub(crate) const INTENTS: [Intent; 4] = [Existing, New, NewTree, NoFollow];
 
 impl Operation {
