@@ -16,6 +16,7 @@
 //! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
 //! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
 //! | too many programs of one client | permits for each account | `permits` |
+//! | the powers of root and of set-user-ID programs | dropped by the thread that starts the program | `privileges` |
 //! | access to files outside the roots | confinement by Landlock (feature `landlock`) | `confine` |
 //!
 //! One thread starts a program, moves its input and output in one loop over the pipes, and stops it
@@ -33,6 +34,8 @@ mod confined;
 mod descriptors;
 mod output;
 mod permits;
+#[cfg(target_os = "linux")]
+mod privileges;
 mod program;
 mod spawn;
 #[cfg_attr(unix, path = "unix.rs")]
@@ -66,10 +69,15 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///   withdraws the roots. A process that creates its own session or group (setsid(2)) escapes this.
 ///   On Windows, only the program itself is killed.
 ///
-/// The program runs with the permissions of the server. It is **not restricted to the roots** and
-/// ignores read-only access and protected names, unless it is confined on Linux
-/// (`confined`, feature `landlock`). Even a confined program can use protected names,
-/// and can change the modes and times of files outside that the server's user owns.
+/// - On Linux, the program has no capabilities (capabilities(7)) and gains none, unless it is allowed
+///   to [keep them](Self::keep_privileges). A program of a server that runs as root cannot set the
+///   clock, change owners, or use files that only their owner may use, unless root owns them.
+///
+/// The program runs as the server's user. It is **not restricted to the roots** and ignores
+/// read-only access and protected names, unless it is confined on Linux (`confined`, feature
+/// `landlock`). Even a confined program can use protected names, and can change the modes and times
+/// of files outside that the server's user owns. If that user is root, these are the files of the
+/// system, so run the server as another user.
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] fn main() -> mcp_roots_guard::Result<()> {
@@ -139,6 +147,7 @@ impl CheckedPath {
                 stdin: None,
                 time: CHILD_TIME,
                 output: CHILD_OUTPUT,
+                keeps_privileges: false,
             },
             stop: None,
             is_directory_by_path: false,
@@ -171,6 +180,13 @@ impl ChildCommand {
     /// Removes an environment variable, for example one in [`CHILD_ENVIRONMENT`].
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.task.command.env_remove(name);
+        self
+    }
+
+    /// Lets the program keep the server's capabilities and run set-user-ID programs such as `sudo`.
+    /// A confined program cannot run them in any case.
+    pub fn keep_privileges(mut self) -> Self {
+        self.task.keeps_privileges = true;
         self
     }
 

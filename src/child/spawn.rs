@@ -38,6 +38,7 @@ pub(super) struct Task {
     pub(super) stdin: Option<Vec<u8>>,
     pub(super) time: Duration,
     pub(super) output: usize,
+    pub(super) keeps_privileges: bool,
 }
 
 /// Starts a thread.
@@ -70,6 +71,10 @@ pub(super) fn run(
     if let Some(copied) = copied {
         super::descriptors::close_others(copied, command.get_current_dir());
         let _ = caller.try_send(());
+    }
+    #[cfg(target_os = "linux")]
+    if !task.keeps_privileges {
+        super::privileges::drop_all()?;
     }
     let confined = restriction.map(Restriction::restrict).transpose()?;
     let spawned = command.spawn();

@@ -410,6 +410,41 @@ fn process_that_escapes_its_group_delays_nobody() {
     assert!(started.elapsed() < Duration::from_secs(290), "{:?}", started.elapsed());
 }
 
+/// The controls keep their privileges. Those that need root run only if the user is root.
+#[test]
+#[cfg(target_os = "linux")]
+fn program_has_no_capabilities_and_gains_none() {
+    let tree = Tree::new("file r/f; dir r/d");
+    let roots = tree.roots(["r"]);
+    let both = |script: &str| {
+        let run = || sh(&roots, ".", script);
+        [run(), run().keep_privileges()].map(|run| run.output().unwrap())
+    };
+    let status = "grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs):' /proc/self/status";
+    let [dropped, _] = both(status);
+    let values = text(dropped.stdout()).lines().map(|line| line.split_whitespace().last().unwrap());
+    let values: Vec<_> = values.map(|value| u64::from_str_radix(value, 16).unwrap()).collect();
+    assert_eq!(values, [0, 0, 0, 0, 1], "{}", text(dropped.stdout()));
+    // The thread that starts a program is the only one that loses them.
+    assert!(!nix::sys::prctl::get_no_new_privs().unwrap());
+    if !rustix::process::geteuid().is_root() {
+        println!("not tested: the powers of root require a server that runs as root");
+        return;
+    }
+    fs::copy("/usr/bin/id", tree.path("r/id")).unwrap();
+    std::os::unix::fs::chown(tree.path("r/id"), Some(65_534), None).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    fs::set_permissions(tree.path("r/id"), mode).unwrap();
+    for (script, with, without) in [
+        ("chown 1 f && echo changed", "changed\n", ""),
+        ("mknod n c 1 3 && echo made", "made\n", ""),
+        ("./id -u", "65534\n", "0\n"),
+    ] {
+        let [dropped, kept] = both(script);
+        assert_eq!([text(kept.stdout()), text(dropped.stdout())], [with, without], "{script}");
+    }
+}
+
 #[test]
 fn caller_can_stop_the_program() {
     let tree = Tree::new("dir r");
