@@ -227,7 +227,9 @@ pub use check::{CheckedPath, Explanation};
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
-pub use confine::{Confined, Confinement, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES};
+pub use confine::{
+    Channel, Confined, Confinement, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
+};
 pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{

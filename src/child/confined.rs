@@ -10,13 +10,13 @@ impl ChildCommand {
     /// allow, and the server must be able to read `/proc`. The program may
     /// run, but it also needs its libraries ([`Confinement::programs`]).
     ///
-    /// Executing files in the roots (execve(2)), TCP connections, and signals and abstract Unix
-    /// sockets of processes outside the confinement are denied unless they are allowed with the
-    /// methods below. An interpreter that the program may run, such as a shell or the dynamic
-    /// loader, can still read a file in the roots and run what it says, in the same confinement.
-    /// Other network protocols, and connections to Unix sockets by path, are not denied. Newer
-    /// kernels can deny UDP (Linux 7.2) and such connections (7.1), but this crate does not request
-    /// it. The other restrictions and gaps are those of
+    /// Executing files in the roots (execve(2)) is denied unless it is
+    /// [allowed](Self::allow_programs_in_roots). An interpreter that the program may run, such as a
+    /// shell or the dynamic loader, can still read a file in the roots and run what it says, in the
+    /// same confinement. Each [`Channel`](crate::Channel) to processes outside the confinement is
+    /// denied unless the confinement [allows](Confinement::allow) it. Unless the network and Unix
+    /// sockets are both allowed, a 32-bit program is killed, and io_uring(7) is not available. The
+    /// other restrictions and gaps are those of
     /// [`Boundary::confine_process`](crate::Boundary::confine_process).
     ///
     /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
@@ -29,19 +29,6 @@ impl ChildCommand {
     /// Lets a confined program run files in the roots, for example tests that it has just built.
     pub fn allow_programs_in_roots(mut self) -> Self {
         self.allowed.programs = true;
-        self
-    }
-
-    /// Lets a confined program use TCP.
-    pub fn allow_network(mut self) -> Self {
-        self.allowed.network = true;
-        self
-    }
-
-    /// Lets a confined program send signals and connect to abstract Unix sockets outside the
-    /// confinement.
-    pub fn allow_signals(mut self) -> Self {
-        self.allowed.signals = true;
         self
     }
 

@@ -67,7 +67,6 @@ impl Pipes {
 /// Changes only this end of the pipe. The program's end still blocks (open(2)).
 fn nonblocking(pipe: impl Into<OwnedFd>) -> io::Result<File> {
     let pipe = File::from(pipe.into());
-    // Defense: A pipe does not block the thread that stops the program.
     ioctl_fionbio(&pipe, true)?;
     Ok(pipe)
 }

@@ -15,7 +15,10 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use super::{ChildScope, Confined, ConfinedPath, Confinement, Denied, Extra, ExtraAccess, Missing};
+use super::filter::deny_sockets;
+use super::{
+    Channel, ChildScope, Confined, ConfinedPath, Confinement, Extra, ExtraAccess, Missing,
+};
 use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::CheckedPath;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
@@ -31,7 +34,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         );
     }
     let threads = threads()?;
-    let mut rules = Rules::new(ruleset()?.create().map_err(io_error)?);
+    let denied = denied(confinement, true);
+    let mut rules = Rules::new(ruleset(&denied)?);
     let roots = boundary.allowed_roots();
     for rejected in roots.rejected() {
         let Some((path, access)) = boundary.configured(rejected) else { continue };
@@ -47,7 +51,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
-    let report = Confined { abi: 0, threads, paths, missing, denied: Denied::default() };
+    let report = Confined { abi: 0, threads, paths, missing, denied, is_filtered: false };
     report.after(&restrict(ruleset, threads)?)
 }
 
@@ -73,16 +77,8 @@ pub(crate) fn prepare(
     program: &Path,
     scope: ChildScope,
 ) -> Result<Prepared> {
-    let denied = Denied { network: !scope.network, signals: !scope.signals };
-    let mut ruleset = ruleset()?;
-    if denied.network {
-        let network = AccessNet::from_all(NETWORK);
-        ruleset = ruleset.handle_access(network).map_err(io_error)?;
-    }
-    if denied.signals {
-        ruleset = ruleset.scope(Scope::from_all(SIGNALS)).map_err(io_error)?;
-    }
-    let mut rules = Rules::new(ruleset.create().map_err(io_error)?);
+    let denied = denied(confinement, false);
+    let mut rules = Rules::new(ruleset(&denied)?);
     rules.has_programs = scope.programs;
     // An extra must not add access to a read-only directory that the client's roots do not include.
     let known = || directory.roots().with_allowed().flat_map(Roots::roots);
@@ -102,7 +98,7 @@ pub(crate) fn prepare(
     let available = directory.roots().roots().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
-    let report = Confined { abi: 0, threads: 1, paths, missing, denied };
+    let report = Confined { abi: 0, threads: 1, paths, missing, denied, is_filtered: false };
     Ok(Prepared { ruleset, report, is_partial_allowed: scope.partial })
 }
 
@@ -119,7 +115,11 @@ impl Restriction {
     /// Confines the calling thread and everything that it starts from now on.
     pub(crate) fn restrict(self) -> Result<Confined> {
         // Defense: A child process runs only if the kernel confines it.
-        let confined = self.report.after(&restrict(self.ruleset, 1)?)?;
+        let mut confined = self.report.after(&restrict(self.ruleset, 1)?)?;
+        let is_denied = |channel| confined.denied.contains(&channel);
+        let is_older = confined.abi < UNIX_SOCKETS as u32;
+        confined.is_filtered =
+            deny_sockets(is_denied(Channel::Network), is_denied(Channel::UnixSockets) && is_older);
         let gaps: Vec<_> = confined.not_enforced().collect();
         if !gaps.is_empty() && !self.is_partial_allowed {
             let gaps = gaps.join("; ");
@@ -149,7 +149,6 @@ impl Confined {
         {
             return Err(Code::ConfinementUnavailable.into());
         }
-        // Later versions only add rights that are not requested here.
         Ok(self)
     }
 }
@@ -310,27 +309,53 @@ fn planned(path: &Path) -> PathBuf {
     path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
-/// Creates a ruleset that denies everything that no rule allows. It covers every right of the first
-/// version, which the kernel must support, and the rights of later versions that the kernel
-/// supports.
-fn ruleset() -> Result<Ruleset> {
+/// The channels to deny.
+fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel> {
+    let is_denied = |channel: &Channel| {
+        let choice = confinement.choices.iter().rev().find(|(of, _)| of == channel);
+        !choice.map_or(is_allowed_by_default, |(_, is_allowed)| *is_allowed)
+    };
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    channels.into_iter().filter(is_denied).collect()
+}
+
+/// Creates a ruleset that denies these channels, and every access to files that no rule allows. It
+/// covers every right of the first version, which the kernel must support, and the rights of later
+/// versions that the kernel supports.
+fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
         Error::new(Code::ConfinementUnavailable)
             .detail("the kernel does not support Landlock, or Landlock is not enabled")
     })?;
-    let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
-    wanted.handle_access(AccessFs::from_all(KNOWN)).map_err(io_error)
+    let mut wanted = wanted.set_compatibility(CompatLevel::BestEffort);
+    let mut files = AccessFs::from_all(KNOWN);
+    let mut scopes = BitFlags::<Scope>::empty();
+    // Sockets that the process itself creates later stay accessible to it.
+    files.remove(AccessFs::ResolveUnix);
+    for channel in denied {
+        match channel {
+            Channel::Network => {
+                let network = AccessNet::from_all(KNOWN);
+                wanted = wanted.handle_access(network).map_err(io_error)?;
+            }
+            Channel::Signals => scopes |= Scope::Signal,
+            Channel::UnixSockets => {
+                scopes |= Scope::AbstractUnixSocket;
+                files |= AccessFs::ResolveUnix;
+            }
+        }
+    }
+    let wanted = wanted.handle_access(files).map_err(io_error)?;
+    let wanted = if scopes.is_empty() { wanted } else { wanted.scope(scopes).map_err(io_error)? };
+    wanted.create().map_err(io_error)
 }
 
-/// The latest version of Landlock that adds a right for files and directories.
-const KNOWN: ABI = ABI::V5;
+/// The latest version of Landlock that the dependency knows.
+const KNOWN: ABI = ABI::V10;
 
-/// The version of Landlock that can deny TCP connections and listening.
-const NETWORK: ABI = ABI::V4;
-
-/// The version of Landlock that can deny signals and abstract Unix sockets.
-const SIGNALS: ABI = ABI::V6;
+/// The first version of Landlock that can deny Unix sockets by path.
+const UNIX_SOCKETS: ABI = ABI::V9;
 
 fn add(
     ruleset: RulesetCreated,

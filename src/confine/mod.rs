@@ -8,10 +8,11 @@
 //!
 //! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. It confines only
 //! the thread that starts the child process, and with it the child process and everything that it
-//! starts. The rules are those of the roots in force for the request. The child process can also be
-//! denied TCP connections, signals and abstract Unix sockets.
+//! starts. The rules are those of the roots in force for the request. A child process is also denied
+//! each [`Channel`] to other processes that it is not allowed.
 //!
-//! The mechanism is Landlock (landlock(7), Linux 5.13). Its rules refer to file and directory
+//! The mechanism is Landlock (landlock(7), Linux 5.13), and for the sockets of a child process also
+//! a seccomp filter (`filter`). Its rules refer to file and directory
 //! objects, and the kernel checks them whenever the process opens, creates, removes, renames or
 //! runs something by path. The rules are created from the guard's own handles, so a path that is
 //! swapped in the meantime does not widen access. The guard itself continues to work. Its look-ups
@@ -32,6 +33,8 @@
 //! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.
 //!
 
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+mod filter;
 #[cfg(feature = "landlock")]
 mod process;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -57,6 +60,8 @@ pub(crate) use self::system::{Prepared, Restriction, prepare};
 #[must_use]
 pub struct Confinement {
     extras: Vec<Extra>,
+    /// Whether each channel is allowed. The last choice counts.
+    choices: Vec<(Channel, bool)>,
 }
 
 /// The operations allowed on a path and everything beneath it.
@@ -71,6 +76,22 @@ pub enum ExtraAccess {
     /// inside a writable path, files written there can be run. A rename into this path is refused
     /// (`CrossDevice`) if the file comes from a place where files cannot be run.
     Execute,
+}
+
+/// A way to reach other processes without opening a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Channel {
+    /// TCP (Landlock 4) and UDP (Landlock 10). A child process is denied every socket that is not a
+    /// Unix socket, by a seccomp filter.
+    Network,
+    /// Signals to processes outside the confinement (Landlock 6).
+    Signals,
+    /// Unix sockets of processes outside the confinement, by path (Landlock 9) or by abstract name
+    /// (Landlock 6), such as those of a container daemon, `systemd --user` or an SSH agent. Before
+    /// Landlock 9, a child process is denied all Unix sockets by a seccomp filter, except connected
+    /// pairs (socketpair(2)).
+    UnixSockets,
 }
 
 #[derive(Clone, Debug)]
@@ -139,6 +160,20 @@ impl Confinement {
         self.runtime_files()
     }
 
+    /// Allows a channel, which a child process is otherwise denied.
+    pub fn allow(mut self, channel: Channel) -> Self {
+        self.choices.push((channel, true));
+        self
+    }
+
+    /// Denies a channel, which the whole process is otherwise allowed. A server without a network
+    /// can be denied [`Network`](Channel::Network). Denied [`UnixSockets`](Channel::UnixSockets),
+    /// it can no longer connect to a system log, a name service or a session bus.
+    pub fn deny(mut self, channel: Channel) -> Self {
+        self.choices.push((channel, false));
+        self
+    }
+
     fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: Missing) {
         self.extras.push(Extra { path, access, missing });
     }
@@ -193,24 +228,16 @@ pub struct Confined {
     threads: usize,
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
-    denied: Denied,
-}
-
-/// The restrictions other than those of files and directories.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Denied {
-    network: bool,
-    signals: bool,
+    denied: Vec<Channel>,
+    /// Whether a seccomp filter denies the sockets of the denied channels.
+    is_filtered: bool,
 }
 
 /// The exceptions from the confinement of a child process.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub(crate) struct ChildScope {
     /// Whether files in the roots can be run.
     pub(crate) programs: bool,
-    pub(crate) network: bool,
-    pub(crate) signals: bool,
     /// Whether the kernel may be too old to enforce everything.
     pub(crate) partial: bool,
 }
@@ -231,16 +258,20 @@ impl Confined {
     }
 
     /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
-    /// or enforces differently. If there are none, everything that was requested is enforced. For a
-    /// child process that was not allowed them, the requested restrictions include TCP connections
-    /// (Landlock 4) and signals and abstract Unix sockets of other processes (Landlock 6). For what
-    /// is never restricted, see [`Boundary::confine_process`](crate::Boundary::confine_process).
+    /// or enforces differently. If there are none, everything that was requested is enforced,
+    /// including the denied channels. For what is never restricted, see
+    /// [`Boundary::confine_process`](crate::Boundary::confine_process).
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
-        let (abi, denied) = (self.abi, self.denied);
-        let network = denied.network.then_some(&NETWORK_SINCE);
-        let signals = denied.signals.then_some(&SIGNALS_SINCE);
-        let known = SINCE.iter().chain(network).chain(signals);
-        known.filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
+        self.gaps().map(|(_, _, what)| *what)
+    }
+
+    fn gaps(&self) -> impl Iterator<Item = &'static (u32, Option<Channel>, &'static str)> {
+        SINCE.iter().filter(|(since, channel, _)| {
+            let is_requested = channel.is_none_or(|channel| self.denied.contains(&channel));
+            let is_filtered =
+                self.is_filtered && channel.is_some_and(|channel| channel != Channel::Signals);
+            self.abi < *since && is_requested && !is_filtered
+        })
     }
 
     /// The accessible paths, with all symlinks resolved, and the operations allowed on each and
@@ -260,17 +291,17 @@ impl Confined {
 }
 
 /// Each limitation, with the first version of Landlock to which it no longer applies (landlock(7),
-/// "Landlock ABI versions").
-const SINCE: &[(u32, &str)] = &[
-    (2, "files cannot be renamed or linked from one directory to another, even inside"),
-    (3, "files outside can be truncated by path if the user may write them"),
-    (5, "devices that can be opened accept any ioctl"),
+/// "Landlock ABI versions"), and the channel whose denial it limits.
+const SINCE: &[(u32, Option<Channel>, &str)] = &[
+    (2, None, "files cannot be renamed or linked from one directory to another, even inside"),
+    (3, None, "files outside can be truncated by path if the user may write them"),
+    (5, None, "devices that can be opened accept any ioctl"),
+    (4, Some(Channel::Network), "TCP connections are possible"),
+    (10, Some(Channel::Network), "UDP is possible"),
+    (6, Some(Channel::Signals), "signals reach processes outside the confinement"),
+    (6, Some(Channel::UnixSockets), "abstract Unix sockets of other processes can be reached"),
+    (9, Some(Channel::UnixSockets), "Unix sockets of other processes can be reached by path"),
 ];
-
-const NETWORK_SINCE: (u32, &str) = (4, "TCP connections are possible");
-
-const SIGNALS_SINCE: (u32, &str) =
-    (6, "signals and abstract Unix sockets reach processes outside the confinement");
 
 impl fmt::Display for Confined {
     #[expect(
@@ -286,11 +317,15 @@ impl fmt::Display for Confined {
         for what in self.not_enforced() {
             write!(f, "\n  older kernel: {what}")?;
         }
-        if self.denied.network && self.abi >= NETWORK_SINCE.0 {
-            write!(f, "\n  denied: TCP")?;
-        }
-        if self.denied.signals && self.abi >= SIGNALS_SINCE.0 {
-            write!(f, "\n  denied: signals and abstract Unix sockets of other processes")?;
+        for denied in &self.denied {
+            if self.gaps().all(|(_, channel, _)| *channel != Some(*denied)) {
+                let what = match denied {
+                    Channel::Network => "the network",
+                    Channel::Signals => "signals to other processes",
+                    Channel::UnixSockets => "Unix sockets of other processes",
+                };
+                write!(f, "\n  denied: {what}")?;
+            }
         }
         for confined in &self.paths {
             let access = match confined.access {
@@ -328,7 +363,8 @@ mod tests {
             threads: 1,
             paths,
             missing: vec!["/srv/none".into()],
-            denied: Denied::default(),
+            denied: Vec::new(),
+            is_filtered: false,
         }
     }
 
@@ -355,21 +391,23 @@ mod tests {
 
     #[test]
     fn unenforced_denials_are_reported_only_as_gaps() {
-        let denied = Denied { network: true, signals: true };
-        for (abi, gaps, is_denied) in [
-            (3, 3, [false, false]),
-            (4, 2, [true, false]),
-            (5, 1, [true, false]),
-            (6, 0, [true, true]),
+        for (abi, is_filtered, gaps, expected) in [
+            (3, false, 6, ""),
+            (4, false, 5, ""),
+            (5, false, 4, ""),
+            (5, true, 1, "network Unix"),
+            (6, false, 2, "signals"),
+            (6, true, 0, "network signals Unix"),
+            (9, false, 1, "signals Unix"),
+            (10, false, 0, "network signals Unix"),
         ] {
-            let report = Confined { denied, ..report(abi) };
+            let denied = vec![Channel::Network, Channel::Signals, Channel::UnixSockets];
+            let report = Confined { denied, is_filtered, ..report(abi) };
             assert_eq!(report.not_enforced().count(), gaps, "{abi}");
             let shown = report.to_string();
-            assert_eq!(
-                [shown.contains("denied: TCP"), shown.contains("denied: signals")],
-                is_denied,
-                "{shown}"
-            );
+            let denied = shown.lines().filter_map(|line| line.strip_prefix("  denied: "));
+            let words = denied.map(|what| what.trim_start_matches("the ").split(' ').next());
+            assert_eq!(words.flatten().collect::<Vec<_>>().join(" "), expected, "{shown}");
         }
     }
 }

@@ -25,8 +25,9 @@ impl Boundary {
     ///   entries in a watched directory (`inotify`);
     /// - changes to modes, owners, times and extended attributes that the user is permitted to
     ///   make, even outside the accessible paths;
-    /// - the network, signals, and connections to sockets by path, where a service such as a
-    ///   session bus or a container daemon executes requests unconfined;
+    /// - the network, signals, and Unix sockets, by which a service such as a session bus or a
+    ///   container daemon executes requests unconfined, unless they are
+    ///   [denied](Confinement::deny); and network protocols other than TCP and UDP;
     /// - other privileges: a process that runs as root can set the clock and the host's name;
     /// - access through other names of the same object, which bind mounts and hard links create. A
     ///   file in a read-only directory can be written through a name in a writable one, and a file

@@ -148,7 +148,6 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
         Some((share, names)) if share.eq_ignore_ascii_case("UNC") => (format!(r"\\{names}"), names),
-        // Defense: A device path is refused; it is not taken for a share.
         _ => return Err(Code::DevicePath),
     };
     // Only the last name may be empty, if the path ends in a separator.

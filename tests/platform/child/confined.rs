@@ -4,13 +4,14 @@
 //! made by this test binary, which the confined program runs ([`probe`]).
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, ChildCommand, ChildOutput, Confinement, ExtraAccess, ListRootsResult, Roots,
+    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, ExtraAccess,
+    ListRootsResult, Roots,
 };
 use nix::sys::ptrace;
 use nix::unistd::Pid;
@@ -89,7 +90,7 @@ fn confined_program_and_its_children_stay_inside() {
                 let run = sh(&roots, ".", if level.is_empty() { &script } else { level });
                 let server = std::process::id().to_string();
                 let run = run.env("SCRIPT", &script).env("SERVER", server);
-                let run = if is_confined { confined(run) } else { run };
+                let run = if is_confined { confined(run) } else { run.keep_privileges() };
                 escaped(&tree, &before, &run.output().unwrap())
             });
             // The server's environment contains no secret here.
@@ -121,7 +122,7 @@ fn confined_program_works_inside_its_roots() {
     assert_eq!(report.not_enforced().next(), None);
     let shown = report.to_string();
     assert!(shown.contains("enforced, 1 thread\n"), "{shown}");
-    assert!(shown.contains("denied: TCP") && shown.contains("denied: signals"), "{shown}");
+    assert_eq!(shown.matches("\n  denied: ").count(), 3, "{shown}");
     assert_eq!(shown.matches("\n  directory, ").count(), 2, "{shown}");
     assert_eq!(report.paths().nth(1).map(|(_, access)| access), Some(ExtraAccess::ReadOnly));
     // A kernel that enforces everything also enforces it if it need not.
@@ -193,6 +194,16 @@ fn probe(name: &str, server: i32, argument: &str) -> bool {
             let address = SocketAddr::from_abstract_name(argument).unwrap();
             UnixStream::connect_addr(&address).is_ok()
         }
+        "udp" => UdpSocket::bind("127.0.0.1:0")
+            .is_ok_and(|socket| socket.send_to(b"x", argument).is_ok()),
+        "unix-stream" => UnixStream::connect(argument).is_ok(),
+        "unix-datagram" => {
+            UnixDatagram::unbound().is_ok_and(|socket| socket.send_to(b"x", argument).is_ok())
+        }
+        "unix-pair" => {
+            UnixDatagram::pair().is_ok_and(|(socket, _)| socket.connect(argument).is_ok())
+        }
+        "io_uring" => io_uring::IoUring::new(1).is_ok(),
         "descriptor" => {
             // A directory of the server that this program inherited.
             (3..64)
@@ -225,7 +236,13 @@ fn probes_of_a_confined_program_are_refused() {
     let tcp_address = tcp.local_addr().unwrap().to_string();
     let name = format!("guard-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let _socket = UnixListener::bind_addr(&address).unwrap();
+    let _abstract = UnixListener::bind_addr(&address).unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp_address = udp.local_addr().unwrap().to_string();
+    let [stream, datagram] = ["out/stream", "out/datagram"].map(|name| tree.path(name));
+    let _stream = UnixListener::bind(&stream).unwrap();
+    let _datagram = UnixDatagram::bind(&datagram).unwrap();
+    let [stream, datagram] = [&stream, &datagram].map(|path| path.to_str().unwrap());
     let exe = std::env::current_exe().unwrap();
     let run = |probe: &str, argument: &str, choose: &dyn Fn(ChildCommand) -> ChildCommand| {
         let run = command(&roots, ".", exe.to_str().unwrap()).unwrap();
@@ -238,18 +255,38 @@ fn probes_of_a_confined_program_are_refused() {
         assert_ne!(shown.contains("SUCCEEDED"), shown.contains("REFUSED"), "{shown}");
         shown.contains("SUCCEEDED")
     };
-    for (probe, argument) in [
-        ("ptrace", ""),
-        ("signal", ""),
-        ("tcp-connect", tcp_address.as_str()),
-        ("tcp-listen", ""),
-        ("abstract-socket", name.as_str()),
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    for (probe, argument, channel) in [
+        ("ptrace", "", None),
+        ("signal", "", Some(Channel::Signals)),
+        ("tcp-connect", tcp_address.as_str(), Some(Channel::Network)),
+        ("tcp-listen", "", Some(Channel::Network)),
+        ("udp", udp_address.as_str(), Some(Channel::Network)),
+        ("abstract-socket", name.as_str(), Some(Channel::UnixSockets)),
+        ("unix-stream", stream, Some(Channel::UnixSockets)),
+        ("unix-datagram", datagram, Some(Channel::UnixSockets)),
+        ("unix-pair", datagram, Some(Channel::UnixSockets)),
     ] {
-        assert!(run(probe, argument, &|run| run), "{probe}");
+        // The ptrace of a program without capabilities is refused by a server that has some.
+        assert!(run(probe, argument, &|run| run.keep_privileges()), "{probe}");
         assert!(!run(probe, argument, &confined), "{probe}");
-        let allowed = |run| confined(run).allow_network().allow_signals();
-        assert_eq!(run(probe, argument, &allowed), probe != "ptrace", "{probe}");
+        for allowed in channels {
+            let allow = |run: ChildCommand| {
+                run.confined(Confinement::new().programs().allow(allowed)).keep_privileges()
+            };
+            assert_eq!(run(probe, argument, &allow), Some(allowed) == channel, "{probe}");
+        }
+        println!("{probe}: denied, unless {channel:?} is allowed");
     }
+    // A ring creates sockets by itself. Some kernels and containers do not permit one.
+    let has_ring = run("io_uring", "", &|run| run);
+    println!("io_uring is {}", if has_ring { "denied" } else { "not available here" });
+    assert!(!run("io_uring", "", &confined));
+    let all = |run: ChildCommand| {
+        let confinement = Confinement::new().programs();
+        run.confined(channels.into_iter().fold(confinement, Confinement::allow))
+    };
+    assert_eq!(run("io_uring", "", &all), has_ring);
     assert!(!run("descriptor", "", &|run| run));
     assert!(!run("descriptor", "", &confined));
     // The control: a program of `std::process` inherits it.

@@ -3,15 +3,19 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind as Io, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, Confined, Confinement, DirectoryOptions, ExtraAccess, Guard,
-    Intent, ListRootsResult,
+    Access, Boundary, Channel, ClientRoots, Confined, Confinement, DirectoryOptions, ExtraAccess,
+    Guard, Intent, ListRootsResult,
 };
 use nix::libc;
 
@@ -60,6 +64,7 @@ pub(crate) const CASES: &[(&str, Case)] = cases! {
     an_error_of_the_last_step_enforces_nothing =
         |top| is_refused(top, RESTRICT_SELF, libc::E2BIG, "io");
     a_filter_that_fakes_success_is_detected = |top| is_refused(top, RESTRICT_SELF, 0, UNAVAILABLE);
+    denied_channels_are_closed_to_the_process;
     a_confined_program_leaves_the_server_unconfined;
     a_confined_program_does_not_start_without_landlock =
         |top| program_does_not_start(top, CREATE_RULESET, libc::ENOSYS);
@@ -101,6 +106,9 @@ fn outside_is_open(top: &Path) -> bool {
 
 /// An operation by a tool that does not use the guard.
 type Attempt = fn(&Path) -> io::Result<()>;
+
+/// The same, with what it needs.
+type Try<'a> = &'a dyn Fn() -> io::Result<()>;
 
 fn operations_without_the_guard_are_stopped(top: &Path) {
     let (secret, dev) = (top.join("out/secret"), Path::new("/dev/null"));
@@ -568,6 +576,47 @@ fn confinement_without_allowed_directories_is_refused(top: &Path) {
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), "no_directories");
     assert!(outside_is_open(top));
+}
+
+/// Each denied channel is closed if the kernel's version of Landlock can do so, and reported as not
+/// enforced if not. No channel is denied by default.
+fn denied_channels_are_closed_to_the_process(top: &Path) {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (tcp, udp) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+    let _socket = UnixListener::bind(top.join("rw/socket")).unwrap();
+    let name = SocketAddr::from_abstract_name(top.as_os_str().as_bytes()).unwrap();
+    let _abstract = UnixListener::bind_addr(&name).unwrap();
+    let send = || UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", udp).map(drop);
+    let signal = || nix::sys::signal::kill(nix::unistd::getppid(), None).map_err(io::Error::from);
+    let attempts: [(&str, u32, &str, Try); 5] = [
+        ("TCP", 4, "TCP connections", &|| TcpStream::connect(tcp).map(drop)),
+        ("UDP", 10, "UDP is", &send),
+        ("signals", 6, "signals reach", &signal),
+        ("abstract sockets", 6, "abstract", &|| UnixStream::connect_addr(&name).map(drop)),
+        ("sockets by path", 9, "by path", &|| UnixStream::connect(top.join("rw/socket")).map(drop)),
+    ];
+    let guard = guard(top);
+    let _ = confine(&guard, &Confinement::new());
+    for (what, _, _, attempt) in attempts {
+        attempt().unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    let confined =
+        confine(&guard, &channels.into_iter().fold(Confinement::new(), Confinement::deny));
+    for (what, since, gap, attempt) in attempts {
+        let is_enforced = confined.abi() >= since;
+        let is_reported = confined.not_enforced().any(|text| text.contains(gap));
+        let is_denied = attempt().is_err_and(|error| error.kind() == Io::PermissionDenied);
+        assert_eq!((is_denied, is_reported), (is_enforced, !is_enforced), "{what}");
+        if !is_enforced {
+            println!("not tested: denying {what} requires Landlock {since}");
+        }
+    }
+    // Its own sockets, which it creates from now on, are not restricted.
+    let own = UnixListener::bind(top.join("rw/own")).unwrap();
+    UnixStream::connect(top.join("rw/own")).unwrap();
+    drop(own);
 }
 
 const UNAVAILABLE: &str = "confinement_unavailable";
