@@ -24,6 +24,10 @@ fn main() -> ExitCode {
 /// Confines the process, if requested, before the runtime starts. A thread that already exists
 /// would not be confined.
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+    #[cfg(unix)]
+    if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
+        return Err("--run as root requires --run-as-root; run the server as another user".into());
+    }
     let guard = options.guard()?;
     let programs = options.programs();
     if options.confine {

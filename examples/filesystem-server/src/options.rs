@@ -24,6 +24,7 @@ use crate::programs::Programs;
 // Without directories, an option that requires this group would have no effect, and an ignored
 // restriction is unsafe.
 #[command(group = ArgGroup::new("allowed").multiple(true))]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Options {
     /// Directories that clients may access.
     #[arg(group = "allowed")]
@@ -84,14 +85,21 @@ pub struct Options {
     ///
     /// PROGRAM is a name, which is looked up in PATH, or an absolute path. The program is confined
     /// with Landlock (Linux 6.12 and later) to the directories that the client can access and to
-    /// the system's programs and libraries, without TCP. If the kernel cannot do this, the server
-    /// does not start. The program can change protected files.
+    /// the system's programs and libraries, without the network and other processes' sockets. If
+    /// the kernel cannot do this, the server does not start. The program can change protected files.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "deny")]
     pub run: Vec<String>,
 
     /// Also let the programs of --run read and execute the files in this file or directory.
     #[arg(long, value_name = "PATH", requires = "run")]
     pub run_extra: Vec<PathBuf>,
+
+    /// Offer --run even if the server runs as root.
+    ///
+    /// The programs have none of root's capabilities, but can change the modes and times of the
+    /// system's files, which root owns.
+    #[arg(long, requires = "run")]
+    pub run_as_root: bool,
 
     /// Serve streamable HTTP on this loopback address and port instead of stdio.
     ///

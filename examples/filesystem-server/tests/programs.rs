@@ -45,7 +45,8 @@ impl Tree {
     }
 
     fn server(&self, options: &[&str]) -> Server {
-        Server::new(&[&[self.path("work").as_str()], options].concat())
+        let run_as_root: &[_] = if options.contains(&"--run") { &["--run-as-root"] } else { &[] };
+        Server::new(&[&[self.path("work").as_str()], options, run_as_root].concat())
     }
 }
 
@@ -70,8 +71,9 @@ fn tools_that_run_programs_are_offered_only_on_request() {
     assert_eq!(offered(&["--run", "sh", "--run", "cat"]), ["run"]);
     let work = tree.path("work");
     for (options, text) in [
-        (&["--run", "no-such-program"][..], "no such program"),
-        (&["--run", "sh", "--run-extra", "/no/such"], "no such file or directory"),
+        (&["--run", "no-such-program", "--run-as-root"][..], "no such program"),
+        (&["--run", "sh", "--run-as-root", "--run-extra", "/no/such"], "no such file or directory"),
+        (&["--run-as-root"], "--run <PROGRAM>"),
         (&["--run", "sh", "--deny", ".env"], "cannot be used with"),
         (&["--tools", "git", "--deny", ".env"], "cannot be used with"),
         (&["--tools", "svn"], "invalid value"),
@@ -81,8 +83,12 @@ fn tools_that_run_programs_are_offered_only_on_request() {
     }
     // A program that clients can write.
     tree.sh("printf '#!/bin/sh\\n' >work/tool; chmod +x work/tool");
-    let (success, error) = run(&[&work, "--run", &tree.path("work/tool")]);
+    let (success, error) = run(&[&work, "--run", &tree.path("work/tool"), "--run-as-root"]);
     assert!(!success && error.contains("clients can write to"), "{error}");
+    if rustix::process::geteuid().is_root() {
+        let (success, error) = run(&[&work, "--run", "sh"]);
+        assert!(!success && error.contains("run the server as another user"), "{error}");
+    }
 }
 
 #[test]

@@ -18,8 +18,8 @@
 //!
 //! Git runs `core.pager` only for a terminal, and an alias cannot replace a command of git.
 //!
-//! If one is missing here, git is still confined to the roots in force, read-only, without TCP, and
-//! cannot run a shell. The same confinement keeps a `.git` file, `core.worktree`, `include.path` or
+//! If one is missing here, git is still confined to the roots in force, read-only, without the
+//! network, and cannot run a shell. The same confinement keeps a `.git` file, `core.worktree`, `include.path` or
 //! alternates from making git read anything outside. The configuration of the user and of the
 //! system is not used.
 
