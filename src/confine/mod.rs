@@ -82,8 +82,8 @@ pub enum ExtraAccess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Channel {
-    /// TCP (Landlock 4) and UDP (Landlock 10). A child process is denied every socket that is not a
-    /// Unix socket, by a seccomp filter.
+    /// TCP (Landlock 4) and UDP (Landlock 10). A child process is also denied the sockets of all
+    /// other protocols except Unix sockets, by a seccomp filter (on x86-64, AArch64 and RISC-V).
     Network,
     /// Signals to processes outside the confinement (Landlock 6).
     Signals,

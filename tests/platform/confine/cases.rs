@@ -70,6 +70,10 @@ pub(crate) const CASES: &[(&str, Case)] = cases! {
         |top| program_does_not_start(top, CREATE_RULESET, libc::ENOSYS);
     a_confined_program_does_not_start_if_a_filter_fakes_success =
         |top| program_does_not_start(top, RESTRICT_SELF, 0);
+    a_confined_program_does_not_start_if_its_sockets_cannot_be_denied =
+        |top| program_needs_its_filter(top, libc::EPERM);
+    a_confined_program_does_not_start_if_denying_its_sockets_is_faked =
+        |top| program_needs_its_filter(top, 0);
 };
 
 fn guard(top: &Path) -> Guard {
@@ -656,6 +660,22 @@ fn program_does_not_start(top: &Path, call: i64, errno: i32) {
     block_call(call, errno);
     assert_eq!(cat_secret(top, false).unwrap(), "secret");
     assert_eq!(cat_secret(top, true).unwrap_err().code(), UNAVAILABLE);
+}
+
+/// Landlock alone can deny the sockets from version 10 on.
+fn program_needs_its_filter(top: &Path, errno: i32) {
+    block_call(libc::SYS_seccomp, errno);
+    assert_eq!(cat_secret(top, false).unwrap(), "secret");
+    let roots = guard(top).boundary().allowed_roots();
+    let directory = roots.check(top.join("rw"), Intent::Existing).unwrap();
+    let command = directory.command("true").unwrap().confined(Confinement::new().programs());
+    match command.output() {
+        Ok(output) => assert!(output.confined().unwrap().abi() >= 10),
+        Err(refused) => {
+            println!("{refused}: {:?}", refused.operator_detail());
+            assert_eq!(refused.code(), UNAVAILABLE);
+        }
+    }
 }
 
 /// The system calls `landlock_create_ruleset` and `landlock_restrict_self`, which have the same
