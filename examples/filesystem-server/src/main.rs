@@ -6,6 +6,7 @@ use clap::Parser as _;
 use filesystem_server::http::serve_http;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
+use mcp_roots_guard::Channel;
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 
@@ -31,7 +32,14 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let guard = options.guard()?;
     let programs = options.programs();
     if options.confine {
-        let confined = guard.boundary().confine_process(&programs.process_confinement())?;
+        // The server itself reaches no other process, except its clients over HTTP.
+        let confinement = programs.process_confinement();
+        let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
+        let confinement = match options.http {
+            Some(_) => confinement,
+            None => confinement.deny(Channel::Network),
+        };
+        let confined = guard.boundary().confine_process(&confinement)?;
         eprintln!("filesystem-server: {confined}");
     }
     programs.verify(&guard)?;

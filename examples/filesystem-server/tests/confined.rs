@@ -48,7 +48,8 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     print!("{report}");
     assert!(
         report.contains(", 1 thread\n")
-            && report.contains(&format!("directory, read-write: {named:?}")),
+            && report.contains(&format!("directory, read-write: {named:?}"))
+            && (report.contains("\n  denied: signals") || report.contains("signals reach")),
         "{report}"
     );
 
