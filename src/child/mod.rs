@@ -6,24 +6,22 @@
 //!
 //! | attack or accident | defense | module |
 //! | --- | --- | --- |
-//! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `wait` |
+//! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `spawn` |
 //! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable roots | `program` |
 //! | secrets in the server's environment | only [`CHILD_ENVIRONMENT`] is inherited | `program` |
-//! | descriptors of the server without `FD_CLOEXEC` | closed in a copy of the descriptor table, or refused | `descriptors` |
+//! | descriptors of the server without `FD_CLOEXEC` | closed by the new process | `exec` |
 //! | a program that reads the server's protocol from standard input | standard input is empty unless it is given | `spawn` |
 //! | a program that does not read its input, or closes its output and continues | pipes do not block, and one that has ended is no longer looked at | `unix`, `windows` |
 //! | endless output, endless time | limits | `spawn` |
 //! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
+//! | the end of the server | the kernel kills the program | `exec` |
 //! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
 //! | too many programs of one client | permits for each account | `permits` |
-//! | the powers of root and of set-user-ID programs | dropped by the thread that starts the program | `privileges` |
-//! | access to files outside the roots | confinement by Landlock (feature `landlock`) | `confine` |
+//! | the powers of root and of set-user-ID programs | dropped by the new process | `exec` |
+//! | access to files outside the roots, and to other processes | the new process confines itself (feature `landlock`) | `exec`, `confine` |
 //!
 //! One thread starts a program, moves its input and output in one loop over the pipes, and stops it
-//! (`spawn`). Where the kernel allows it, that thread has its own descriptor table, and if requested
-//! it is confined, which affects neither the server nor its other threads. Its descriptors have no
-//! meaning elsewhere, so it never receives or drops a value that owns a descriptor of the server,
-//! and never calls the server's functions. The caller waits for its result, and every
+//! (`spawn`). It never calls the server's functions. The caller waits for its result, and every
 //! [`CHILD_TICK`](crate::limits::CHILD_TICK) checks whether the request is still active (`wait`).
 //! For `output_async`, a second thread is the caller. Where a system cannot wait for several pipes
 //! at once, each pipe has a thread (`windows`).
@@ -31,11 +29,9 @@
 #[cfg(feature = "landlock")]
 mod confined;
 #[cfg(target_os = "linux")]
-mod descriptors;
+mod exec;
 mod output;
 mod permits;
-#[cfg(target_os = "linux")]
-mod privileges;
 mod program;
 mod spawn;
 #[cfg_attr(unix, path = "unix.rs")]
@@ -62,7 +58,8 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// - The environment contains only the variables in [`CHILD_ENVIRONMENT`] and those added with
 ///   [`env`](Self::env).
 /// - Standard input is empty, unless [`stdin`](Self::stdin) provides it. Standard output and
-///   standard error are captured. On Linux, no other descriptor is inherited. On other systems,
+///   standard error are captured. On Linux, no other descriptor is inherited, and the program is
+///   killed if the server ends. On other systems,
 ///   descriptors without `FD_CLOEXEC` and inheritable handles are inherited. Rust creates none.
 /// - The program runs in a new process group. The group is killed when the program exits, when a
 ///   limit is reached, when the request that the roots belong to ends, and when its client
@@ -244,8 +241,7 @@ impl ChildCommand {
     ///   share of [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be
     ///   started.
     /// - [`Unsupported`](crate::ErrorKind::Unsupported): `directory_by_path` on a system where the
-    ///   directory cannot be set by descriptor; `inherited_descriptors` if the program would
-    ///   inherit descriptors of the server that cannot be closed.
+    ///   directory cannot be set by descriptor.
     /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) and the errors of
     ///   `Boundary::confine_process` for a confined program.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) and other errors from opening the

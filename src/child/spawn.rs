@@ -1,23 +1,13 @@
 //! The thread that starts a program, moves its input and output, and stops it.
 //!
-//! On Linux, the thread first gets its own copy of the descriptor table, in which it closes
-//! everything except the working directory. Rust opens each descriptor with `FD_CLOEXEC`, but a
-//! server can have inherited others, and C libraries can open them. Where a copy is not permitted,
-//! as in containers whose seccomp profile blocks unshare(2), the program is not started if there is
-//! such a descriptor.
-//!
-//! From then on, descriptors of this thread have no meaning elsewhere, and closing a descriptor
-//! here does not close it for the server. The thread therefore owns none of the server's
-//! descriptors. The caller keeps them open until this thread is ready.
-//!
-//! The process group is killed while its leader has not been waited for, because the number of a
+//! The thread waits for the program until it has ended, because on Linux the program is killed when
+//! the thread ends. The process group is killed while its leader has not been waited for, because the number of a
 //! process can be reused after that (waitpid(2)).
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,11 +15,11 @@ use std::time::{Duration, Instant};
 use super::output::{Captured, ChildOutput, Ended};
 use super::permits::Permit;
 use super::system::{NULL, Pipes, has_exited, kill};
-use crate::confine::{Prepared, Restriction};
+use crate::confine::Prepared;
 use crate::error::{Code, Error, Result};
 use crate::limits::{CHILD_DRAIN, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
-/// A program to start. It owns no descriptor.
+/// A program to start.
 pub(super) struct Task {
     /// The program as the caller named it.
     pub(super) name: OsString,
@@ -48,41 +38,30 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     thread.map(drop).map_err(error)
 }
 
-/// Runs a program until it ends. The caller owns the confinement, too. A message tells it that it may
-/// close the confinement and the working directory. If it waits no longer, no message can be sent,
-/// and the program is killed.
+/// Runs a program in a directory until it ends. If the caller waits no longer, which is when no
+/// message can be sent, the program is killed.
 pub(super) fn run(
     task: Task,
-    confinement: Option<Arc<Prepared>>,
+    directory: File,
+    confinement: Option<Prepared>,
     permit: Permit,
     caller: &SyncSender<()>,
 ) -> Result<ChildOutput> {
     // A time that cannot be represented never comes.
     let deadline = Instant::now().checked_add(task.time);
     let mut command = task.command;
-    // The listing comes before anything that this thread opens for the program.
-    #[cfg(target_os = "linux")]
-    let copied = super::descriptors::copy_table()?;
-    // A confined thread may not be permitted to open the null device.
     command.stdin(if task.stdin.is_some() { Stdio::piped() } else { File::open(NULL)?.into() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let restriction = confinement.map(|prepared| prepared.for_thread()).transpose()?;
+    let (confined, restriction) = confinement.map(Prepared::verified).transpose()?.unzip();
     #[cfg(target_os = "linux")]
-    if let Some(copied) = copied {
-        super::descriptors::close_others(copied, command.get_current_dir());
-        let _ = caller.try_send(());
-    }
-    #[cfg(target_os = "linux")]
-    if !task.keeps_privileges {
-        super::privileges::drop_all()?;
-    }
-    let confined = restriction.map(Restriction::restrict).transpose()?;
+    super::exec::prepare(&mut command, task.keeps_privileges, restriction);
+    #[cfg(not(target_os = "linux"))]
+    let _: Option<crate::confine::Restriction> = restriction;
     let spawned = command.spawn();
     // Closes the other ends of what the program inherited.
-    drop(command);
+    drop((command, directory));
     let is_awaited = || caller.try_send(()) != Err(TrySendError::Disconnected(()));
     let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
-    let _ = is_awaited();
     let mut child = spawned.map_err(|error| match error.kind() {
         // The system does not say which file is missing.
         io::ErrorKind::NotFound => Error::io(Code::NoSuchProgram, error)

@@ -87,6 +87,8 @@ pub(super) fn kill(child: &mut Child) {
     // Defense: The process group is killed with the program.
     if look(child).is_ok() {
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+        // It may have moved to another group of the session (setpgid(2)).
+        let _ = child.kill();
     }
 }
 

@@ -1,7 +1,6 @@
 //! Preparing a program, waiting for it, and stopping it when its request ends.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
@@ -38,24 +37,22 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     } else {
         #[cfg(target_os = "linux")]
         {
-            super::descriptors::path(std::os::fd::AsRawFd::as_raw_fd(&opened))
+            // The new process has the same number for it (fork(2), proc(5)).
+            format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened)).into()
         }
         #[cfg(not(target_os = "linux"))]
         return Err(Code::DirectoryByPath.into());
     });
     let program = Path::new(task.command.get_program());
     let prepare = |confinement| confine::prepare(place, confinement, program, child.allowed);
-    let confinement = child.confinement.as_ref().map(prepare).transpose()?.map(Arc::new);
-    let (late, prepared) = (task.time.saturating_add(CHILD_LATE), confinement.clone());
+    let confinement = child.confinement.as_ref().map(prepare).transpose()?;
+    let late = task.time.saturating_add(CHILD_LATE);
     // The program is stopped when `ready` is dropped, also by a panic of the caller's function.
     let (caller, ready) = mpsc::sync_channel(1);
     let (done, result) = mpsc::channel();
     start(move || {
-        let _ = done.send(run(task, prepared, permit, &caller));
+        let _ = done.send(run(task, opened.into(), confinement, permit, &caller));
     })?;
-    // Until then, the thread uses these descriptors.
-    let _ = ready.recv();
-    drop((opened, confinement));
     let late = Instant::now().checked_add(late);
     let refusal = loop {
         match result.recv_timeout(CHILD_TICK) {

@@ -1,4 +1,4 @@
-//! A seccomp filter (seccomp(2)) that denies a child process the sockets that Landlock does not.
+//! A seccomp filter (seccomp(2)) that denies a child process what Landlock does not.
 //!
 //! Landlock can deny TCP and UDP, but no other protocol, and Unix sockets by path only from version
 //! 9 on. The filter makes these system calls fail with `EACCES`:
@@ -7,52 +7,91 @@
 //! | --- | --- |
 //! | `socket` | every domain of a denied channel |
 //! | `socketpair` | types that can be connected again, by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is the same for Unix sockets |
-//! | `io_uring_setup` | always, because a ring creates sockets without these calls |
+//! | `io_uring_setup` | with sockets, because a ring creates them without these calls |
+//! | `prlimit64` | with signals, because a limit can end another process: setting a limit of a process by its number |
 //!
 //! A program for another architecture than the server's, such as a 32-bit program, is killed
 //! (`SIGSYS`), because its calls have other numbers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 
 use nix::libc;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare,
+    SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
-/// Denies the calling thread and everything that it starts from now on to create sockets of the
-/// network, Unix sockets, or both. Returns whether this is enforced. It is not if the filter is not
-/// supported on this architecture, or another filter forbids filters or only reports success.
-pub(super) fn deny_sockets(network: bool, unix: bool) -> bool {
-    // Defense: A child process has no socket that Landlock does not restrict.
-    let is_applied = filter(network, unix).is_some_and(|filter| apply_filter(&filter).is_ok());
-    is_applied
-        && !(unix && UnixDatagram::unbound().is_ok())
-        && !(network && UdpSocket::bind("127.0.0.1:0").is_ok())
+use super::Channel;
+
+pub(super) struct Filter {
+    program: BpfProgram,
+    network: bool,
+    unix: bool,
+}
+
+impl Filter {
+    /// `None` if there is nothing to deny, or if filters are not supported on this architecture.
+    pub(super) fn new(denied: &[Channel], denies_unix_sockets: bool) -> Option<Self> {
+        let is_denied = |channel| denied.contains(&channel);
+        let unix = is_denied(Channel::UnixSockets) && denies_unix_sockets;
+        let network = is_denied(Channel::Network);
+        let program = program(network, unix, is_denied(Channel::Signals))?;
+        Some(Self { program, network, unix })
+    }
+
+    /// Applies the filter to the calling thread and everything that it starts from now on. Makes
+    /// only system calls.
+    pub(super) fn apply(&self) -> io::Result<()> {
+        // Defense: A child process has no socket that Landlock does not restrict.
+        apply_filter(&self.program).map_err(|_| io::ErrorKind::PermissionDenied.into())
+    }
+
+    /// Applies the filter to the calling thread, and tests whether it is enforced. A filter of a
+    /// container can forbid filters, or only report success.
+    pub(super) fn is_enforced_here(&self) -> bool {
+        self.apply().is_ok()
+            && !(self.unix && UnixDatagram::unbound().is_ok())
+            && !(self.network && UdpSocket::bind("127.0.0.1:0").is_ok())
+    }
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-fn filter(network: bool, unix: bool) -> Option<BpfProgram> {
-    let rule = |argument, operator, value: i32| {
-        let value = u64::try_from(value).ok()?;
-        let condition =
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).ok()?;
-        SeccompRule::new(vec![condition]).ok()
+fn program(network: bool, unix: bool, signals: bool) -> Option<BpfProgram> {
+    let condition = |argument, length, operator, value: i32| {
+        SeccompCondition::new(argument, length, operator, u64::try_from(value).ok()?).ok()
+    };
+    let one = |argument, operator, value| {
+        SeccompRule::new(vec![condition(argument, Length::Dword, operator, value)?]).ok()
     };
     let (domain, kind) = (0, 1);
-    let sockets = match (network, unix) {
-        (false, false) => return None,
-        (true, false) => vec![rule(domain, SeccompCmpOp::Ne, libc::AF_UNIX)?],
-        (false, true) => vec![rule(domain, SeccompCmpOp::Eq, libc::AF_UNIX)?],
-        // Without a condition, every call matches.
-        (true, true) => Vec::new(),
-    };
-    let mut denied = vec![(libc::SYS_socket, sockets), (libc::SYS_io_uring_setup, Vec::new())];
+    let mut denied = Vec::new();
+    if network || unix {
+        denied.push((libc::SYS_io_uring_setup, Vec::new()));
+        let sockets = match (network, unix) {
+            // Without a condition, every call matches.
+            (true, true) => Vec::new(),
+            (_, false) => vec![one(domain, Compare::Ne, libc::AF_UNIX)?],
+            (false, true) => vec![one(domain, Compare::Eq, libc::AF_UNIX)?],
+        };
+        denied.push((libc::SYS_socket, sockets));
+    }
     if unix {
-        let is = |of| rule(kind, SeccompCmpOp::MaskedEq(SOCKET_TYPES), of);
+        let is = |of| one(kind, Compare::MaskedEq(SOCKET_TYPES), of);
         denied.push((libc::SYS_socketpair, vec![is(libc::SOCK_DGRAM)?, is(libc::SOCK_RAW)?]));
+    }
+    if signals {
+        let (process, new_limit) = (0, 2);
+        let conditions = vec![
+            condition(process, Length::Dword, Compare::Ne, 0)?,
+            condition(new_limit, Length::Qword, Compare::Ne, 0)?,
+        ];
+        denied.push((libc::SYS_prlimit64, vec![SeccompRule::new(conditions).ok()?]));
+    }
+    if denied.is_empty() {
+        return None;
     }
     let x32 = denied.iter().map(|(call, rules)| (call | X32, rules.clone()));
     let rules: BTreeMap<_, _> = denied.iter().cloned().chain(x32).collect();
@@ -63,7 +102,7 @@ fn filter(network: bool, unix: bool) -> Option<BpfProgram> {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn filter(_: bool, _: bool) -> Option<BpfProgram> {
+fn program(_: bool, _: bool, _: bool) -> Option<BpfProgram> {
     None
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Errno,
@@ -15,7 +16,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use super::filter::deny_sockets;
+use super::filter::Filter;
 use super::{
     Channel, ChildScope, Confined, ConfinedPath, Confinement, Extra, ExtraAccess, Missing,
 };
@@ -62,11 +63,10 @@ pub(crate) struct Prepared {
     is_partial_allowed: bool,
 }
 
-/// The confinement of the calling thread.
+/// A confinement that the kernel enforces, for the new process.
 pub(crate) struct Restriction {
-    ruleset: RulesetCreated,
-    report: Confined,
-    is_partial_allowed: bool,
+    ruleset: Option<RulesetCreated>,
+    filter: Option<Filter>,
 }
 
 /// Prepares to confine a program to the roots in force, to the extras, and to what its start
@@ -103,31 +103,43 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
-    /// Copies the confinement for a thread. The copy owns a descriptor of its own.
-    pub(crate) fn for_thread(&self) -> Result<Restriction> {
-        let ruleset = self.ruleset.try_clone()?;
-        let (report, is_partial_allowed) = (self.report.clone(), self.is_partial_allowed);
-        Ok(Restriction { ruleset, report, is_partial_allowed })
-    }
-}
-
-impl Restriction {
-    /// Confines the calling thread and everything that it starts from now on.
-    pub(crate) fn restrict(self) -> Result<Confined> {
-        // Defense: A child process runs only if the kernel confines it.
-        let mut confined = self.report.after(&restrict(self.ruleset, 1)?)?;
-        let is_denied = |channel| confined.denied.contains(&channel);
-        let is_older = confined.abi < UNIX_SOCKETS as u32;
-        confined.is_filtered =
-            deny_sockets(is_denied(Channel::Network), is_denied(Channel::UnixSockets) && is_older);
+    /// Confines a thread that then ends, to learn what the kernel enforces.
+    pub(crate) fn verified(self) -> Result<(Confined, Restriction)> {
+        let (ruleset, report) = (self.ruleset.try_clone()?, self.report);
+        let trial = move || -> Result<_> {
+            let mut confined = report.after(&restrict(ruleset, 1)?)?;
+            let filter = Filter::new(&confined.denied, confined.abi < UNIX_SOCKETS as u32);
+            confined.is_filtered = filter.as_ref().is_some_and(Filter::is_enforced_here);
+            Ok((confined, filter))
+        };
+        let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);
+        let thread = thread.map_err(|error| Error::io(Code::Busy, error))?;
+        let panicked = |_| Error::new(Code::Io).detail("the thread panicked");
+        let (confined, filter) = thread.join().map_err(panicked)??;
         let gaps: Vec<_> = confined.not_enforced().collect();
-        if !gaps.is_empty() && !self.is_partial_allowed {
+        // Defense: A child process runs only if the kernel confines it.
+        let is_sufficient = gaps.is_empty() || self.is_partial_allowed;
+        if !is_sufficient {
             let gaps = gaps.join("; ");
             return Err(Error::new(Code::ConfinementUnavailable)
                 .says("this kernel cannot enforce all restrictions of the program")
                 .detail(gaps));
         }
-        Ok(confined)
+        let filter = filter.filter(|_| confined.is_filtered);
+        Ok((confined, Restriction { ruleset: Some(self.ruleset), filter }))
+    }
+}
+
+impl Restriction {
+    /// Confines the calling thread and everything that it starts from now on. Makes only system
+    /// calls, so that a new process can call it before it executes a program.
+    pub(crate) fn enforce(&mut self) -> io::Result<()> {
+        if let Some(ruleset) = self.ruleset.take() {
+            ruleset
+                .restrict_self()
+                .map_err(|error| io::Error::from_raw_os_error(*Errno::from(error)))?;
+        }
+        self.filter.as_ref().map_or(Ok(()), Filter::apply)
     }
 }
 

@@ -6,9 +6,8 @@
 //! file outside these paths and the allowed directories, whether or not the code uses the guard.
 //! This cannot be undone. The result is a [`Confined`], which reports what the kernel enforces.
 //!
-//! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. It confines only
-//! the thread that starts the child process, and with it the child process and everything that it
-//! starts. The rules are those of the roots in force for the request. A child process is also denied
+//! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. The child process
+//! confines itself, and with it everything that it starts, before it executes the program. The rules are those of the roots in force for the request. A child process is also denied
 //! each [`Channel`] to other processes that it is not allowed.
 //!
 //! The mechanism is Landlock (landlock(7), Linux 5.13), and for the sockets of a child process also

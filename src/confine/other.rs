@@ -25,13 +25,14 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
-    pub(crate) fn for_thread(&self) -> Result<Restriction> {
-        match *self {}
+    pub(crate) fn verified(self) -> Result<(Confined, Restriction)> {
+        match self {}
     }
 }
 
 impl Restriction {
-    pub(crate) fn restrict(self) -> Result<Confined> {
-        match self {}
+    #[cfg(target_os = "linux")]
+    pub(crate) fn enforce(&mut self) -> std::io::Result<()> {
+        match *self {}
     }
 }

@@ -29,6 +29,7 @@ impl Boundary {
     ///   container daemon executes requests unconfined, unless they are
     ///   [denied](Confinement::deny); and network protocols other than TCP and UDP;
     /// - other privileges: a process that runs as root can set the clock and the host's name;
+    /// - limits, priority and processors of other processes of the same user (prlimit(2));
     /// - access through other names of the same object, which bind mounts and hard links create. A
     ///   file in a read-only directory can be written through a name in a writable one, and a file
     ///   inside can also have a name outside.
@@ -43,7 +44,8 @@ impl Boundary {
     ///
     /// A file can be run as a program only if it is in an extra with
     /// [`Execute`](super::ExtraAccess::Execute). A program that exists only in memory
-    /// (memfd_create(2)) can be run, but it is also confined. Device nodes cannot be created, and a
+    /// (memfd_create(2)) can be run, but it is also confined. The dynamic loader, where it can be run,
+    /// runs any file that can be read. Device nodes cannot be created except whiteouts, and a
     /// device that is opened later accepts none of its own ioctls. `no_new_privs` is set
     /// (prctl(2)), so programs that are started later gain no privileges from a set-user-ID bit.
     ///

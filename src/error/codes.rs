@@ -275,10 +275,6 @@ errors! {
         /// ([`unguarded_dir`](crate::ChildCommand::unguarded_dir)).
         DirectoryByPath = "directory_by_path",
             "this system cannot start a program in a directory by its descriptor";
-        /// A child process would inherit a descriptor of the server that has no `FD_CLOEXEC`, and
-        /// this process is not permitted to copy its descriptor table (unshare(2)).
-        InheritedDescriptors = "inherited_descriptors",
-            "the program would inherit open files of the server";
         Unsupported = "unsupported", "this system does not support the operation";
     }
 

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
 
 use crate::support::tree::{Tree, uri};
-use crate::support::{OWN_PROCESS, code, is_own_process};
+use crate::support::{code, is_own_process};
 
 #[cfg(feature = "landlock")]
 mod confined;
@@ -222,34 +222,46 @@ fn descriptors_and_environment_of_the_server_are_not_inherited() {
     assert!(rustix::io::fcntl_getfd(&leaked).is_ok());
 }
 
-/// Containers often forbid unshare(2). Then nothing is inherited, either, or the program does not
-/// start.
+/// Old kernels do not have close_range(2), and some containers forbid it.
 #[test]
-fn program_that_would_inherit_a_descriptor_does_not_start() {
-    let tree = Tree::new("file r/d/f = content; dir r/e");
+fn descriptors_are_not_inherited_without_close_range() {
+    let tree = Tree::new("file r/d/f = content");
     let roots = tree.roots(["r"]);
-    if std::env::var_os(OWN_PROCESS).is_none() {
-        // Started by the guard, it inherits no descriptor.
-        let exe = std::env::current_exe().unwrap();
-        let test = "platform::child::program_that_would_inherit_a_descriptor_does_not_start";
-        let run = command(&roots, ".", exe.to_str().unwrap()).unwrap().env(OWN_PROCESS, "1");
-        let output = run.args(["--exact", test, "--test-threads=1"]).output().unwrap();
-        assert!(output.success(), "{}", text(output.stdout()));
-        return assert!(text(output.stdout()).contains("1 passed"));
+    let test = "platform::child::descriptors_are_not_inherited_without_close_range";
+    if !is_own_process(test, &[]) {
+        return;
     }
-    crate::support::kernel::block_call(nix::libc::SYS_unshare, 1);
+    crate::support::kernel::block_call(nix::libc::SYS_close_range, 1);
+    let leaked = rustix::io::dup(fs::File::open(tree.path("r")).unwrap()).unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     let output = sh(&roots, "d", "cat f; ls /proc/self/fd").stdin("").output().unwrap();
     // The last one is the listing itself.
     assert_eq!(text(output.stdout()), "content0\n1\n2\n3\n");
-    let leaked = rustix::io::dup(fs::File::open(tree.path("r")).unwrap()).unwrap();
-    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
-    let refused = sh(&roots, "d", "touch started").output().unwrap_err();
-    assert_eq!(refused.code(), "inherited_descriptors");
-    assert!(refused.operator_detail().unwrap().contains("without FD_CLOEXEC"));
-    assert!(!tree.path("r/d/started").exists());
     drop(leaked);
-    assert!(sh(&roots, "e", "touch started").output().unwrap().success());
-    assert!(tree.path("r/e/started").exists());
+}
+
+/// The server does not stop the program, because it is killed.
+#[test]
+fn program_ends_with_the_server() {
+    if let Some(top) = std::env::var_os("GUARD_SERVER_TREE") {
+        let roots = Roots::from_dirs([top]).unwrap();
+        let run = sh(&roots, ".", "echo $$ >starting; mv starting pid; exec sleep 60");
+        let _ = run.output();
+        return;
+    }
+    let tree = Tree::new("dir r");
+    let mut server = std::process::Command::new(std::env::current_exe().unwrap());
+    let test = "platform::child::program_ends_with_the_server";
+    server.args(["--exact", test]).env("GUARD_SERVER_TREE", tree.path("r"));
+    let mut server = server.stdout(std::process::Stdio::null()).spawn().unwrap();
+    while !tree.path("r/pid").exists() {
+        assert!(server.try_wait().unwrap().is_none(), "the server ended");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let program = fs::read_to_string(tree.path("r/pid")).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_gone(&program);
 }
 
 /// Waits until a process has ended.

@@ -8,9 +8,10 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::thread;
+use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, ExtraAccess,
+    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, Ended, ExtraAccess,
     ListRootsResult, Roots,
 };
 use nix::sys::ptrace;
@@ -187,6 +188,24 @@ fn probe(name: &str, server: i32, argument: &str) -> bool {
     let server = Pid::from_raw(server);
     match name {
         "ptrace" => ptrace::seize(server, ptrace::Options::empty()).is_ok(),
+        // The numbers of the server's threads are between its own and the one of this program.
+        "signal-thread" => {
+            threads(server).any(|thread| nix::sys::signal::kill(thread, None).is_ok())
+        }
+        "ptrace-thread" => {
+            threads(server).any(|thread| ptrace::seize(thread, ptrace::Options::empty()).is_ok())
+        }
+        "limit" => {
+            use rustix::process::{Resource, getrlimit, prlimit};
+            let server = rustix::process::Pid::from_raw(server.as_raw());
+            prlimit(server, Resource::Nofile, getrlimit(Resource::Nofile)).is_ok()
+        }
+        "group" => {
+            let group = nix::unistd::getpgid(Some(server)).unwrap();
+            nix::unistd::setpgid(Pid::from_raw(0), group).unwrap();
+            thread::sleep(Duration::from_secs(60));
+            false
+        }
         "signal" => nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).is_ok(),
         "tcp-connect" => TcpStream::connect(argument).is_ok(),
         "tcp-listen" => TcpListener::bind("127.0.0.1:0").is_ok(),
@@ -211,6 +230,10 @@ fn probe(name: &str, server: i32, argument: &str) -> bool {
         }
         _ => panic!("{name}"),
     }
+}
+
+fn threads(server: Pid) -> impl Iterator<Item = Pid> {
+    (server.as_raw() + 1..nix::unistd::getpid().as_raw()).map(Pid::from_raw)
 }
 
 const PROBE: &str = "platform::child::confined::probes_of_a_confined_program_are_refused";
@@ -244,12 +267,14 @@ fn probes_of_a_confined_program_are_refused() {
     let _datagram = UnixDatagram::bind(&datagram).unwrap();
     let [stream, datagram] = [&stream, &datagram].map(|path| path.to_str().unwrap());
     let exe = std::env::current_exe().unwrap();
-    let run = |probe: &str, argument: &str, choose: &dyn Fn(ChildCommand) -> ChildCommand| {
+    let probe = |probe: &str, argument: &str| {
         let run = command(&roots, ".", exe.to_str().unwrap()).unwrap();
         let run = run.args(["--exact", PROBE, "--nocapture", "--test-threads=1"]);
         let run = run.env("GUARD_PROBE", probe).env("GUARD_ARGUMENT", argument);
-        let run = run.env("SERVER", std::process::id().to_string());
-        let output = choose(run).output().unwrap();
+        run.env("SERVER", std::process::id().to_string())
+    };
+    let run = |name: &str, argument: &str, choose: &dyn Fn(ChildCommand) -> ChildCommand| {
+        let output = choose(probe(name, argument)).output().unwrap();
         let shown = text(output.stdout());
         assert!(output.success(), "{shown} {}", text(output.stderr()));
         assert_ne!(shown.contains("SUCCEEDED"), shown.contains("REFUSED"), "{shown}");
@@ -258,7 +283,10 @@ fn probes_of_a_confined_program_are_refused() {
     let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
     for (probe, argument, channel) in [
         ("ptrace", "", None),
+        ("ptrace-thread", "", None),
         ("signal", "", Some(Channel::Signals)),
+        ("signal-thread", "", Some(Channel::Signals)),
+        ("limit", "", Some(Channel::Signals)),
         ("tcp-connect", tcp_address.as_str(), Some(Channel::Network)),
         ("tcp-listen", "", Some(Channel::Network)),
         ("udp", udp_address.as_str(), Some(Channel::Network)),
@@ -287,6 +315,9 @@ fn probes_of_a_confined_program_are_refused() {
         run.confined(channels.into_iter().fold(confinement, Confinement::allow))
     };
     assert_eq!(run("io_uring", "", &all), has_ring);
+    // A program that has moved to the server's process group.
+    let output = confined(probe("group", "")).time_limit(Duration::from_secs(1)).output().unwrap();
+    assert_eq!(output.ended(), Ended::TimedOut);
     assert!(!run("descriptor", "", &|run| run));
     assert!(!run("descriptor", "", &confined));
     // The control: a program of `std::process` inherits it.
