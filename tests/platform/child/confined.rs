@@ -300,7 +300,7 @@ fn probes_of_a_confined_program_are_refused() {
         assert!(!run(probe, argument, &confined), "{probe}");
         for allowed in channels {
             let allow = |run: ChildCommand| {
-                run.confined(Confinement::new().programs().allow(allowed)).keep_privileges()
+                run.confined(Confinement::default().programs().allow(allowed)).keep_privileges()
             };
             assert_eq!(run(probe, argument, &allow), Some(allowed) == channel, "{probe}");
         }
@@ -311,7 +311,7 @@ fn probes_of_a_confined_program_are_refused() {
     println!("io_uring is {}", if has_ring { "denied" } else { "not available here" });
     assert!(!run("io_uring", "", &confined));
     let all = |run: ChildCommand| {
-        let confinement = Confinement::new().programs();
+        let confinement = Confinement::default().programs();
         run.confined(channels.into_iter().fold(confinement, Confinement::allow))
     };
     assert_eq!(run("io_uring", "", &all), has_ring);

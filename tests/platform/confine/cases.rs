@@ -601,13 +601,13 @@ fn denied_channels_are_closed_to_the_process(top: &Path) {
         ("sockets by path", 9, "by path", &|| UnixStream::connect(top.join("rw/socket")).map(drop)),
     ];
     let guard = guard(top);
-    let _ = confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::default());
     for (what, _, _, attempt) in attempts {
         attempt().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
     let confined =
-        confine(&guard, &channels.into_iter().fold(Confinement::new(), Confinement::deny));
+        confine(&guard, &channels.into_iter().fold(Confinement::default(), Confinement::deny));
     for (what, since, gap, attempt) in attempts {
         let is_enforced = confined.abi() >= since;
         let is_reported = confined.not_enforced().any(|text| text.contains(gap));
@@ -668,7 +668,7 @@ fn program_needs_its_filter(top: &Path, errno: i32) {
     assert_eq!(cat_secret(top, false).unwrap(), "secret");
     let roots = guard(top).boundary().allowed_roots();
     let directory = roots.check(top.join("rw"), Intent::Existing).unwrap();
-    let command = directory.command("true").unwrap().confined(Confinement::new().programs());
+    let command = directory.command("true").unwrap().confined(Confinement::default().programs());
     match command.output() {
         Ok(output) => assert!(output.confined().unwrap().abi() >= 10),
         Err(refused) => {
