@@ -97,6 +97,16 @@ impl Error {
         self.0.code
     }
 
+    /// The operation that failed and what it was requested on, escaped and shortened, for events.
+    pub(crate) fn operation(&self) -> Option<(&'static str, &str)> {
+        Some((self.0.operation, unquoted(self.0.request.as_deref()?)))
+    }
+
+    /// The destination that was requested, escaped and shortened, for events.
+    pub(crate) fn destination(&self) -> Option<&str> {
+        self.0.destination.as_deref().map(unquoted)
+    }
+
     /// Details that only the operator may see, such as the target of a symlink or the affected
     /// root. Write them to the server's log, never to a response.
     #[must_use]
@@ -342,6 +352,11 @@ pub(crate) fn quoted(text: &OsStr) -> String {
         shown.push('…');
     }
     format!("{shown:?}")
+}
+
+/// Removes the quotes around quoted text, which stays escaped.
+pub(crate) fn unquoted(quoted: &str) -> &str {
+    quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(quoted)
 }
 
 #[cfg(test)]

@@ -1,26 +1,13 @@
-//! Events for the operator's log.
+//! Events for the operator's log. The [crate documentation](crate#events) is their contract.
 //!
-//! With the feature `tracing`, this module emits events with the target `mcp_roots_guard`. Without
-//! it, the functions do nothing. Details that are meant only for the operator are in the field
-//! `detail`.
-//!
-//! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
-//!
-//! | message | level | fields |
-//! | --- | --- | --- |
-//! | `roots fetched` | debug | `session`, `roots`, `rejected`, `pages` |
-//! | `roots not fetched` | warn | `session`, `kind`, `detail` |
-//! | `roots changed` | debug | `session` |
-//! | `roots resolved again` | debug | `session`, `roots` |
-//! | `session closed` | debug | `session` |
-//! | `entry rejected` | warn | `session`, `index`, `entry`, `kind`, `detail` |
-//! | `refused` | info | `session`, `kind`, `error`, `detail` |
-//! | `handler failed` | warn | `session`, `error` |
+//! Without the feature `tracing`, the functions do nothing.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::path::Path;
 
-use crate::error::Error;
+use crate::error::{Error, quoted, unquoted};
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
 /// Identifies a client's session in logs. It is unique within this process and is used for nothing
@@ -40,7 +27,7 @@ macro_rules! event {
         #[cfg(feature = "tracing")]
         tracing::$level!(target: "mcp_roots_guard", $($field = $value,)* $message);
         #[cfg(not(feature = "tracing"))]
-        { let _ = ($(&$value,)*); }
+        if false { let _ = ($(&$value,)*); }
     };
 }
 
@@ -60,7 +47,7 @@ pub(crate) fn not_fetched(session: SessionId, error: &Error) {
         warn,
         "roots not fetched",
         session = session.0,
-        kind = error.code(),
+        code = error.code(),
         detail = error.operator_detail()
     );
 }
@@ -73,6 +60,17 @@ pub(crate) fn resolved_again(session: SessionId, roots: usize) {
     event!(debug, "roots resolved again", session = session.0, roots = roots);
 }
 
+/// Logs a root of the list that was fetched or resolved again.
+pub(crate) fn root_in_force(session: SessionId, index: usize, root: &Path) {
+    event!(
+        debug,
+        "root in force",
+        session = session.0,
+        index = index,
+        root = escaped(&dunce::simplified(root).display().to_string()).as_str()
+    );
+}
+
 pub(crate) fn closed(session: SessionId) {
     event!(debug, "session closed", session = session.0);
 }
@@ -83,8 +81,8 @@ pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Er
         "entry rejected",
         session = session.0,
         index = index,
-        entry = entry,
-        kind = error.code(),
+        entry = escaped(entry).as_str(),
+        code = error.code(),
         detail = error.operator_detail()
     );
 }
@@ -95,11 +93,51 @@ pub(crate) fn refused(session: Option<SessionId>, error: Error) -> Error {
         info,
         "refused",
         session = session.map(|session| session.0.get()),
-        kind = error.code(),
+        operation = error.operation().map(|(operation, _)| operation),
+        request = error.operation().map(|(_, request)| request),
+        destination = error.destination(),
+        code = error.code(),
         error = tracing_display(&error),
         detail = error.operator_detail()
     );
     error
+}
+
+/// An operation that has succeeded.
+pub(crate) struct Allowed<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) request: &'a OsStr,
+    pub(crate) root: String,
+    pub(crate) path: String,
+    pub(crate) destination: Option<&'a OsStr>,
+    pub(crate) destination_path: Option<String>,
+}
+
+/// Whether some subscriber may want the event of [`allowed`]. One atomic read.
+pub(crate) fn may_log_allowed() -> bool {
+    #[cfg(feature = "tracing")]
+    return tracing::level_filters::LevelFilter::current() >= tracing::Level::TRACE;
+    #[cfg(not(feature = "tracing"))]
+    false
+}
+
+pub(crate) fn allowed(session: Option<SessionId>, allowed: &Allowed<'_>) {
+    event!(
+        trace,
+        "allowed",
+        session = session.map(|session| session.0.get()),
+        operation = allowed.operation,
+        request = unquoted(&quoted(allowed.request)),
+        root = escaped(&allowed.root).as_str(),
+        path = escaped(&allowed.path).as_str(),
+        destination = allowed.destination.map(quoted).as_deref().map(unquoted),
+        destination_path = allowed.destination_path.as_deref().map(escaped).as_deref()
+    );
+}
+
+/// Escapes text as error texts do, without shortening it.
+fn escaped(text: &str) -> String {
+    unquoted(&format!("{text:?}")).to_owned()
 }
 
 /// Logs a handler's error and its causes, which are not sent to the client. The number of causes

@@ -149,8 +149,8 @@
 //! - `session`: [`Guard`] and [`Session`], which fetch, cache and withdraw each client's roots, and
 //!   give its work fair slots. Enables tokio and moka.
 //! - `child`: `CheckedPath::command`, which runs a program in a checked directory. Enables tokio.
-//! - `tracing`: emits [events](#events) about fetches, changes, rejected entries and refusals for
-//!   the operator's log.
+//! - `tracing`: emits [events](#events) about operations, refusals and changes of roots, for the
+//!   operator's log and for an audit log.
 //! - `landlock`: adds `Boundary::confine_process`, which makes the Linux kernel restrict the whole
 //!   process to the allowed directories, and, with `child`, `ChildCommand::confined`, which restricts a
 //!   child process to the roots in force. On other systems both return an error.
@@ -163,22 +163,50 @@
 //!
 //! # Events
 //!
-//! With the feature `tracing`, the crate emits these events with the target `mcp_roots_guard`:
+//! With the feature `tracing`, the crate emits these events with the target `mcp_roots_guard`. They
+//! are a contract: within a major version, no event or field is removed or renamed, and each keeps
+//! its type, its meaning and its level. New events, fields, operations and codes may be added, so a
+//! log that others read should copy fields by name. A field without a value is absent.
 //!
-//! | message | level | fields |
+//! | message | level | when | fields |
+//! | --- | --- | --- | --- |
+//! | `allowed` | trace | an operation was allowed and has succeeded | `session`, `operation`, `request`, `root`, `path`, `destination`, `destination_path` |
+//! | `refused` | info | an operation was refused or has failed, or a request got no roots | `session`, `operation`, `request`, `destination`, `code`, `error`, `detail` |
+//! | `roots fetched` | debug | a client's list was received and resolved | `session`, `roots`, `rejected`, `pages` |
+//! | `roots resolved again` | debug | a cached list was resolved again | `session`, `roots` |
+//! | `root in force` | debug | after these two, for each of the first 20 roots | `session`, `index`, `root` |
+//! | `entry rejected` | warn | after `roots fetched`, for each of the first 20 rejected entries | `session`, `index`, `entry`, `code`, `detail` |
+//! | `roots not fetched` | warn | a client's list could not be obtained | `session`, `code`, `detail` |
+//! | `roots changed` | debug | a client announced that its roots changed | `session` |
+//! | `session closed` | debug | a session ended | `session` |
+//! | `handler failed` | warn | a handler failed with an error that only the operator may see (`HandlerError::other`, feature `rmcp`) | `session`, `error` |
+//!
+//! | field | type | meaning |
 //! | --- | --- | --- |
-//! | `roots fetched` | debug | `session`, `roots`, `rejected`, `pages` |
-//! | `roots not fetched` | warn | `session`, `kind`, `detail` |
-//! | `roots changed` | debug | `session` |
-//! | `roots resolved again` | debug | `session`, `roots` |
-//! | `session closed` | debug | `session` |
-//! | `entry rejected` | warn | `session`, `index`, `entry`, `kind`, `detail` |
-//! | `refused` | info | `session`, `kind`, `error`, `detail` |
-//! | `handler failed` (feature `rmcp`) | warn | `session`, `error` |
+//! | `session` | number | the number of the client's session (`Session::id`), or of the request in the stateless era |
+//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attributes of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to` or `run` |
+//! | `request` | text, at most 160 characters and an ellipsis | the path or URI as the client sent it, or the program of `run` |
+//! | `destination` | the same | what the client sent as the destination, or as the target of a symlink |
+//! | `root` | text | the canonical path of the root |
+//! | `path`, `destination_path` | text | the [canonical path](CheckedPath::display_path) of the place, with all symlinks followed, or the directory in which a program ran |
+//! | `code` | text | the [code](Error::code) of the error |
+//! | `error` | text | the text of the refusal, or a handler's error with its causes |
+//! | `detail` | text | the [`operator_detail`](Error::operator_detail) |
+//! | `index` | number | the position in [`Roots::roots`] or, for a rejected entry, in the list |
+//! | `entry` | text | the rejected entry as the client sent it, shortened |
+//! | `roots`, `rejected`, `pages` | number | how many roots are in force, entries were rejected, and pages the list had |
 //!
-//! `session` is the session's number, `kind` the [code](Error::code) of the error, and `detail` its
-//! [`operator_detail`](Error::operator_detail), which only the operator may see. `error` is the
-//! text of a refusal, or the error of a handler with its causes.
+//! `request`, `destination` and `entry` are a client's text, and the paths can contain names that a
+//! client chose. All of them are escaped as in error texts, so they contain no line break. They
+//! name nothing outside the roots that the client did not name itself. **`error` and `detail` are
+//! for the operator's log only**: `error` can contain what a program or a handler wrote, and
+//! `detail` the names of places outside the roots.
+//!
+//! No event contains the content of a file. `open` and `open for writing` are logged, but not what
+//! is then read or written through the open file. A file written in pieces, and each change of a
+//! change set, is logged when it is committed. If no subscriber wants events of the level trace,
+//! `allowed` costs one atomic read. Otherwise, opening a file for reading takes more system calls,
+//! because its canonical path is then looked up.
 //!
 //! # Memory
 //!

@@ -168,9 +168,9 @@ pub(crate) const FAILURE_CHARS: usize = 1024;
 /// source.
 pub(crate) const FAILURE_CAUSES: usize = 16;
 
-/// The maximum number of rejected entries of a list that are logged individually. The rest are only
-/// counted.
-pub(crate) const REJECTED_LOGGED: usize = 20;
+/// The maximum number of roots, and of rejected entries, of a list that are logged individually. The
+/// rest are only counted.
+pub(crate) const ENTRIES_LOGGED: usize = 20;
 
 // Names that lead to other directories.
 

@@ -101,7 +101,7 @@ impl Roots {
         let (decision, advice) = match self.location(request) {
             Err(error) => (Err(error), None),
             Ok(request) => {
-                let decision = self.run("check", &request, |budget| {
+                let decision = self.run_check(&request, |budget| {
                     steps.clear();
                     self.decide_recorded(&request, intent, budget, &mut steps)
                 });

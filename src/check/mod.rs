@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::explain::Explanation;
+pub(crate) use self::operation::Name;
 use crate::dir::{Access, Budget, Handle, Look};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
@@ -120,7 +121,7 @@ impl Roots {
     /// ```
     pub fn check(&self, request: impl IntoLocation, intent: Intent) -> Result<CheckedPath> {
         let request = self.location(request)?;
-        self.run("check", &request, |budget| self.decide(&request, intent, budget))
+        self.run_check(&request, |budget| self.decide(&request, intent, budget))
     }
 
     /// Returns the proofs of the roots in force, except those inside another one and those that are
@@ -267,11 +268,11 @@ impl CheckedPath {
         let from_root = Path::new(".").join(&self.relative).join(relative.as_unchecked_path());
         let from_root = Location::from_path(from_root).map_err(named)?;
         let roots_here = &roots.with_base_number(self.root_number());
-        let checked = roots_here.run("check", &from_root, |budget| {
+        roots_here.run_check(&from_root, |budget| {
             let checked = roots_here.decide(&from_root, intent, budget);
-            checked.map_err(|error| error.at("check", request.sent()))
-        })?;
-        Ok(Self { roots: roots.clone(), request, ..checked })
+            let checked = checked.map_err(|error| error.at("check", request.sent()))?;
+            Ok(Self { roots: roots.clone(), request: request.clone(), ..checked })
+        })
     }
 
     /// Returns the proof for the directory that contains the place, or `None` for a root. Nothing

@@ -1,16 +1,44 @@
-//! How every operation runs: [`Operation::run`].
+//! How every operation runs and is reported to the operator: [`Operation::run`].
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 
 use crate::check::CheckedPath;
 use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
+use crate::events::{self, Allowed};
 use crate::path::{IntoLocation, Location};
-use crate::roots::{Intent, Root, Roots, retry_changed};
+use crate::roots::{Intent, Root, Roots, display_path, retry_changed};
+
+/// What errors and events call an operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Name<'a> {
+    text: &'static str,
+    /// The target of a symlink, as it was sent.
+    target: Option<&'a OsStr>,
+    /// Whether success is reported only by a later operation, which this one prepares.
+    is_preparation: bool,
+}
+
+impl From<&'static str> for Name<'_> {
+    fn from(text: &'static str) -> Self {
+        Self { text, target: None, is_preparation: false }
+    }
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn with_target(text: &'static str, target: &'a OsStr) -> Self {
+        Self { target: Some(target), ..text.into() }
+    }
+
+    pub(crate) fn preparing(text: &'static str) -> Self {
+        Self { is_preparation: true, ..text.into() }
+    }
+}
 
 /// One call of an operation on a path, or on a source and a destination.
 struct Operation<'a> {
-    name: &'static str,
+    name: Name<'a>,
     roots: &'a Roots,
     source: &'a Location,
     destination: Option<&'a Location>,
@@ -19,6 +47,7 @@ struct Operation<'a> {
 impl Operation<'_> {
     /// Runs an operation, and repeats the attempt while the path changes concurrently. An error
     /// names the operation and its paths, unless it does already, and is reported to the operator.
+    /// An attempt that succeeds reports it with [`CheckedPath::log_allowed`].
     ///
     /// After any error except [`OutsideRoots`](Code::OutsideRoots), `has_lost_root` looks at the
     /// roots of the operation. If the name of one leads to no directory, the error is
@@ -40,44 +69,88 @@ impl Operation<'_> {
                 let why = self.roots.why_outside(of_destination.unwrap_or(self.source));
                 error = why.into_iter().fold(error, Error::detail);
             }
-            self.roots.log_refusal(match self.destination {
-                Some(destination) => error.between(self.name, source, destination.sent()),
-                None => error.at(self.name, source),
-            })
+            self.roots.log_refusal(
+                match self.destination.map(Location::sent).or(self.name.target) {
+                    Some(destination) => error.between(self.name.text, source, destination),
+                    None => error.at(self.name.text, source),
+                },
+            )
         })
     }
 }
 
 impl Roots {
     /// Runs an operation on a request, which each attempt decides.
-    pub(crate) fn run<T>(
+    pub(crate) fn run<'a, T>(
         &self,
-        name: &'static str,
+        name: impl Into<Name<'a>>,
         request: &Location,
-        attempt: impl FnMut(&mut Budget<'_>) -> Result<T>,
+        intent: Intent,
+        work: impl FnMut(&CheckedPath, &mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.run_directly(name, request, intent, || None, work)
+    }
+
+    /// Like [`run`](Self::run), with a shortcut that does not learn which place the request names.
+    /// It is not taken when that place would be reported.
+    pub(crate) fn run_directly<'a, T>(
+        &self,
+        name: impl Into<Name<'a>>,
+        request: &Location,
+        intent: Intent,
+        mut shortcut: impl FnMut() -> Option<Result<T>>,
+        mut work: impl FnMut(&CheckedPath, &mut Budget<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let name = name.into();
         let operation = Operation { name, roots: self, source: request, destination: None };
+        let attempt = |budget: &mut Budget<'_>| {
+            if !events::may_log_allowed() {
+                if let Some(done) = shortcut() {
+                    return done;
+                }
+            }
+            let place = self.decide(request, intent, budget)?;
+            let done = work(&place, budget).map_err(|error| place.in_root(error))?;
+            place.log_allowed(name, place.request().sent(), None);
+            Ok(done)
+        };
         operation.run(attempt, |error| self.has_lost_root(&[request], error))
     }
 
-    /// Runs an operation on two requests, which each attempt checks for these intents.
-    pub(crate) fn run_between<T>(
+    /// Checks a request, which each attempt decides.
+    pub(super) fn run_check(
         &self,
-        name: &'static str,
+        request: &Location,
+        decide: impl FnMut(&mut Budget<'_>) -> Result<CheckedPath>,
+    ) -> Result<CheckedPath> {
+        let name = "check".into();
+        let operation = Operation { name, roots: self, source: request, destination: None };
+        let checked = operation.run(decide, |error| self.has_lost_root(&[request], error))?;
+        checked.log_allowed(name, checked.request().sent(), None);
+        Ok(checked)
+    }
+
+    /// Runs an operation on two requests, which each attempt checks for these intents.
+    pub(crate) fn run_between<'a, T>(
+        &self,
+        name: impl Into<Name<'a>>,
         source: impl IntoLocation,
         destination: impl IntoLocation,
         intents: [Intent; 2],
         attempt: impl Fn(&CheckedPath, &CheckedPath) -> Result<T>,
     ) -> Result<T> {
         let (from, to) = (self.location(source)?, self.location(destination)?);
+        let name = name.into();
         let operation = Operation { name, roots: self, source: &from, destination: Some(&to) };
         let attempt = |budget: &mut Budget<'_>| {
             let from = self.decide(&from, intents[0], budget)?;
             let to = self.decide(&to, intents[1], budget).map_err(Error::of_destination)?;
-            attempt(&from, &to).map_err(|error| {
+            let done = attempt(&from, &to).map_err(|error| {
                 let side = if error.is_of_destination() { &to } else { &from };
                 side.in_root(error)
-            })
+            })?;
+            from.log_allowed(name, from.request().sent(), Some(&to));
+            Ok(done)
         };
         operation.run(attempt, |error| self.has_lost_root(&[&from, &to], error))
     }
@@ -93,33 +166,56 @@ impl Roots {
 
 impl CheckedPath {
     /// Runs an operation on this place.
-    pub(crate) fn run<T>(
+    pub(crate) fn run<'a, T>(
         &self,
-        name: &'static str,
+        name: impl Into<Name<'a>>,
         mut attempt: impl FnMut(&Self) -> Result<T>,
     ) -> Result<T> {
-        let (roots, source) = (self.roots(), self.request());
+        let (name, roots, source) = (name.into(), self.roots(), self.request());
         let operation = Operation { name, roots, source, destination: None };
-        operation.run(|_| attempt(self), |_| !self.root().is_there())
+        let done = operation.run(|_| attempt(self), |_| !self.root().is_there())?;
+        self.log_allowed(name, source.sent(), None);
+        Ok(done)
     }
 
     /// Runs an operation from this place to another one.
-    pub(crate) fn run_to<T>(
+    pub(crate) fn run_to<'a, T>(
         &self,
-        name: &'static str,
+        name: impl Into<Name<'a>>,
         to: &Self,
         attempt: impl Fn(&Self, &Self) -> Result<T>,
     ) -> Result<T> {
         let (roots, source, destination) = (self.roots(), self.request(), Some(to.request()));
+        let name = name.into();
         let operation = Operation { name, roots, source, destination };
         let has_lost_root = |_: &Error| !self.root().is_there() || !to.root().is_there();
-        operation.run(|_| attempt(self, to), has_lost_root)
+        let done = operation.run(|_| attempt(self, to), has_lost_root)?;
+        self.log_allowed(name, source.sent(), Some(to));
+        Ok(done)
     }
 
-    /// Attempts an operation on this place, which was checked in the same attempt. An error says in
-    /// which root it happened.
-    pub(crate) fn attempt<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        work(self).map_err(|error| self.in_root(error))
+    /// Reports to the operator that an operation on this place was allowed and has succeeded.
+    pub(crate) fn log_allowed<'a>(
+        &self,
+        name: impl Into<Name<'a>>,
+        request: &OsStr,
+        destination: Option<&Self>,
+    ) {
+        let name = name.into();
+        if name.is_preparation || !events::may_log_allowed() {
+            return;
+        }
+        events::allowed(
+            self.roots().session(),
+            &Allowed {
+                operation: name.text,
+                request,
+                root: display_path(self.root().path()),
+                path: self.display_path(),
+                destination: destination.map(|to| to.request().sent()).or(name.target),
+                destination_path: destination.map(Self::display_path),
+            },
+        );
     }
 
     fn in_root(&self, error: Error) -> Error {

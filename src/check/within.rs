@@ -48,10 +48,7 @@ impl Roots {
     /// ```
     pub fn within(&self, request: impl IntoLocation) -> Result<Self> {
         let request = self.location(request)?;
-        self.run("narrow to", &request, |budget| {
-            let checked = self.decide(&request, Intent::Existing, budget)?;
-            self.narrow(&checked)
-        })
+        self.run("narrow to", &request, Intent::Existing, |checked, _| self.narrow(checked))
     }
 
     /// Returns the same roots with read-only access. Directories that are already read-only stay

@@ -49,7 +49,7 @@ pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
 use crate::check::CheckedPath;
 use crate::confine::{ChildScope, Confinement};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 
 /// A program to run with a checked directory as its working directory, from
@@ -248,8 +248,8 @@ impl ChildCommand {
     ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
     ///   [`Io`](crate::ErrorKind::Io) from starting the program.
     pub fn output(self) -> Result<ChildOutput> {
-        let describe = self.describe();
-        wait::output(self, || false).map_err(describe)
+        let report = self.report();
+        report(wait::output(self, || false))
     }
 
     /// Runs the program and waits without blocking a thread of the runtime. If the future is
@@ -259,14 +259,20 @@ impl ChildCommand {
     ///
     /// Same as [`output`](Self::output). No particular runtime is required.
     pub async fn output_async(self) -> Result<ChildOutput> {
-        let describe = self.describe();
-        wait::output_async(self).await.map_err(describe)
+        let report = self.report();
+        report(wait::output_async(self).await)
     }
 
-    /// Returns a function that adds the program to an error and reports it.
-    fn describe(&self) -> impl FnOnce(Error) -> Error + use<> {
-        let (roots, name) = (self.directory.roots().clone(), self.task.name.clone());
-        move |error| roots.log_refusal(error.at("run", &name))
+    /// Returns a function that adds the program to an error, and reports how it ended.
+    fn report(&self) -> impl FnOnce(Result<ChildOutput>) -> Result<ChildOutput> + use<> {
+        let (directory, name) = (self.directory.clone(), self.task.name.clone());
+        move |ended| match ended {
+            Ok(output) => {
+                directory.log_allowed("run", &name, None);
+                Ok(output)
+            }
+            Err(error) => Err(directory.roots().log_refusal(error.at("run", &name))),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use super::options::{Durability, Overwrite, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Name};
 #[cfg(unix)]
 use crate::dir::Policy;
 use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
@@ -109,7 +109,7 @@ impl CheckedPath {
     /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
     /// [`Overwrite::IfUnchanged`].
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
-        self.run("write", |path| AtomicFile::create(path, options))
+        self.run(Name::preparing("write"), |path| AtomicFile::create(path, options))
     }
 }
 

@@ -18,7 +18,7 @@ use super::change::{remove_file, verify_removal, verify_rename};
 use super::options::Overwrite;
 use super::options::WriteOptions;
 use super::version::FileVersion;
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Name};
 use crate::dir::Identity;
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::CHANGES;
@@ -109,12 +109,11 @@ impl ChangeSet {
     ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
-        let mut file = self.roots.run("write", &request, |budget| {
-            let checked = self.roots.decide(&request, options.intent(), budget)?;
-            checked.attempt(|path| AtomicFile::create(path, options))
-        })?;
+        let (name, intent) = (Name::preparing("write"), options.intent());
+        let create = |path: &CheckedPath| AtomicFile::create(path, options);
+        let mut file = self.roots.run(name, &request, intent, |path, _| create(path))?;
         let place = file.place().clone();
-        let affected = place.run("write", |place| {
+        let affected = place.run(Name::preparing("write"), |place| {
             let (directory, name) = file.location();
             let affected = self.affected(place, directory.identity()?, name)?;
             file.write_content(&content)?;
@@ -161,13 +160,10 @@ impl ChangeSet {
     ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
-        let (checked, affected) = self.roots.run("remove", &request, |budget| {
-            let checked = self.roots.decide(&request, Intent::NoFollow, budget)?;
-            let affected = checked.attempt(|checked| {
-                verify_removal(checked, version)?;
-                self.affected_entry(checked)
-            })?;
-            Ok((checked, affected))
+        let (name, intent) = (Name::preparing("remove"), Intent::NoFollow);
+        let (checked, affected) = self.roots.run(name, &request, intent, |checked, _| {
+            verify_removal(checked, version)?;
+            Ok((checked.clone(), self.affected_entry(checked)?))
         })?;
         self.affected.push(affected);
         self.changes.push(Change::RemoveFile(checked, version));
@@ -190,7 +186,7 @@ impl ChangeSet {
         self.ensure_room()?;
         let intents = [Intent::NoFollow; 2];
         let (from, to, affected) =
-            self.roots.run_between("rename", from, to, intents, |from, to| {
+            self.roots.run_between(Name::preparing("rename"), from, to, intents, |from, to| {
                 verify_rename(from, to, replace)?;
                 let destination = self.affected_entry(to).map_err(Error::of_destination)?;
                 Ok((from.clone(), to.clone(), [self.affected_entry(from)?, destination]))
@@ -266,12 +262,13 @@ impl Change {
     /// Fails if a file is not what the change expects.
     fn verify(&self) -> Result<()> {
         match self {
-            Self::Write(file) => file.place().run("write", |_| file.verify()),
+            Self::Write(file) => file.place().run(Name::preparing("write"), |_| file.verify()),
             Self::RemoveFile(place, version) => {
-                place.run("remove", |place| verify_removal(place, *version))
+                place.run(Name::preparing("remove"), |place| verify_removal(place, *version))
             }
             Self::Rename { from, to, replace } => {
-                from.run_to("rename", to, |from, to| verify_rename(from, to, *replace))
+                let name = Name::preparing("rename");
+                from.run_to(name, to, |from, to| verify_rename(from, to, *replace))
             }
         }
     }

@@ -24,7 +24,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Name};
 use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
@@ -98,10 +98,7 @@ impl CheckedPath {
     /// ```
     pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
         let text = target.as_ref().as_os_str();
-        self.run(SYMLINK, |path| {
-            let created = symlink(path, text);
-            created.map_err(|error| error.between(SYMLINK, path.request().sent(), text))
-        })
+        self.run(Name::with_target(SYMLINK, text), |path| symlink(path, text))
     }
 
     /// Creates a hard link: a second name `to` of this regular file, in the same root. An existing

@@ -85,9 +85,7 @@ macro_rules! operations {
                     $($argument: $type),*
                 ) -> Result<$result> {
                     let request = self.location(request)?;
-                    self.run($operation, &request, |budget| {
-                        self.decide(&request, $intent, budget)?.attempt(|$path| $attempt)
-                    })
+                    self.run($operation, &request, $intent, |$path, _| $attempt)
                 }
             )*
         }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
-use crate::dir::{Budget, Handle, Look, Metadata, Policy, Want};
+use crate::dir::{Handle, Look, Metadata, Policy, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
@@ -173,8 +173,7 @@ impl Roots {
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by
     /// policy; [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     pub fn open(&self, request: impl IntoLocation) -> Result<OpenFile> {
-        let request = self.location(request)?;
-        self.run("open", &request, |budget| self.open_for_reading(&request, budget))
+        self.run_reading("open", request, Ok)
     }
 
     /// Opens a file to change it. This never blocks on a FIFO, socket or device, which the policy
@@ -186,10 +185,7 @@ impl Roots {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
     pub fn open_with(&self, request: impl IntoLocation, mode: OpenMode) -> Result<OpenFile> {
         let request = self.location(request)?;
-        self.run("open", &request, |budget| {
-            let checked = self.decide(&request, mode.intent(), budget)?;
-            checked.attempt(|path| path.open_to_write(mode))
-        })
+        self.run(OPEN_TO_WRITE, &request, mode.intent(), |path, _| path.open_to_write(mode))
     }
 
     /// Reads a file of at most `limit` bytes.
@@ -199,10 +195,7 @@ impl Roots {
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
     pub fn read(&self, request: impl IntoLocation, limit: u64) -> Result<Vec<u8>> {
-        let request = self.location(request)?;
-        self.run("read", &request, |budget| {
-            self.open_for_reading(&request, budget)?.read_within(limit)
-        })
+        self.run_reading("read", request, |file| file.read_within(limit))
     }
 
     /// Like [`read`](Self::read), but returns the content as UTF-8 text.
@@ -211,21 +204,33 @@ impl Roots {
     ///
     /// The errors of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string(&self, request: impl IntoLocation, limit: u64) -> Result<String> {
+        self.run_reading("read", request, |file| file.read_within(limit).and_then(text))
+    }
+
+    /// Runs an operation on a file that is opened for reading.
+    fn run_reading<T>(
+        &self,
+        name: &'static str,
+        request: impl IntoLocation,
+        read: impl Fn(OpenFile) -> Result<T>,
+    ) -> Result<T> {
         let request = self.location(request)?;
-        self.run("read", &request, |budget| {
-            self.open_for_reading(&request, budget)?.read_within(limit).and_then(text)
+        let shortcut = || self.open_directly(&request).map(|file| read(file?));
+        self.run_directly(name, &request, Intent::Existing, shortcut, |path, _| {
+            read(path.open_for_reading()?)
         })
     }
 
-    fn open_for_reading(&self, request: &Location, budget: &mut Budget<'_>) -> Result<OpenFile> {
+    /// Decides the request and opens the file in one step, where the system can.
+    fn open_directly(&self, request: &Location) -> Option<Result<OpenFile>> {
         #[cfg(target_os = "linux")]
-        if let Some(file) = self.open_by_kernel(request) {
+        return self.open_by_kernel(request).map(|file| {
             let file = file?;
             let metadata = verify(&file, self.policy())?;
-            return Ok(OpenFile::new(file, metadata, request));
-        }
-        let checked = self.decide(request, Intent::Existing, budget)?;
-        checked.attempt(CheckedPath::open_for_reading)
+            Ok(OpenFile::new(file, metadata, request))
+        });
+        #[cfg(not(target_os = "linux"))]
+        None
     }
 }
 
@@ -246,7 +251,7 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::open_with`].
     pub fn open_with(&self, mode: OpenMode) -> Result<OpenFile> {
-        self.run("open", |path| path.open_to_write(mode))
+        self.run(OPEN_TO_WRITE, |path| path.open_to_write(mode))
     }
 
     /// Reads a file of at most `limit` bytes. Check the path for [`Intent::Existing`].
@@ -324,6 +329,9 @@ impl CheckedPath {
         Ok((file, metadata))
     }
 }
+
+/// What errors and events call an open that can change the file.
+const OPEN_TO_WRITE: &str = "open for writing";
 
 pub(super) fn metadata(path: &CheckedPath) -> Result<Metadata> {
     let (handle, place) = path.place()?;

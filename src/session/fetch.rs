@@ -17,7 +17,7 @@ use crate::boundary::{ClientRoots, Fallback};
 use crate::dir::Effort;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
-use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
+use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{Cached, Fetch, State, Step, Validity};
@@ -232,8 +232,15 @@ impl Client {
 
     fn log_fetched(&self, roots: &Roots, pages: usize) {
         events::fetched(self.id, roots.roots().len(), roots.rejected().len(), pages);
-        for rejected in roots.rejected().iter().take(REJECTED_LOGGED) {
+        self.log_roots(roots);
+        for rejected in roots.rejected().iter().take(ENTRIES_LOGGED) {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
+        }
+    }
+
+    fn log_roots(&self, roots: &Roots) {
+        for (index, root) in roots.roots().enumerate().take(ENTRIES_LOGGED) {
+            events::root_in_force(self.id, index, root.path());
         }
     }
 }
@@ -273,6 +280,7 @@ impl Leader<'_> {
             if let Some(cached) = again {
                 let roots = client.resolve(cached.list.clone(), deadline).await?;
                 events::resolved_again(client.id, roots.roots().len());
+                client.log_roots(&roots);
                 return Ok(cached.resolved_again(roots, began));
             }
             // Defense: A client that never answers is not waited for after the deadline.
