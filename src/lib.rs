@@ -208,6 +208,8 @@
 //! `allowed` costs one atomic read. Otherwise, opening a file for reading takes more system calls,
 //! because its canonical path is then looked up.
 //!
+//! The guard does the work of a request in the span of its caller, also on its own threads.
+//!
 //! # Memory
 //!
 //! One cache of at most 512 MiB holds the snapshots of all sessions and of clients with a key.

@@ -39,6 +39,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::account::Account;
 use crate::error::{Code, Error, Result};
+use crate::events;
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::roots::WeakTable;
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
@@ -141,6 +142,7 @@ impl Slots {
         // Without a timer, the job must not begin.
         timeout_at(Instant::now(), std::future::ready(())).await?;
         let (sender, result) = oneshot::channel();
+        let job = events::in_span_of_caller(job);
         let waiting = Waiting(Arc::new(Mutex::new(Some((running, sender, job)))));
         let begins = Waiting(waiting.0.clone());
         let mut ended = pin!(self.threads.spawn(move || {
