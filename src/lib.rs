@@ -208,7 +208,8 @@
 //! `allowed` costs one atomic read. Otherwise, opening a file for reading takes more system calls,
 //! because its canonical path is then looked up.
 //!
-//! The guard does the work of a request in the span of its caller, also on its own threads.
+//! The guard does the work of a request in the span of its caller, also on its own threads. The
+//! recipe for [an audit log](recipes#an-audit-log) uses this.
 //!
 //! # Memory
 //!

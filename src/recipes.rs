@@ -18,6 +18,7 @@
 //! - [Watching and subscriptions](#watching-and-subscriptions)
 //! - [Confine the process](#confine-the-process)
 //! - [What to log](#what-to-log)
+//! - [An audit log](#an-audit-log)
 //! - [Pass a file to another library](#pass-a-file-to-another-library)
 //! - [A library that takes only a path](#a-library-that-takes-only-a-path)
 //! - [Try to break your own server](#try-to-break-your-own-server)
@@ -1052,6 +1053,51 @@
 //!     eprintln!("refused: {error} ({}): {:?}", error.code(), error.operator_detail());
 //! }
 //! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # An audit log
+//!
+//! This recipe needs the features `tracing` and `rmcp`. `examples/audit.rs` is a layer for
+//! `tracing_subscriber` that writes one line of JSON for each [event](crate#events): the time, the
+//! client's session, the tool, the operation, the request, the root and the path, the decision, and
+//! the code of a refusal. It copies fields by name, without `error` and `detail`, so the log contains
+//! no content of files, and no name outside the roots that the client did not send.
+//! `tests/data/audit.txt` is an attack with its log.
+//!
+//! Requests do not wait for the log. If the disk is full, they are served and their lines are lost.
+//! The log then says how many, and its documentation where to stop the server instead.
+//!
+//! Only the server knows which tool was called. It opens a span for each call, which the guard
+//! enters on its own threads, so each line has the right tool however many clients there are. Over
+//! HTTP, add the authenticated user to the span as `client`.
+//!
+#![cfg_attr(all(feature = "__rmcp-tests", feature = "tracing"), doc = "```")]
+#![cfg_attr(not(all(feature = "__rmcp-tests", feature = "tracing")), doc = "```ignore")]
+//! use mcp_roots_guard::Guard;
+//! use mcp_roots_guard::rmcp::RequestRoots;
+//! use rmcp::model::{CallToolRequestParams, CallToolResponse};
+//! use rmcp::service::{RequestContext, RoleServer};
+//! use rmcp::{ErrorData, ServerHandler};
+//! use tracing::Instrument as _;
+//!
+//! struct Server {
+//!     guard: Guard,
+//! }
+//!
+//! impl ServerHandler for Server {
+//!     async fn call_tool(
+//!         &self,
+//!         call: CallToolRequestParams,
+//!         ctx: RequestContext<RoleServer>,
+//!     ) -> Result<CallToolResponse, ErrorData> {
+//!         let span = tracing::info_span!("call", tool = &*call.name);
+//!         // Or `self.tools.call(...)`, with rmcp's router.
+//!         let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str());
+//!         let path = path.unwrap_or_default().to_owned();
+//!         let work = move |roots: RequestRoots| Ok(roots.read_to_string(path, 1 << 20)?);
+//!         self.guard.tool(&ctx, &call, work).instrument(span).await
+//!     }
+//! }
 //! ```
 //!
 //! # Pass a file to another library

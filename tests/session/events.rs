@@ -1,14 +1,17 @@
 //! The log events of the feature `tracing`: each names its session, and contains details that the
-//! client never receives.
+//! client never receives. The audit log of `examples/audit.rs` says what happened in an attack.
 //!
-//! This test has its own process, because concurrent threads that reach the same event can
-//! hide it from a subscriber that is set for one thread only.
+//! These tests have their own process, because concurrent threads that reach the same event can
+//! hide it from a subscriber that is set for one thread only. They run one at a time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "../support/tree.rs"]
 #[allow(dead_code)] // The suite uses the other items.
 mod tree;
 
+#[path = "../../examples/audit.rs"]
+#[allow(dead_code)] // The example has a `main`.
+mod audit;
 #[cfg(feature = "__rmcp-tests")]
 #[path = "../support/raw_client.rs"]
 #[allow(dead_code, clippy::needless_pass_by_value)] // The rmcp suite uses the other items.
@@ -20,13 +23,14 @@ mod server;
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, RootsSource,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Protection, RootsResponse,
+    RootsSource,
 };
 
 use tree::Tree;
@@ -63,8 +67,11 @@ impl Log {
     }
 }
 
+static ONE_TEST_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 #[test]
 fn each_event_names_its_session_and_its_cause() {
+    let _alone = ONE_TEST_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let tree = Tree::new("file op/a/f; dir secret; link op/out -> ../secret");
     let log = Log::default();
     let writer = log.clone();
@@ -199,4 +206,123 @@ async fn call_failing_tool(guard: &Guard) -> String {
     raw.initialize(serde_json::json!({})).await;
     raw.send(&raw_client::call(1, "any", "")).await;
     raw.receive().await.to_string()
+}
+
+/// Replays the steps of `tests/data/audit.txt`, and expects the lines that follow each of them.
+#[cfg(all(target_os = "linux", feature = "__rmcp-tests"))]
+#[test]
+fn the_audit_log_of_an_attack_says_what_happened_and_nothing_else() {
+    use raw_client::{Raw, announcing, call, list, list_changed};
+    let _alone = ONE_TEST_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let tree = Tree::new(
+        "file op/a/in.txt = CONTENT; file op/a/.env = CONTENT; fifo op/a/pipe; dir op/a/.git
+        file op/b/in.txt = CONTENT; file elsewhere/hidden.txt = CONTENT; link op/a/alias -> in.txt
+        link op/a/out -> ../../elsewhere/hidden.txt",
+    );
+    let log = Log::default();
+    let (layer, written) = audit::audit(log.clone());
+    let subscriber =
+        tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), layer);
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
+    let boundary = boundary.protect_defaults().protect(".env", Protection::Denied);
+    let guard = Guard::new(boundary.build().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let script = include_str!("../data/audit.txt");
+    runtime.block_on(async {
+        let mut clients = [(); 2].map(|()| (Raw::to_tool(&guard, tool), list::<&str>([])));
+        for (client, _) in &mut clients {
+            client.initialize(announcing()).await;
+        }
+        for step in script.lines().filter_map(|line| line.strip_prefix("> ")) {
+            let (who, step) = step.split_once(' ').unwrap();
+            let (what, of) = step.split_once(' ').unwrap();
+            let of = tree.expand(&of.replace("\\n", "\n"));
+            let (client, listed) = &mut clients[usize::from(who == "B")];
+            if who == "somebody" {
+                tree.add(step);
+            } else if what == "list" {
+                *listed = list(of.split(' '));
+                client.send(&list_changed()).await;
+            } else {
+                client.send(&call(1, what, &of)).await;
+                client.answer(listed).await;
+            }
+        }
+        // The tool of each line is the one that was called, even if clients call several at once.
+        let [(a, listed_a), (b, listed_b)] = &mut clients;
+        for _ in 0..50 {
+            a.send(&call(1, "write", "new.txt")).await;
+            b.send(&call(1, "read", "in.txt")).await;
+            tokio::join!(a.answer(listed_a), b.answer(listed_b));
+        }
+    });
+    drop(written);
+    let text = String::from_utf8(std::mem::take(&mut *log.0.lock().unwrap())).unwrap();
+    let top = tree.path("").to_str().unwrap().trim_end_matches('/').to_owned();
+    let mut first = None;
+    let mut lines = text.lines().map(|line| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let session = line["session"].as_u64().unwrap();
+        line["session"] = (session - *first.get_or_insert(session)).into();
+        assert!(line.as_object_mut().unwrap().remove("time").unwrap().as_f64().unwrap() > 1.0e9);
+        line.to_string().replace(&top, "$T")
+    });
+    let expected: Vec<_> = script.lines().filter(|line| line.starts_with('{')).collect();
+    let attack: Vec<_> = lines.by_ref().take(expected.len()).collect();
+    assert_eq!(attack, expected, "{}", attack.join("\n"));
+    for line in lines {
+        let caller = if line.contains(r#""session":0"#) { "write" } else { "read" };
+        for field in ["operation", "tool"] {
+            assert!(line.contains(&format!(r#""{field}":"{caller}""#)), "{line}");
+        }
+    }
+    // Neither the content of a file, nor a place outside that the client did not name.
+    for hidden in ["CONTENT", "elsewhere", "hidden"] {
+        assert!(!text.contains(hidden), "{hidden}");
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "__rmcp-tests"))]
+async fn tool(
+    guard: Guard,
+    call: rmcp::model::CallToolRequestParams,
+    ctx: rmcp::service::RequestContext<rmcp::RoleServer>,
+) -> Result<rmcp::model::CallToolResponse, rmcp::ErrorData> {
+    use tracing::Instrument as _;
+    let (path, name) = (server::path_of(&call), call.name.clone());
+    let span = tracing::info_span!("call", tool = &*call.name);
+    let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| match &*name {
+        "read" => Ok(roots.read_to_string(path, 99)?),
+        "write" => Ok(roots.write(path, "CONTENT").map(|()| "written".to_owned())?),
+        "link" => Ok(roots.symlink("../../etc/shadow", path).map(|()| "linked".to_owned())?),
+        other => Err(HandlerError::new(other)),
+    };
+    guard.tool(&ctx, &call, work).instrument(span).await
+}
+
+/// Lines that a full disk refuses are counted, and the first one that fits says so.
+#[test]
+fn the_audit_log_says_how_many_lines_a_full_disk_lost() {
+    /// The content, and the number of bytes that each write still accepts.
+    struct Disk(Vec<u8>, Vec<usize>);
+    impl io::Write for &mut Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let fits = self.1.pop().unwrap().min(bytes.len());
+            self.0.extend(&bytes[..fits]);
+            if fits == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(fits) }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (sender, queue) = std::sync::mpsc::sync_channel(9);
+    for line in [Some("first\n"), Some("second\n"), Some("third\n"), None] {
+        sender.send(line.map(str::to_owned)).unwrap();
+    }
+    // The first line is cut, and the second one does not fit.
+    let mut disk = Disk(Vec::new(), vec![99, 0, 0, 3]);
+    audit::write_lines(&mut disk, &queue, &std::sync::atomic::AtomicU64::new(0));
+    let written = String::from_utf8(disk.0).unwrap();
+    assert_eq!(written, "fir\n{\"event\":\"lines lost\",\"lines\":2}\nthird\n");
 }
