@@ -295,7 +295,10 @@ async fn tool(
     let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| match &*name {
         "read" => Ok(roots.read_to_string(path, 99)?),
         "write" => Ok(roots.write(path, "CONTENT").map(|()| "written".to_owned())?),
-        "link" => Ok(roots.symlink("../../etc/shadow", path).map(|()| "linked".to_owned())?),
+        "link" => {
+            let place = roots.check(path, mcp_roots_guard::Intent::NoFollow)?;
+            Ok(place.symlink("../../etc/shadow").map(|()| "linked".to_owned())?)
+        }
         other => Err(HandlerError::new(other)),
     };
     guard.tool(&ctx, &call, work).instrument(span).await
