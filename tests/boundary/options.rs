@@ -618,7 +618,8 @@ fn root_entry(entry: &Entry) -> RootEntry {
         }
         Entry::Path(path) => json!({ "uri": format!("file://{path}") }),
     };
-    serde_json::from_value(json).unwrap()
+    // A list keeps an entry that violates the schema.
+    serde_json::from_value::<ListRootsResult>(json!({ "roots": [json] })).unwrap().roots[0].clone()
 }
 
 /// The symlinks and files of [`TREE`], and their directories.

@@ -9,11 +9,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{MAIN_SEPARATOR, Path};
 
+use mcp_roots_guard::{Access, DirEntry, FileType, Intent, Protection, Roots, Walk, WalkOptions};
 #[cfg(unix)]
-use mcp_roots_guard::Result;
-use mcp_roots_guard::{
-    Access, CheckedPath, DirEntry, FileType, Intent, Protection, Roots, Walk, WalkOptions,
-};
+use mcp_roots_guard::{CheckedPath, Result};
 
 use crate::support::tree::Tree;
 use crate::support::{code, protecting};
@@ -28,6 +26,7 @@ fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
     }
 }
 
+#[cfg(unix)]
 fn is_dir(place: &CheckedPath) -> bool {
     place.metadata().unwrap().file_type().is_dir()
 }

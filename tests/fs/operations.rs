@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenMode, Overwrite, Result, Roots,
+    Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenMode, Overwrite, Roots,
     WalkOptions,
 };
 #[cfg(target_os = "linux")]
-use mcp_roots_guard::{FileType, Metadata};
+use mcp_roots_guard::{FileType, Metadata, Result};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};

@@ -7,8 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Result, Roots,
-    WalkOptions,
+    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Result, WalkOptions,
 };
 
 use crate::support::code;
