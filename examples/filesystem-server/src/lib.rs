@@ -14,3 +14,10 @@ mod memory;
 mod progress;
 mod resources;
 mod tools;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -106,7 +106,7 @@ pub struct Options {
     /// There is no authentication: any program that can connect to the address has access.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
-    /// Maximum number of concurrent HTTP connections. Others receive a 503 response. [default: 256]
+    /// Maximum number of concurrent HTTP connections. Others wait until one closes. [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
     pub max_connections: Option<usize>,
     /// Maximum number of concurrent HTTP sessions. Others receive a 503 response. [default: 256]
