@@ -18,7 +18,7 @@ pub(super) const ENTRIES: usize = 10_000;
 /// Describes a checked file or directory for the resource list.
 pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -> Resource {
     let resource = Resource::new(checked.uri(), name);
-    if metadata.file_type().is_dir() {
+    if metadata.file_type() == FileType::Directory {
         return resource.with_mime_type(DIRECTORY);
     }
     let resource = resource.with_size(metadata.len());

@@ -11,7 +11,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Intent, Location};
+use mcp_roots_guard::{CheckedPath, FileType, Intent, Location};
 use rmcp::ErrorData;
 use rmcp::model::{
     CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
@@ -44,7 +44,7 @@ pub(crate) async fn read(
 
 fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
     let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
-    if checked.metadata()?.file_type().is_dir() {
+    if checked.metadata()?.file_type() == FileType::Directory {
         return Ok(
             ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY)
         );

@@ -17,22 +17,17 @@ use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::listen::Listens;
-use super::lock;
-use super::subscription::{Filesystems, Looked, POLL, SUBSCRIPTIONS, Subscription, look};
+use super::subscription::{Filesystems, POLL, Subscription, Subscriptions};
 use crate::http::SessionPermit;
+use crate::lock;
 use crate::server::Server;
 
 /// The resource state of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    sessions: Mutex<HashMap<u64, Arc<Subscriptions>>>,
+    sessions: Mutex<HashMap<u64, Subscriptions>>,
     pub(super) filesystems: Filesystems,
-    pub(super) listens: Arc<Listens>,
 }
-
-/// The subscriptions of a session, by URI.
-type Subscriptions = Mutex<HashMap<String, Arc<Subscription>>>;
 
 impl Resources {
     /// Starts following a session. The permit is held until the session ends.
@@ -42,21 +37,21 @@ impl Resources {
         peer: &Peer<RoleServer>,
         permit: Option<SessionPermit>,
     ) {
-        let following = Following {
-            resources: self.clone(),
-            changes: session.changes(),
-            session: session.clone(),
-            peer: peer.clone(),
-            subscriptions: Arc::default(),
-            _permit: permit,
-        };
-        lock(&self.sessions).insert(session.id(), following.subscriptions.clone());
+        let (session, peer) = (session.clone(), peer.clone());
+        let subscriptions = Subscriptions::default();
+        lock(&self.sessions).insert(session.id(), subscriptions.clone());
+        let resources = self.clone();
+        let following = Following { resources, session, peer, subscriptions, _permit: permit };
         tokio::spawn(following.run());
     }
 
     /// The number of followed sessions.
     pub(crate) fn tracked(&self) -> usize {
         lock(&self.sessions).len()
+    }
+
+    fn of(&self, session: &Session) -> Option<Subscriptions> {
+        lock(&self.sessions).get(&session.id()).cloned()
     }
 }
 
@@ -72,20 +67,11 @@ pub(crate) async fn subscribe(
     let (resources, uri) = (server.resources.clone(), params.uri.clone());
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
-        let subscriptions = lock(&resources.sessions).get(&session.id()).cloned();
-        let subscriptions = subscriptions.ok_or_else(no_session)?;
+        let subscriptions = resources.of(session).ok_or_else(no_session)?;
         let subscription = Subscription::new(&roots, &uri, &resources.filesystems)?;
         roots.ensure_active()?;
-        subscription.still_allowed(session)?;
-        let mut subscriptions = lock(&subscriptions);
-        if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
-            let full = format!(
-                "the limit of {SUBSCRIPTIONS} subscriptions is reached: unsubscribe from one first"
-            );
-            return Err(ErrorData::invalid_params(full, None).into());
-        }
-        subscriptions.insert(uri, Arc::new(subscription));
-        Ok(())
+        session.still_allows(&subscription.checked)?;
+        subscriptions.add(uri, subscription)
     };
     server.guard.other_request(ctx, Some(&params.uri), work).await
 }
@@ -99,9 +85,9 @@ fn no_session() -> ErrorData {
 /// Handles `resources/unsubscribe`. It succeeds even if there is no subscription. It accesses no
 /// file, so it does not need the roots.
 pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleServer>) {
-    let Ok(session) = server.guard.session_of(&ctx.extensions) else { return };
-    if let Some(subscriptions) = lock(&server.resources.sessions).get(&session.id()) {
-        lock(subscriptions).remove(uri);
+    let session = server.guard.session_of(&ctx.extensions).ok();
+    if let Some(subscriptions) = session.and_then(|session| server.resources.of(&session)) {
+        subscriptions.remove(uri);
     }
 }
 
@@ -109,20 +95,20 @@ pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleS
 struct Following {
     resources: Arc<Resources>,
     session: Session,
-    changes: RootsChanges,
     peer: Peer<RoleServer>,
-    subscriptions: Arc<Subscriptions>,
+    subscriptions: Subscriptions,
     _permit: Option<SessionPermit>,
 }
 
 impl Following {
-    async fn run(mut self) {
-        let (mut state, mut polls) = (RootsState::Stale, interval(POLL));
+    async fn run(self) {
+        let (mut changes, mut polls) = (self.session.changes(), interval(POLL));
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut state = RootsState::Stale;
         loop {
             tokio::select! {
-                changed = self.changes.changed() => {
-                    if changed.is_err() {
+                result = changes.changed() => {
+                    if result.is_err() {
                         return;
                     }
                     let before = std::mem::replace(&mut state, self.session.state());
@@ -139,43 +125,22 @@ impl Following {
 
     /// Looks at the subscribed files in a slot of the client, and reports changes.
     async fn look(&self) {
-        let all: Vec<_> = lock(&self.subscriptions).values().cloned().collect();
-        if all.is_empty() {
+        if self.subscriptions.is_empty() {
             return;
         }
-        let session = self.session.clone();
-        let looking =
-            self.session.run(move || Ok(look(&all, |checked| session.still_allows(checked))));
+        let (session, all) = (self.session.clone(), self.subscriptions.clone());
+        let work = move || Ok(all.look(|checked| session.still_allows(checked)));
         let looked = tokio::select! {
-            looked = looking => looked,
+            looked = self.session.run(work) => looked,
             // The look may never end.
-            () = closed(self.changes.clone()) => return,
+            () = closed(self.session.changes()) => return,
         };
         // If the client is busy, the next look finds the changes.
-        let Ok(Looked { updated, withdrawn }) = looked else { return };
-        for subscription in withdrawn {
-            self.drop_if_same(&subscription);
-        }
-        for subscription in updated {
-            let is_wanted = lock(&self.subscriptions).contains_key(subscription.uri());
-            if is_wanted && !is_withdrawn(self.session.state()) {
-                let _ = self
-                    .peer
-                    .notify_resource_updated(ResourceUpdatedNotificationParam::new(
-                        subscription.uri(),
-                    ))
-                    .await;
+        for uri in looked.unwrap_or_default() {
+            if self.subscriptions.contains(&uri) && !is_withdrawn(self.session.state()) {
+                let changed = ResourceUpdatedNotificationParam::new(uri);
+                let _ = self.peer.notify_resource_updated(changed).await;
             }
-        }
-    }
-
-    fn drop_if_same(&self, subscription: &Arc<Subscription>) {
-        let mut subscriptions = lock(&self.subscriptions);
-        let same = subscriptions
-            .get(subscription.uri())
-            .is_some_and(|kept| Arc::ptr_eq(kept, subscription));
-        if same {
-            subscriptions.remove(subscription.uri());
         }
     }
 }
@@ -184,7 +149,6 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         lock(&self.resources.sessions).remove(&self.session.id());
-        lock(&self.subscriptions).clear();
     }
 }
 

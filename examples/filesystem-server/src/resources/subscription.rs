@@ -1,8 +1,8 @@
-//! Subscriptions to a resource, and the detection of changes.
+//! Subscriptions to resources, and the detection of changes.
 //!
-//! The URI is checked once, in the request that subscribes. Each later inspection uses the
-//! resulting `CheckedPath`, after verifying that the currently known roots still allow it. Once the
-//! root is withdrawn, the file is no longer inspected and no notification is sent.
+//! The URI is checked once, in the request that subscribes. Each later look uses the resulting
+//! `CheckedPath`, after verifying that the currently known roots still allow it. Once the root is
+//! withdrawn, the file is no longer looked at and no notification is sent.
 //!
 //! Files are looked at every [`POLL`], and nothing watches them: a look through the guard needs no
 //! other access to a file, and is the same on every system and filesystem. A file has changed if its
@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{
-    CheckedPath, ErrorKind, FileType, Intent, Location, Metadata, Result, Session,
-};
+use mcp_roots_guard::{CheckedPath, ErrorKind, FileType, Intent, Location, Metadata};
+use rmcp::ErrorData;
 use tokio::sync::Semaphore;
 
-use super::{entry, lock};
+use super::entry;
+use crate::lock;
 
 /// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
 /// files than a person has open. To look at all of them takes less than a millisecond.
@@ -37,35 +37,81 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 /// While a filesystem answers, each of them is done in less than a millisecond.
 const WAITING: usize = 16;
 
-/// A subscription to a file or directory.
-#[derive(Debug)]
-pub(super) struct Subscription {
-    uri: String,
-    checked: CheckedPath,
-    filesystem: Arc<Semaphore>,
-    /// `None` if the file did not exist at the last look.
-    seen: Mutex<Option<Found>>,
-}
-
 /// The permits to wait for each filesystem, by device number. There are as many entries as mounted
 /// filesystems that clients have subscribed to.
-#[derive(Debug, Default)]
-pub(super) struct Filesystems(Mutex<HashMap<u64, Arc<Semaphore>>>);
+pub(super) type Filesystems = Mutex<HashMap<u64, Arc<Semaphore>>>;
 
-impl Filesystems {
-    fn of(&self, metadata: &Metadata) -> Arc<Semaphore> {
-        let new = || Arc::new(Semaphore::new(WAITING));
-        lock(&self.0).entry(metadata.device()).or_insert_with(new).clone()
+/// The subscriptions of a session or of one request, by URI.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subscriptions(Arc<Mutex<HashMap<String, Arc<Subscription>>>>);
+
+impl Subscriptions {
+    /// Adds a subscription, or replaces the one with the same URI.
+    ///
+    /// # Errors
+    ///
+    /// Returns -32602 if there are [`SUBSCRIPTIONS`].
+    pub(super) fn add(&self, uri: String, subscription: Subscription) -> Result<(), HandlerError> {
+        let mut subscriptions = lock(&self.0);
+        if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
+            let full = format!(
+                "the limit of {SUBSCRIPTIONS} subscriptions is reached: unsubscribe from one first"
+            );
+            return Err(ErrorData::invalid_params(full, None).into());
+        }
+        subscriptions.insert(uri, Arc::new(subscription));
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, uri: &str) {
+        lock(&self.0).remove(uri);
+    }
+
+    pub(super) fn contains(&self, uri: &str) -> bool {
+        lock(&self.0).contains_key(uri)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
+    /// Looks at the resources that the known roots allow, or at none if no roots are known, and not
+    /// at those for whose filesystem too many threads wait. Drops subscriptions that the roots no
+    /// longer allow, and returns the URIs of resources that have changed. Blocks on file I/O.
+    pub(super) fn look(
+        &self,
+        allows: impl Fn(&CheckedPath) -> mcp_roots_guard::Result<()>,
+    ) -> Vec<String> {
+        let all = lock(&self.0).clone();
+        let mut changed = Vec::new();
+        for (uri, subscription) in all {
+            let Ok(_permit) = subscription.filesystem.try_acquire() else { continue };
+            match allows(&subscription.checked).map_err(|error| error.kind()) {
+                // Read-only access is enough to watch.
+                Ok(()) | Err(ErrorKind::ReadOnly) => {
+                    if subscription.has_changed() {
+                        changed.push(uri);
+                    }
+                }
+                Err(ErrorKind::RootsStale | ErrorKind::SessionClosed) => {}
+                Err(_) => lock(&self.0).retain(|_, kept| !Arc::ptr_eq(kept, &subscription)),
+            }
+        }
+        changed
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Found {
-    file_type: FileType,
-    size: u64,
-    modified: Option<SystemTime>,
-    created: Option<SystemTime>,
+/// A subscription to a file or directory.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) checked: CheckedPath,
+    filesystem: Arc<Semaphore>,
+    /// `None` if the file did not exist at the last look.
+    seen: Mutex<Option<State>>,
 }
+
+/// The type, size, and times of modification and creation.
+type State = (FileType, u64, Option<SystemTime>, Option<SystemTime>);
 
 impl Subscription {
     /// Subscribes to the file or directory that a URI names.
@@ -78,76 +124,26 @@ impl Subscription {
         roots: &RequestRoots,
         uri: &str,
         filesystems: &Filesystems,
-    ) -> std::result::Result<Self, HandlerError> {
+    ) -> Result<Self, HandlerError> {
         let checked = roots.check(&Location::from_uri(uri)?, Intent::Existing)?;
         let metadata = checked.metadata()?;
         if !entry::is_resource(metadata.file_type()) {
             // Fails with the guard's refusal of special files.
             checked.open()?;
         }
-        let filesystem = filesystems.of(&metadata);
-        let seen = Mutex::new(Some(Found::from(&metadata)));
-        Ok(Self { uri: uri.to_owned(), checked, filesystem, seen })
-    }
-
-    pub(super) fn uri(&self) -> &str {
-        &self.uri
-    }
-
-    /// Returns an error unless the session's known roots still allow the resource.
-    pub(super) fn still_allowed(&self, session: &Session) -> Result<()> {
-        session.still_allows(&self.checked)
+        let new = || Arc::new(Semaphore::new(WAITING));
+        let filesystem = lock(filesystems).entry(metadata.device()).or_insert_with(new).clone();
+        Ok(Self { checked, filesystem, seen: Mutex::new(Some(state(&metadata))) })
     }
 
     /// Whether the resource has changed since the last look.
     fn has_changed(&self) -> bool {
-        let now = self.checked.metadata().ok().as_ref().map(Found::from);
-        let mut seen = lock(&self.seen);
-        let changed = now != *seen;
-        *seen = now;
-        changed
+        let now = self.checked.metadata().ok().as_ref().map(state);
+        let before = std::mem::replace(&mut *lock(&self.seen), now);
+        before != now
     }
 }
 
-impl From<&Metadata> for Found {
-    fn from(metadata: &Metadata) -> Self {
-        Self {
-            file_type: metadata.file_type(),
-            size: metadata.len(),
-            modified: metadata.modified(),
-            created: metadata.created(),
-        }
-    }
-}
-
-/// The result of looking at several subscriptions.
-#[derive(Debug, Default)]
-pub(super) struct Looked {
-    /// Subscriptions whose resource has changed.
-    pub(super) updated: Vec<Arc<Subscription>>,
-    /// Subscriptions that the roots in force no longer allow.
-    pub(super) withdrawn: Vec<Arc<Subscription>>,
-}
-
-/// Looks at the subscriptions that the known roots allow, or at none if no roots are known, and not
-/// at those for whose filesystem too many threads wait. Blocks on file I/O.
-pub(super) fn look(
-    subscriptions: &[Arc<Subscription>],
-    allows: impl Fn(&CheckedPath) -> Result<()>,
-) -> Looked {
-    let mut looked = Looked::default();
-    for subscription in subscriptions {
-        let Ok(_permit) = subscription.filesystem.try_acquire() else { continue };
-        match allows(&subscription.checked).map_err(|error| error.kind()) {
-            // Read-only access is enough to watch.
-            Ok(()) | Err(ErrorKind::ReadOnly) => {
-                if subscription.has_changed() {
-                    looked.updated.push(subscription.clone());
-                }
-            }
-            Err(ErrorKind::RootsStale | ErrorKind::SessionClosed) => {}
-            Err(_) => looked.withdrawn.push(subscription.clone()),
-        }
-    }
-    looked
+fn state(metadata: &Metadata) -> State {
+    (metadata.file_type(), metadata.len(), metadata.modified(), metadata.created())
 }
