@@ -196,30 +196,3 @@ pub(crate) const ANSWER: usize = 1 << 20;
 /// The maximum size of a text that is sent in both forms, in bytes: more than a listing or the output
 /// of a program with its remarks.
 const TWICE: usize = 2 * ANSWER;
-
-#[cfg(test)]
-mod tests {
-    use rmcp::model::Extensions;
-
-    use super::*;
-
-    #[test]
-    fn large_text_is_sent_once() {
-        let large = "x".repeat(TWICE + 1);
-        let notice = format!("{} bytes of text are in structuredContent", large.len());
-        for (text, has_structured, block, is_structured) in [
-            ("text", true, "text", true),
-            ("text", false, "text", true),
-            (&large, true, &*notice, true),
-            (&large, false, &*large, false),
-        ] {
-            let reply = Reply { room: Room::of(&Extensions::new()), has_structured };
-            let result = reply.text(text.to_owned()).ok();
-            let result = result.and_then(|result| serde_json::to_value(result).ok());
-            let structured = is_structured.then(|| json!({ "content": text }));
-            let part = |pointer| result.as_ref().and_then(|result| result.pointer(pointer));
-            assert_eq!(part("/content/0/text"), Some(&json!(block)));
-            assert_eq!(part("/structuredContent"), structured.as_ref());
-        }
-    }
-}

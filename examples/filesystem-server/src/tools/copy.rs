@@ -10,7 +10,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Answered, Call, Lines, Work, shown, text_schema};
-use super::steps::{Step, Steps};
+use super::steps::Steps;
 use crate::progress::Progress;
 use crate::server::Server;
 
@@ -55,29 +55,28 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &CopyDirectory) -> Work
     if to.parent().is_some_and(|parent| !parent.exists()) {
         return Err(HandlerError::new("the parent of the destination does not exist"));
     }
-    let steps = Steps::new(&from, WalkOptions::default(), &[], roots, progress)?;
+    let mut steps = Steps::new(&from, WalkOptions::default(), &[], roots, progress)?;
     to.create_dir()?;
     let mut copied = Copied { to, bytes: 0, counts: [0; 3], left_out: Lines::default() };
-    for step in steps {
-        let entry = match step {
-            Ok(Step::Entry(entry)) => entry,
-            Ok(Step::Unreadable(reason)) => {
-                copied.left_out.push(&reason);
-                continue;
-            }
-            Ok(Step::Full) => return Err(copied.interrupted("the directory has too many entries")),
+    loop {
+        let entry = match steps.next_entry() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break,
             Err(error) => return Err(copied.interrupted(&error.to_string())),
         };
         match copied.add(&entry) {
+            Ok(()) => {}
             Err(error) if error.code() == "too_large" => {
                 return Err(copied.interrupted(&error.to_string()));
             }
             Err(error) => _ = copied.left_out.push(&error.to_string()),
-            Ok(true) => {}
-            Ok(false) => {
-                _ = copied.left_out.push(&format!("special file {}", shown(entry.relative())));
-            }
         }
+    }
+    if steps.is_full {
+        return Err(copied.interrupted("the directory has too many entries"));
+    }
+    for error in steps.unreadable() {
+        copied.left_out.push(&error.to_string());
     }
     let [directories, files, symlinks] = copied.counts;
     let summary = format!(
@@ -103,8 +102,8 @@ struct Copied {
 }
 
 impl Copied {
-    /// Copies an entry. Returns false for a special file.
-    fn add(&mut self, entry: &DirEntry) -> Result<bool> {
+    /// Copies an entry. A special file is named as left out.
+    fn add(&mut self, entry: &DirEntry) -> Result<()> {
         let place = |intent| self.to.join(entry.relative(), intent);
         let kind = match entry.file_type() {
             FileType::Directory => {
@@ -122,12 +121,15 @@ impl Copied {
                 place(Intent::NoFollow)?.symlink(&target)?;
                 2
             }
-            _ => return Ok(false),
+            _ => {
+                self.left_out.push(&format!("special file {}", shown(entry.relative())));
+                return Ok(());
+            }
         };
         if let Some(count) = self.counts.get_mut(kind) {
             *count += 1;
         }
-        Ok(true)
+        Ok(())
     }
 
     fn interrupted(&self, why: &str) -> HandlerError {

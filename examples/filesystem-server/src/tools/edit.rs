@@ -5,7 +5,6 @@
 //! endings. The file is written only if it still has the content that was edited, so no edit of
 //! another call is lost. Otherwise, the edits are applied again, to the new content.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -15,7 +14,7 @@ use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
 
 use super::call::{Answered, Call, Work, at_most, shown, text_schema};
-use super::ends::Text;
+use super::ends::{plain, replace};
 use super::replace::{NotFound, find_first};
 use super::write::put;
 use crate::memory::Room;
@@ -70,35 +69,31 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
     let file = roots.check(&args.path, Intent::Existing)?;
     let mut left = EXAMINED;
     let mut content = file.read_to_string(BYTES)?;
-    // Four more copies, and what each line takes in the search for a diff.
-    room.take(4 * content.len() + 48 * content.lines().count())?;
+    // More copies, the diff, and what each line takes in the search for it.
+    room.take(6 * content.len() + 48 * content.lines().count())?;
     for _ in 0..TRIES {
-        let old = Text::new(&content);
-        let new = edited(roots, old.clone(), &args.edits, &mut left)?;
-        if new.as_str() == old.as_str() {
+        let new = edited(roots, &content, &args.edits, &mut left)?;
+        if new == content {
             return Ok(format!("The edits do not change {}", args.path));
         }
         if !args.dry_run {
             roots.ensure_active()?;
             let if_unchanged = WriteOptions::default()
                 .overwrite(Overwrite::IfUnchanged(FileVersion::of(content.as_bytes())));
-            match put(&file, &new.content(), if_unchanged) {
+            match put(&file, &new, if_unchanged) {
                 Err(error) if error.kind() == ErrorKind::Changed => {
                     content = file.read_to_string(BYTES)?;
-                    // Reading the file again and splitting it into lines also takes time.
-                    let Some(less) = left.checked_sub(8 * content.len()) else { break };
-                    left = less;
                     continue;
                 }
                 written => written?,
             }
         }
-        return Ok(diff(&shown(&args.path), old.as_str(), new.as_str()));
+        return Ok(diff(&shown(&args.path), &plain(&content), &plain(&new)));
     }
     Err(HandlerError::new("the file is being edited by other calls; try again"))
 }
 
-fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize) -> Work<Text> {
+fn edited(roots: &RequestRoots, content: &str, edits: &[Edit], left: &mut usize) -> Work<String> {
     let mut spend = |more| match left.checked_sub(more) {
         Some(less) if roots.ensure_active().is_ok() => {
             *left = less;
@@ -106,6 +101,7 @@ fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize
         }
         _ => Err(NotFound::Stopped),
     };
+    let mut content = content.to_owned();
     for (number, edit) in (1..).zip(edits) {
         let failed = |why| {
             HandlerError::new(format!(
@@ -113,22 +109,25 @@ fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize
                 edits.len()
             ))
         };
-        let [old, new] = [&edit.old_text, &edit.new_text].map(|text| text.replace("\r\n", "\n"));
+        let (text, old, new) = (plain(&content), plain(&edit.old_text), plain(&edit.new_text));
         if old.is_empty() {
             return Err(failed("oldText is empty; to write a whole file, use write_file".into()));
         }
-        match find_first(text.as_str(), &old, &new, &mut spend) {
-            Ok((part, new)) => text.replace(part, &new),
+        match find_first(&text, &old, &new, &mut spend) {
+            Ok((part, new)) => {
+                let old = text.get(part.clone()).unwrap_or_default();
+                replace(&mut content, part, old, &new);
+            }
             Err(why) => {
                 roots.ensure_active()?;
                 return Err(failed(advice(&why)));
             }
         }
-        if u64::try_from(text.size()).is_ok_and(|size| size > BYTES) {
+        if u64::try_from(content.len()).is_ok_and(|size| size > BYTES) {
             return Err(failed(format!("the file would be larger than {BYTES} bytes")));
         }
     }
-    Ok(text)
+    Ok(content)
 }
 
 fn advice(why: &NotFound) -> String {
@@ -149,28 +148,14 @@ fn advice(why: &NotFound) -> String {
 /// The changes as a code block. Its fence is longer than any sequence of backticks in the diff.
 fn diff(name: &str, old: &str, new: &str) -> String {
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let mut text = Beginning::default();
-    // Writing fails when the diff exceeds the limit.
-    let all = write!(text, "{}", diff.unified_diff().header(name, name)).is_ok();
-    let Beginning(diff) = text;
+    let mut diff = diff.unified_diff().header(name, name).to_string();
+    let end = (0..=DIFF_BYTES.min(diff.len())).rfind(|&at| diff.is_char_boundary(at)).unwrap_or(0);
+    let remark = if end == diff.len() { "" } else { "The diff is truncated\n" };
+    diff.truncate(end);
     let longest = diff.split(|char| char != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
-    let remark = if all { "" } else { "The diff is truncated\n" };
     let newline = if diff.ends_with('\n') { "" } else { "\n" };
     format!("{fence}diff\n{diff}{newline}{fence}\n{remark}")
-}
-
-/// Collects the first [`DIFF_BYTES`] bytes of a text.
-#[derive(Default)]
-struct Beginning(String);
-
-impl std::fmt::Write for Beginning {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let most = DIFF_BYTES.saturating_sub(self.0.len()).min(text.len());
-        let cut = (0..=most).rfind(|&at| text.is_char_boundary(at)).unwrap_or(0);
-        self.0.push_str(text.get(..cut).unwrap_or_default());
-        if cut < text.len() { Err(std::fmt::Error) } else { Ok(()) }
-    }
 }
 
 /// The maximum size of a file to edit. Copies of it, and lists of its lines, are held in memory at

@@ -13,15 +13,13 @@
 //! | `gpg.program`, `gpg.x509.program`, `gpg.ssh.program` with `log.showSignature` or with `%G?` in `format.pretty` | log | all overridden, `--no-show-signature`, and a fixed format |
 //! | hooks, or `core.hooksPath` | status and diff, when they update the index | overridden, and the index is not updated |
 //! | a submodule with a configuration of its own | status, diff | submodules are ignored |
-//! | a promisor remote with a program, for example in its URL or as `uploadpack` | anything that needs a missing object | `GIT_NO_LAZY_FETCH`, and no protocol is allowed |
+//! | a promisor remote with a program | anything that needs a missing object | `GIT_NO_LAZY_FETCH`, and no protocol is allowed |
 //! | a directory that looks like a bare repository | anything | `safe.bareRepository=explicit` |
 //!
-//! Git runs `core.pager` only for a terminal, and an alias cannot replace a command of git.
-//!
-//! If one is missing here, git is still confined to the roots in force, read-only, without the
-//! network, and cannot run a shell. The same confinement keeps a `.git` file, `core.worktree`, `include.path` or
-//! alternates from making git read anything outside. The configuration of the user and of the
-//! system is not used.
+//! Git runs `core.pager` only for a terminal, and an alias cannot replace a command of git. If a
+//! program is missing here, git is still confined to the roots in force, read-only, without the
+//! network, and cannot run a shell. The same confinement keeps a `.git` file, `core.worktree`,
+//! `include.path` or alternates from making git read anything outside.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, Ended, Intent};
@@ -70,10 +68,7 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn git_status(Parameters(args): Parameters<GitStatus>, call: Call) -> Answered {
-        call.asynchronous(async move |roots| {
-            git(&roots, args.path, &["status", "--ignore-submodules=all"], None).await
-        })
-        .await
+        git(call, args.path, STATUS, None, None).await
     }
 
     #[tool(
@@ -84,12 +79,8 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn git_diff(Parameters(args): Parameters<GitDiff>, call: Call) -> Answered {
-        call.asynchronous(async move |roots| {
-            let mut options = DIFF.to_vec();
-            options.extend(args.staged.then_some("--cached"));
-            git(&roots, args.path, &options, args.revision).await
-        })
-        .await
+        let staged = args.staged.then(|| "--cached".to_owned());
+        git(call, args.path, DIFF, staged, args.revision).await
     }
 
     #[tool(
@@ -99,14 +90,12 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn git_log(Parameters(args): Parameters<GitLog>, call: Call) -> Answered {
-        call.asynchronous(async move |roots| {
-            let count = format!("--max-count={}", args.max_count.unwrap_or(10));
-            let options: Vec<_> = LOG.iter().copied().chain([count.as_str()]).collect();
-            git(&roots, args.path, &options, args.revision).await
-        })
-        .await
+        let count = format!("--max-count={}", args.max_count.unwrap_or(10));
+        git(call, args.path, LOG, Some(count), args.revision).await
     }
 }
+
+const STATUS: &[&str] = &["status", "--ignore-submodules=all"];
 
 const DIFF: &[&str] =
     &["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"];
@@ -123,28 +112,34 @@ const LOG: &[&str] = &[
 
 /// Runs git in a directory of the roots in force, and returns its output.
 async fn git(
-    roots: &RequestRoots,
+    call: Call,
     path: String,
-    options: &[&str],
+    command: &'static [&'static str],
+    option: Option<String>,
     revision: Option<String>,
-) -> Work {
-    if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
-        return Err(HandlerError::new(format!("not a revision: {revision:?}")));
-    }
-    let prepare = |roots: RequestRoots| {
-        let directory = roots.read_only().check(path, Intent::Existing)?;
-        let list = command(&directory, &[])?.args(LIST);
-        Ok((directory, list))
-    };
-    let (directory, list) = roots.run(prepare).await?;
-    let keys = confined(list).output_async().await?.into_stdout()?;
-    let overrides = overrides(&keys)?;
-    let git = roots.run(move |_| command(&directory, &overrides)).await?.args(options);
-    let git = match revision {
-        Some(revision) => git.args(["--end-of-options", &revision, "--"]),
-        None => git,
-    };
-    answer(confined(git).output_limit(ANSWER).output_async().await?)
+) -> Answered {
+    call.asynchronous(async move |roots| {
+        if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
+            return Err(HandlerError::new(format!("not a revision: {revision:?}")));
+        }
+        let prepare = |roots: RequestRoots| {
+            let directory = roots.read_only().check(path, Intent::Existing)?;
+            let list = with_overrides(&directory, &[])?.args(LIST);
+            Ok((directory, list))
+        };
+        let (directory, list) = roots.run(prepare).await?;
+        let keys = list.confined(git_confinement()).output_async().await?.into_stdout()?;
+        let overrides = overrides(&keys)?;
+        let git = roots.run(move |_| with_overrides(&directory, &overrides)).await?;
+        let git = git.args(command).args(option);
+        let git = match revision {
+            Some(revision) => git.args(["--end-of-options", &revision, "--"]),
+            None => git,
+        };
+        let git = git.confined(git_confinement()).output_limit(ANSWER);
+        answer(git.output_async().await?)
+    })
+    .await
 }
 
 /// Lists the names of all variables in the configuration, without their values.
@@ -152,7 +147,7 @@ const LIST: &[&str] = &["config", "--list", "--name-only", "--null"];
 
 /// A git command that uses neither the system's nor the user's configuration, with these variables
 /// instead of the repository's.
-fn command(directory: &CheckedPath, overrides: &[(String, String)]) -> Work<ChildCommand> {
+fn with_overrides(directory: &CheckedPath, overrides: &[(String, String)]) -> Work<ChildCommand> {
     let root = directory.root().path();
     let above = root.parent().unwrap_or(root);
     let mut git = directory
@@ -169,10 +164,6 @@ fn command(directory: &CheckedPath, overrides: &[(String, String)]) -> Work<Chil
         git = git.env(format!("GIT_CONFIG_VALUE_{number}"), value);
     }
     Ok(git)
-}
-
-fn confined(git: ChildCommand) -> ChildCommand {
-    git.confined(git_confinement())
 }
 
 /// Variables of git's environment (git(1)).
@@ -208,27 +199,20 @@ const FIXED: &[(&str, &str)] = &[
 /// Returns an empty value for each filter that the configuration defines, so that it is not run.
 /// `keys` is the output of [`LIST`].
 fn overrides(keys: &[u8]) -> Work<Vec<(String, String)>> {
+    let keys = std::str::from_utf8(keys);
+    let keys = keys.map_err(|_| HandlerError::new("the configuration is not UTF-8"))?;
     let mut found = Vec::new();
-    for key in keys.split(|byte| *byte == 0).filter(|key| !key.is_empty()) {
-        let Some((section, variable)) = split_key(key) else { continue };
-        let is_filter = section.starts_with(b"filter.");
-        if is_filter && matches!(variable, b"clean" | b"smudge" | b"process" | b"required") {
-            let key = String::from_utf8(key.to_vec());
-            let key = key.map_err(|_| HandlerError::new("a filter's name is not UTF-8"))?;
-            let value = if variable == b"required" { "false" } else { "" };
-            found.push((key, value.to_owned()));
+    for key in keys.split('\0').filter(|key| key.starts_with("filter.")) {
+        match key.rsplit('.').next() {
+            Some("clean" | "smudge" | "process") => found.push((key.to_owned(), String::new())),
+            Some("required") => found.push((key.to_owned(), "false".to_owned())),
+            _ => {}
         }
     }
     if found.len() > MOST_FILTERS {
         return Err(HandlerError::new("the repository's configuration has too many filters"));
     }
     Ok(found)
-}
-
-/// Splits the name of a configuration variable before its last part.
-fn split_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let dot = key.iter().rposition(|byte| *byte == b'.')?;
-    Some((key.get(..=dot)?, key.get(dot + 1..)?))
 }
 
 /// More than any repository needs, and few enough for an environment.
@@ -258,9 +242,6 @@ mod tests {
 
     use super::*;
 
-    /// The git commands of the tools.
-    const STATUS: &[&str] = &["status", "--ignore-submodules=all"];
-
     fn sh(directory: &Path, script: &str) {
         let done = Command::new("sh")
             .args(["-ec", script])
@@ -271,19 +252,36 @@ mod tests {
         assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
     }
 
-    /// A repository with a commit, a modified file, and a program that creates the file `ran`.
+    /// Creates a repository with a commit and a modified file. Defines functions for the setup.
+    const REPOSITORY: &str = r#"
+        git init -q -b main; git config user.name a; git config user.email a@example.com
+        echo one >f.txt; git add f.txt; git commit -q -m first; echo two >f.txt
+        sign() {
+            commit=$(git cat-file commit HEAD |
+                sed "/^committer/a gpgsig -----BEGIN $1-----\n \n -----END $1-----" |
+                git hash-object -t commit -w --stdin)
+            git update-ref HEAD $commit
+        }
+        submodule() {
+            git init -q sub; git -C sub config user.name a; git -C sub config user.email a@b.c
+            echo s >sub/s.txt; git -C sub add s.txt; git -C sub commit -q -m s
+            git -c protocol.file.allow=always submodule add -q ./sub sub 2>/dev/null || git add sub
+            git -C sub config core.fsmonitor RUN; echo more >sub/s.txt
+        }
+        hook() {
+            mkdir -p .git/hooks; cp ../run .git/hooks/post-index-change
+            sed -i 's|$(dirname .*)/ran|../ran|' .git/hooks/post-index-change
+            sleep 1.1; git checkout -q f.txt; touch -d '2000-01-01' f.txt
+        }"#;
+
+    /// A directory with a repository and a program that creates the file `ran`.
     fn repository(setup: &str) -> tempfile::TempDir {
         let top = tempfile::tempdir().unwrap();
-        let directory = top.path().join("repo");
+        let (directory, program) = (top.path().join("repo"), top.path().join("run"));
         fs::create_dir(&directory).unwrap();
-        sh(
-            &directory,
-            "git init -q -b main; git config user.name a; git config user.email a@example.com
-             echo one >f.txt; git add f.txt; git commit -q -m first; echo two >f.txt
-             printf '#!/bin/sh\\ntouch \"$(dirname \"$0\")/ran\"\\ncat\\n' >../run
-             chmod +x ../run",
-        );
-        sh(&directory, &setup.replace("RUN", top.path().join("run").to_str().unwrap()));
+        fs::write(&program, "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\ncat\n").unwrap();
+        let script = format!("chmod +x ../run\n{REPOSITORY}\n{setup}");
+        sh(&directory, &script.replace("RUN", program.to_str().unwrap()));
         top
     }
 
@@ -297,9 +295,9 @@ mod tests {
         let _ = fs::remove_file(&ran);
         let roots = Roots::from_dirs([&directory]).unwrap();
         let checked = roots.check(".", Intent::Existing).unwrap();
-        let list = command(&checked, &[]).unwrap().args(LIST).output().unwrap();
+        let list = with_overrides(&checked, &[]).unwrap().args(LIST).output().unwrap();
         let overrides = overrides(list.stdout()).unwrap();
-        let git = command(&checked, &overrides).unwrap().args(options);
+        let git = with_overrides(&checked, &overrides).unwrap().args(options);
         let output = git.output().unwrap();
         let tool_ran = ran.exists();
         let plain = Command::new("git").arg(options[0]).current_dir(&directory).output();
@@ -307,109 +305,19 @@ mod tests {
         (output, tool_ran, ran.exists())
     }
 
-    /// Each row makes plain git run a program, and the tools' git must not run it, even without a
-    /// confinement.
+    /// The tools' git must not run a program that plain git runs, even without a confinement.
     #[test]
     fn configured_programs_are_not_run() {
-        let sign = |kind| {
-            format!(
-                "commit=$(git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN \
-                 {kind}-----\\n \\n -----END {kind}-----' | git hash-object -t commit -w --stdin)
-                 git update-ref HEAD $commit"
-            )
-        };
-        let submodule = "git init -q sub; cd sub; git config user.name a
-             git config user.email a@b.c; echo s >s.txt; git add s.txt; git commit -q -m s; cd ..
-             git -c protocol.file.allow=always submodule add -q ./sub sub 2>/dev/null ||
-             git add sub; git -C sub config core.fsmonitor RUN; echo more >sub/s.txt";
-        let hook = "mkdir -p .git/hooks; cp ../run .git/hooks/post-index-change
-             sed -i 's|$(dirname .*)/ran|../ran|' .git/hooks/post-index-change
-             sleep 1.1; git checkout -q f.txt; touch -d '2000-01-01' f.txt";
-        let rows: &[(&str, &[&str])] = &[
-            ("git config core.fsmonitor RUN", STATUS),
-            ("git config core.fsmonitor 'RUN #'", DIFF),
-            (
-                "git config core.repositoryFormatVersion 1
-                 git config extensions.worktreeConfig true
-                 git config --worktree filter.x.clean RUN; echo '*.txt filter=x' >.gitattributes",
-                STATUS,
-            ),
-            ("git config filter.x.clean RUN; echo '*.txt filter=x' >.gitattributes", STATUS),
-            (
-                "git config filter.a=b.clean RUN; echo '*.txt filter=a=b' >.git/info/attributes",
-                DIFF,
-            ),
-            (
-                "git config filter.x.process RUN; git config filter.x.required true
-                 echo '*.txt filter=x' >.gitattributes",
-                DIFF,
-            ),
-            (
-                "printf '[filter \"y\"]\\nclean = RUN\\n' >.git/more; git config include.path more
-                 echo '*.txt filter=y' >.gitattributes",
-                DIFF,
-            ),
-            ("git config diff.external RUN", DIFF),
-            ("git config diff.x.command RUN; echo '*.txt diff=x' >.gitattributes", DIFF),
-            ("git config diff.x.textconv RUN; echo '*.txt diff=x' >.gitattributes", DIFF),
-            (
-                &format!(
-                    "git config log.showSignature true; git config gpg.program RUN; {}",
-                    sign("PGP SIGNATURE")
-                ),
-                LOG,
-            ),
-            (
-                &format!(
-                    "git config format.pretty zz; git config pretty.zz %G?
-                     git config gpg.x509.program RUN; {}",
-                    sign("SIGNED MESSAGE")
-                ),
-                LOG,
-            ),
-            (
-                &format!(
-                    "git config format.pretty %G?; git config gpg.ssh.program RUN
-                     git config gpg.ssh.allowedSignersFile f.txt; {}",
-                    sign("SSH SIGNATURE")
-                ),
-                LOG,
-            ),
-            (hook, STATUS),
-            (hook, DIFF),
-            (submodule, STATUS),
-            (submodule, DIFF),
-            (&format!("{submodule}; git config status.submoduleSummary true"), STATUS),
-            (&format!("{submodule}; git config diff.submodule diff"), DIFF),
-        ];
-        for (setup, options) in rows {
-            let (output, tool_ran, plain_ran) = run_both(setup, options);
-            assert!(output.success(), "{setup}: {}", String::from_utf8_lossy(output.stderr()));
-            assert_eq!((tool_ran, plain_ran), (false, true), "{options:?}: {setup}");
-        }
-        // Git refuses these repositories.
-        for (setup, options, error) in [
-            (
-                "git config core.repositoryFormatVersion 1; git config remote.o.url .
-                 git config extensions.partialClone o; git config remote.o.promisor true
-                 git config remote.o.uploadpack 'RUN </dev/null'
-                 rm .git/objects/$(git rev-parse HEAD:f.txt | sed 's|^..|&/|')",
-                DIFF,
-                "lazy fetching disabled",
-            ),
-            (
-                "mv .git/HEAD .git/config .git/objects .git/refs .; rm -r .git
-                 git config --file config core.bare false
-                 git config --file config core.worktree .
-                 git config --file config core.fsmonitor RUN",
-                STATUS,
-                "safe.bareRepository",
-            ),
-        ] {
-            let (output, tool_ran, plain_ran) = run_both(setup, options);
-            let text = String::from_utf8_lossy(output.stderr());
-            assert!(!output.success() && text.contains(error), "{setup}: {text}");
-            assert_eq!((tool_ran, plain_ran), (false, true), "{options:?}: {setup}");
+        let rows = include_str!("../../tests/data/git.txt").lines();
+        for row in rows.filter(|row| !row.starts_with('#')) {
+            let (tool, setup) = row.split_once(" | ").unwrap();
+            let (tool, refusal) = tool.split_once(" ! ").unwrap_or((tool, ""));
+            let tool = [STATUS, DIFF, LOG].into_iter().find(|args| args[0] == tool).unwrap();
+            let (output, tool_ran, plain_ran) = run_both(setup, tool);
+            let error = String::from_utf8_lossy(output.stderr());
+            assert_eq!(output.success(), refusal.is_empty(), "{row}: {error}");
+            assert!(error.contains(refusal), "{row}: {error}");
+            assert_eq!((tool_ran, plain_ran), (false, true), "{row}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use mcp_roots_guard::{Access, Metadata, Root};
+use mcp_roots_guard::{Access, FileType, Metadata, Root};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -41,7 +41,7 @@ impl Server {
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots, _| {
-            let is_there = |root: &&mcp_roots_guard::Root| roots.metadata(root.path()).is_ok();
+            let is_there = |root: &&Root| roots.metadata(root.path()).is_ok();
             let paths: Vec<_> = roots.roots().filter(is_there).map(allowed).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
@@ -73,8 +73,8 @@ fn described(metadata: &Metadata) -> String {
         ("created", time(metadata.created())),
         ("modified", time(metadata.modified())),
         ("accessed", time(metadata.accessed())),
-        ("isDirectory", metadata.file_type().is_dir().to_string()),
-        ("isFile", metadata.file_type().is_file().to_string()),
+        ("isDirectory", (metadata.file_type() == FileType::Directory).to_string()),
+        ("isFile", (metadata.file_type() == FileType::File).to_string()),
         ("permissions", permissions),
     ]
     .map(|(key, value)| format!("{key}: {value}"))

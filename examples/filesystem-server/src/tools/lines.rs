@@ -1,7 +1,6 @@
 //! The first or last lines of a file of any size.
 //!
-//! The newline of the last line is removed. Only the necessary blocks are read, and at most
-//! [`LIMIT`] bytes plus one block.
+//! The newline of the last line is removed. About as much is read as the lines need.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
@@ -19,58 +18,40 @@ pub(super) fn head(file: OpenFile, count: u32) -> io::Result<String> {
             break;
         }
     }
-    within_limit(&bytes)?;
-    let lines = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok(without_newline(&lines).to_owned())
+    text(&bytes)
 }
 
-/// Reads the last lines. A newline at the end of the file terminates the last line and does not
-/// start another. Fails like [`head`].
-pub(super) fn tail(file: OpenFile, count: u32) -> io::Result<String> {
-    let bytes = last_blocks(file, count)?;
-    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let newlines = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
-    let start = nth_from_end(newlines.map(|(at, _)| at), count).map_or(0, |newline| newline + 1);
-    let lines = bytes.get(start..).unwrap_or_default();
-    within_limit(lines)?;
-    let lines = std::str::from_utf8(lines).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok(without_newline(lines).to_owned())
-}
-
-/// Reads blocks from the end of the file until they contain enough lines, or the whole file.
-fn last_blocks(mut file: OpenFile, count: u32) -> io::Result<Vec<u8>> {
-    let mut start = file.seek(SeekFrom::End(0))?;
-    let (mut blocks, mut read, mut newlines) = (Vec::new(), 0, 0_u64);
-    // One more newline is needed, because the last one may terminate the last line.
-    while start > 0 && newlines <= u64::from(count) && read <= LIMIT {
-        let size = start.min(BLOCK);
-        start -= size;
+/// Reads the last lines, at least one. A newline at the end of the file terminates the last line
+/// and does not start another. Fails like [`head`].
+pub(super) fn tail(mut file: OpenFile, count: u32) -> io::Result<String> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let before_last = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(1);
+    let mut size = BLOCK;
+    loop {
+        let start = length.saturating_sub(size);
+        let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(start))?;
-        let mut block = Vec::new();
-        file.by_ref().take(size).read_to_end(&mut block)?;
-        newlines += block.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
-        read += size;
-        blocks.push(block);
-    }
-    blocks.reverse();
-    Ok(blocks.concat())
-}
-
-fn nth_from_end(mut places: impl Iterator<Item = usize>, count: u32) -> Option<usize> {
-    places.nth(usize::try_from(count).ok()?.checked_sub(1)?)
-}
-
-fn within_limit(lines: &[u8]) -> io::Result<()> {
-    match u64::try_from(lines.len()) {
-        Ok(size) if size <= LIMIT => Ok(()),
-        _ => Err(io::ErrorKind::FileTooLarge.into()),
+        file.by_ref().take(size).read_to_end(&mut bytes)?;
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let newlines = lines.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+        match newlines.map(|(at, _)| at + 1).nth(before_last) {
+            Some(first) => return text(bytes.get(first..).unwrap_or_default()),
+            None if start == 0 || size > LIMIT => return text(&bytes),
+            None => size *= 2,
+        }
     }
 }
 
-fn without_newline(lines: &str) -> &str {
+/// The lines as text, without the newline of the last.
+fn text(lines: &[u8]) -> io::Result<String> {
+    if u64::try_from(lines.len()).map_or(true, |size| size > LIMIT) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let lines = std::str::from_utf8(lines).map_err(|_| io::ErrorKind::InvalidData)?;
     // A `\r` without `\n` is not a line ending.
-    lines.strip_suffix("\r\n").or_else(|| lines.strip_suffix('\n')).unwrap_or(lines)
+    let lines = lines.strip_suffix("\r\n").or_else(|| lines.strip_suffix('\n')).unwrap_or(lines);
+    Ok(lines.to_owned())
 }
 
-/// The size of a block: about a thousand lines, so most calls need only one.
+/// The size of the first attempt: about a thousand lines, so most calls need no second.
 const BLOCK: u64 = 64 << 10;

@@ -142,7 +142,7 @@ fn size(entry: &DirEntry) -> Result<Option<u64>> {
         return Ok(None);
     }
     let metadata = entry.metadata()?;
-    Ok(metadata.file_type().is_file().then(|| metadata.len()))
+    Ok((metadata.file_type() == FileType::File).then(|| metadata.len()))
 }
 
 fn with_sizes(Listing { entries, remarks }: Listing) -> String {

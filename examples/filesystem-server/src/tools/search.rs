@@ -11,7 +11,7 @@ use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Answered, Call, Lines, Work, is_plain, text_schema};
 use super::globs::Globs;
-use super::steps::{Step, Steps};
+use super::steps::Steps;
 use crate::progress::Progress;
 use crate::server::Server;
 
@@ -52,34 +52,31 @@ impl Server {
 fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work {
     let pattern = Globs::one(&args.pattern)?;
     let top = roots.check(&args.path, Intent::Existing)?;
-    let options = if args.respect_gitignore {
-        WalkOptions::default().git_ignore()
-    } else {
-        WalkOptions::default()
-    };
-    let (mut lines, mut found) = (Lines::default(), 0_usize);
-    let (mut unreadable, mut remarks) = (0_usize, Vec::new());
-    for step in Steps::new(&top, options, &args.exclude_patterns, roots, progress)? {
-        match step? {
-            Step::Entry(entry) if pattern.matches(&entry.relative()) => {
-                if found == MATCHES {
-                    remarks.push(format!(
-                        "There are more matches: only {MATCHES} are listed; narrow the pattern"
-                    ));
-                    break;
-                }
-                found += 1;
-                if !lines.push(&named(&entry)) {
-                    break;
-                }
-            }
-            Step::Entry(_) => {}
-            Step::Unreadable(_) => unreadable += 1,
-            Step::Full => remarks.push(format!(
-                "Only the first {WALK_ENTRIES} entries were searched; search a subdirectory"
-            )),
+    let plain = WalkOptions::default();
+    let options = if args.respect_gitignore { plain.git_ignore() } else { plain };
+    let mut steps = Steps::new(&top, options, &args.exclude_patterns, roots, progress)?;
+    let (mut lines, mut found, mut remarks) = (Lines::default(), 0_usize, Vec::new());
+    while let Some(entry) = steps.next_entry()? {
+        if !pattern.matches(&entry.relative()) {
+            continue;
+        }
+        if found == MATCHES {
+            remarks.push(format!(
+                "There are more matches: only {MATCHES} are listed; narrow the pattern"
+            ));
+            break;
+        }
+        found += 1;
+        if !lines.push(&named(&entry)) {
+            break;
         }
     }
+    if steps.is_full {
+        remarks.push(format!(
+            "Only the first {WALK_ENTRIES} entries were searched; search a subdirectory"
+        ));
+    }
+    let unreadable = steps.unreadable().len();
     if unreadable > 0 {
         remarks.push(format!("Directories that could not be listed: {unreadable}"));
     }

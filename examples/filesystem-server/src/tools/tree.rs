@@ -5,12 +5,12 @@
 //! followed, and has the type `file`.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{DirEntry, FileType, Intent, WalkOptions};
+use mcp_roots_guard::{FileType, Intent, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Answered, Call, Work, text_schema};
-use super::steps::{Step, Steps};
+use super::steps::Steps;
 use crate::progress::Progress;
 use crate::server::Server;
 
@@ -53,22 +53,37 @@ struct Node {
 
 fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work {
     let top = roots.check(&args.path, Intent::Existing)?;
-    let mut tree = Tree { open: Vec::new(), done: Vec::new() };
-    let steps = Steps::new(&top, WalkOptions::default(), &args.exclude_patterns, roots, progress)?;
-    for (count, step) in steps.enumerate() {
-        match step? {
-            Step::Entry(entry) if count < ENTRIES => tree.add(&entry),
-            Step::Unreadable(reason) => tree.mark(reason),
-            Step::Entry(_) | Step::Full => {
-                return Err(too_large(format!("{ENTRIES} entries")));
-            }
+    let options = WalkOptions::default();
+    let mut steps = Steps::new(&top, options, &args.exclude_patterns, roots, progress)?;
+    // The most recent entry and the directories above it, from the top.
+    let mut open = vec![Node::new(String::new(), true)];
+    let (mut count, mut unreadable) = (0, 0);
+    loop {
+        let next = steps.next_entry()?;
+        let error = steps.unreadable().get(unreadable);
+        if let Some((directory, error)) = open.last_mut().zip(error) {
+            directory.error = Some(error.to_string());
+            unreadable += 1;
         }
+        let Some(entry) = next else { break };
+        count += 1;
+        if count > ENTRIES {
+            break;
+        }
+        close(&mut open, entry.relative().components().count());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        open.push(Node::new(name, entry.file_type() == FileType::Directory));
     }
-    tree.close(0);
-    let mut json = Limited(Vec::new());
-    serde_json::to_writer_pretty(&mut json, &tree.done)
-        .map_err(|_| too_large(format!("{ANSWER} bytes")))?;
-    String::from_utf8(json.0).map_err(HandlerError::other)
+    if steps.is_full || count > ENTRIES {
+        return Err(too_large(format!("{ENTRIES} entries")));
+    }
+    close(&mut open, 1);
+    let nodes = open.pop().and_then(|top| top.children);
+    let json = serde_json::to_string_pretty(&nodes).map_err(HandlerError::other)?;
+    if json.len() > ANSWER {
+        return Err(too_large(format!("{ANSWER} bytes")));
+    }
+    Ok(json)
 }
 
 fn too_large(limit: impl std::fmt::Display) -> HandlerError {
@@ -76,64 +91,20 @@ fn too_large(limit: impl std::fmt::Display) -> HandlerError {
     HandlerError::new(format!("the tree has more than {limit}: {advice}"))
 }
 
-/// A buffer that holds at most [`ANSWER`] bytes.
-struct Limited(Vec<u8>);
-
-impl std::io::Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len() + bytes.len() > ANSWER {
-            return Err(std::io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+impl Node {
+    fn new(name: String, is_directory: bool) -> Self {
+        let kind = if is_directory { "directory" } else { "file" };
+        Self { name, r#type: kind, children: is_directory.then(Vec::new), error: None }
     }
 }
 
-/// A tree that is built in the order of a walk.
-struct Tree {
-    /// The most recent directory and its ancestors, innermost last.
-    open: Vec<Node>,
-    /// The completed entries of the top directory.
-    done: Vec<Node>,
-}
-
-impl Tree {
-    fn add(&mut self, entry: &DirEntry) {
-        self.close(entry.relative().components().count() - 1);
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.file_type() == FileType::Directory {
-            self.open.push(Node {
-                name,
-                r#type: "directory",
-                children: Some(Vec::new()),
-                error: None,
-            });
-        } else {
-            self.put(Node { name, r#type: "file", children: None, error: None });
-        }
-    }
-
-    fn mark(&mut self, error: String) {
-        if let Some(directory) = self.open.last_mut() {
-            directory.error = Some(error);
-        }
-    }
-
-    /// Closes directories until `open` of them are left.
-    fn close(&mut self, open: usize) {
-        while self.open.len() > open {
-            if let Some(node) = self.open.pop() {
-                self.put(node);
-            }
-        }
-    }
-
-    fn put(&mut self, node: Node) {
-        let parent = self.open.last_mut().and_then(|parent| parent.children.as_mut());
-        parent.unwrap_or(&mut self.done).push(node);
+/// Adds entries to the directories above them until `left` are open.
+fn close(open: &mut Vec<Node>, left: usize) {
+    while open.len() > left
+        && let Some(node) = open.pop()
+        && let Some(parent) = open.last_mut()
+    {
+        parent.children.get_or_insert_default().push(node);
     }
 }
 
