@@ -3,8 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[allow(dead_code)] // Another test uses the other functions.
-mod process;
+#[allow(dead_code)] // Other tests use the other functions.
+mod client;
+#[path = "../../../tests/support/tree.rs"]
+#[allow(dead_code)] // The guard's own tests use the other functions.
+mod tree;
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +15,7 @@ use std::thread;
 
 use serde_json::json;
 
-use process::{Server, run};
+use client::{Client, run};
 
 /// Replaces the directory, and waits long enough for the guard to detect the replacement.
 fn replace(directory: &Path) {
@@ -53,25 +56,24 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
         "{report}"
     );
 
-    let mut server = Server::new(&["--confine", named]);
+    let mut server = Client::start(&["--confine", named]);
     assert_eq!(server.read(&file), "old");
     assert!(server.read(&top.join("secret")).contains("not inside the allowed directories"));
-    server.call("write_file", &json!({ "path": directory.join("made"), "content": "made" }));
-    server.call("create_directory", &json!({ "path": directory.join("sub") }));
-    server.call(
+    server.said("write_file", &json!({ "path": directory.join("made"), "content": "made" }));
+    server.said("create_directory", &json!({ "path": directory.join("sub") }));
+    server.said(
         "move_file",
         &json!({ "source": directory.join("made"), "destination": directory.join("sub/moved") }),
     );
     assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
-    assert!(server.call("directory_tree", &json!({ "path": directory })).contains("moved"));
+    assert!(server.said("directory_tree", &json!({ "path": directory })).contains("moved"));
     // The client receives an update, which shows that the confined process can watch or poll the
     // file.
-    let uri = format!("file://{}", file.display());
-    server.request("resources/subscribe", &json!({ "uri": uri }));
+    assert_eq!(server.resource("subscribe", &file), 0);
     fs::write(&file, "changed").unwrap();
-    while server.next()["method"] != "notifications/resources/updated" {}
+    server.is_told(&file);
     // Every thread is confined.
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
     let statuses: Vec<_> = tasks
         .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
         .collect();
@@ -79,14 +81,14 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
 
     // After a directory is replaced, the guard resolves and serves the new one. The kernel still
     // allows access only to the old one, which shows that the process is confined.
-    let mut free = Server::new(&[named]);
+    let mut free = Client::start(&[named]);
     assert_eq!([server.read(&file), free.read(&file)], ["changed", "changed"]);
     replace(&directory);
     assert_eq!(free.read(&file), "new");
     let denied = server.read(&file);
     assert!(denied.contains("permission denied"), "{denied}");
     // A restarted server serves the new directory.
-    assert_eq!(Server::new(&["--confine", named]).read(&file), "new");
+    assert_eq!(Client::start(&["--confine", named]).read(&file), "new");
 }
 
 #[test]

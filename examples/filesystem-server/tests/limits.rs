@@ -3,15 +3,18 @@
 #![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[allow(dead_code)] // Another test uses the other functions.
-mod process;
+#[allow(dead_code)] // Other tests use the other functions.
+mod client;
+#[path = "../../../tests/support/tree.rs"]
+#[allow(dead_code)] // The guard's own tests use the other functions.
+mod tree;
 
 use std::fs;
 use std::process::Command;
 
 use serde_json::json;
 
-use process::{PROGRAM, Server};
+use client::{Client, PROGRAM};
 
 /// By default, the system terminates a process that exceeds the limit (`SIGXFSZ`).
 #[test]
@@ -23,12 +26,12 @@ fn server_survives_a_write_beyond_the_file_size_limit() {
     // The limit is 16 or 32 KiB, because the unit of `ulimit -f` is 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
     limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&directory);
-    let mut server = Server::of(limited);
+    let mut server = Client::start_as(limited);
     let refused =
-        server.call("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
+        server.said("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
     assert!(refused.contains("input or output failed: File too large"), "{refused}");
     assert_eq!(server.read(&file), "old");
-    server.call("write_file", &json!({ "path": other, "content": "small" }));
+    server.said("write_file", &json!({ "path": other, "content": "small" }));
     assert_eq!(server.read(&other), "small");
     let names: Vec<_> =
         fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();

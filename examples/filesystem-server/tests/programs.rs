@@ -3,8 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[allow(dead_code)] // Another test uses the other functions.
-mod process;
+#[allow(dead_code)] // Other tests use the other functions.
+mod client;
+#[path = "../../../tests/support/tree.rs"]
+#[allow(dead_code)] // The guard's own tests use the other functions.
+mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +15,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use process::{Server, run};
+use client::{Client, run};
 
 /// A directory `work` with the repository `repo`, and `secret` beside it.
 struct Tree {
@@ -44,14 +47,14 @@ impl Tree {
         self.top.join(below).to_str().unwrap().to_owned()
     }
 
-    fn server(&self, options: &[&str]) -> Server {
+    fn server(&self, options: &[&str]) -> Client {
         let run_as_root: &[_] = if options.contains(&"--run") { &["--run-as-root"] } else { &[] };
-        Server::new(&[&[self.path("work").as_str()], options, run_as_root].concat())
+        Client::start(&[&[self.path("work").as_str()], options, run_as_root].concat())
     }
 }
 
-fn tools(server: &mut Server) -> Vec<String> {
-    let tools = server.request("tools/list", &json!({}));
+fn tools(server: &mut Client) -> Vec<String> {
+    let tools = server.request("tools/list", json!({})).unwrap();
     let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
     tools["tools"].as_array().unwrap().iter().map(name).collect()
 }
@@ -98,7 +101,7 @@ fn git_tools_show_status_changes_and_commits() {
     let repository = tree.path("work/repo");
     let mut git = |tool: &str, mut arguments: Value| {
         arguments["path"] = arguments.get("path").cloned().unwrap_or(json!(repository));
-        server.call(tool, &arguments)
+        server.said(tool, &arguments)
     };
     let status = git("git_status", json!({}));
     assert!(status.contains("On branch main") && status.contains("modified:   f"), "{status}");
@@ -166,7 +169,7 @@ fn git_reads_nothing_outside() {
              echo SECRET >f; git add f; $commit; cd ../../work/repo\n{setup}"
         ));
         let mut server = tree.server(&["--tools", "git"]);
-        let text = server.call(tool, &json!({ "path": tree.path("work/repo") }));
+        let text = server.said(tool, &json!({ "path": tree.path("work/repo") }));
         assert!(!text.contains("SECRET"), "{setup}: {text}");
         let mut plain = Command::new("git");
         let plain = plain.arg(&tool["git_".len()..]).current_dir(tree.path("work/repo"));
@@ -185,7 +188,7 @@ fn git_tools_do_not_update_the_index() {
         let index = || fs::read(tree.path("work/repo/.git/index")).unwrap();
         let before = index();
         let mut server = tree.server(&["--tools", "git"]);
-        let text = server.call(tool, &json!({ "path": tree.path("work/repo") }));
+        let text = server.said(tool, &json!({ "path": tree.path("work/repo") }));
         assert!(!text.contains("fatal") && index() == before, "{tool}: {text}");
         tree.sh("cd work/repo; git status");
         assert_ne!(index(), before, "plain git updates the index");
@@ -203,7 +206,7 @@ fn allowed_program_runs_inside_the_roots() {
             for (name, value) in more.as_object().unwrap() {
                 arguments[name] = value.clone();
             }
-            server.call("run", &arguments)
+            server.said("run", &arguments)
         };
         let text = sh("pwd; echo made >made; cat made; echo problem >&2; exit 3", json!({}));
         let expected =
@@ -241,7 +244,7 @@ fn extra_of_programs_is_readable_and_not_writable() {
     let script = format!("cat {outside}/secret; echo x >{outside}/new");
     let arguments =
         json!({ "program": "sh", "arguments": ["-c", script], "path": tree.path("work") });
-    let text = server.call("run", &arguments);
+    let text = server.said("run", &arguments);
     assert!(text.contains("SECRET") && text.contains("Permission denied"), "{text}");
     assert!(!Path::new(&outside).join("new").exists());
 }

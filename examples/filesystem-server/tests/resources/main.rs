@@ -1,12 +1,12 @@
-//! Resources as seen by a client, over an in-memory transport and with real files, for session and
-//! stateless clients.
+//! Resources and HTTP as seen by a client, with real files.
 
 #![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "../client/mod.rs"]
+#[allow(dead_code)] // Other tests use the other functions.
 mod client;
 mod complete;
-mod fixture;
 mod http;
 #[cfg(target_os = "linux")]
 #[path = "../../../../tests/support/hung_filesystem.rs"]
@@ -18,7 +18,6 @@ mod limits;
 mod list;
 mod listen;
 mod read;
-mod sessions;
 mod subscribe;
 #[path = "../../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.

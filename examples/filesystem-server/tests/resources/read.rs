@@ -4,132 +4,108 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Declares, Era, elsewhere, uri};
-use crate::fixture::Fixture;
-use crate::tree::symlinks_are_visible;
+use crate::client::served::Served;
+use crate::client::{Declares, Era, uri};
+use crate::tree::{link, symlinks_are_visible};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn content_is_text_base64_or_directory_entries() {
-    let fixture = Fixture::new();
-    let site = uri(&fixture.site());
-    fixture.write("a.rs", "fn é() {}");
-    fixture.write("a.png", [0x89, 0x50, 0xff]);
-    fixture.write("plain", "x");
-    fixture.write("b.ts", "let x;");
-    fixture.write("bytes", [0xff]);
-    fixture.write("dir/b c", "");
-    fixture.write("dir/sub/d", "");
-    fixture.link("../../secret.txt", "dir/out");
+#[test]
+fn content_is_text_base64_or_directory_entries() {
+    let served = Served::new();
+    let site = uri(&served.directory);
+    served.put("dir/b c", "");
+    served.put("dir/sub/d", "");
+    if symlinks_are_visible() {
+        link("../../outside/secret".as_ref(), &served.path("dir/out")).unwrap();
+    }
     let listing = format!("{site}/dir/b%20c\n{site}/dir/sub\n");
+    let rows = [
+        ("a.rs", "text/x-rust", "text", "fn é() {}"),
+        ("b.ts", "text/plain", "text", "let x;"),
+        ("plain", "text/plain", "text", "x"),
+        ("a.png", "image/png", "blob", "/w=="),
+        ("bytes", "application/octet-stream", "blob", "/w=="),
+        ("dir", "inode/directory", "text", &listing),
+    ];
+    for (name, _, kind, content) in &rows[..5] {
+        served.put(name, if *kind == "blob" { b"\xff" } else { content.as_bytes() });
+    }
     for (era, declares) in [
         (Era::Session, Declares::Changes),
         (Era::Stateless, Declares::Roots),
         (Era::Stateless, Declares::Nothing),
     ] {
-        let client = fixture.client(era, declares).await;
-        for (name, mime, key, content) in [
-            ("a.rs", "text/x-rust", "text", "fn é() {}"),
-            ("a.png", "image/png", "blob", "iVD/"),
-            ("b.ts", "text/plain", "text", "let x;"),
-            ("plain", "text/plain", "text", "x"),
-            ("bytes", "application/octet-stream", "blob", "/w=="),
-            ("dir", "inode/directory", "text", &listing),
-        ] {
+        let mut client = served.client_of(era, declares);
+        for (name, mime, kind, content) in rows {
             let uri = format!("{site}/{name}");
-            let result = client.read(&uri).await.unwrap();
-            assert_eq!(
-                result["contents"],
-                json!([{ "uri": uri, "mimeType": mime, key: content }]),
-                "{era:?}"
-            );
+            let result = client.request("resources/read", json!({ "uri": uri })).unwrap();
+            let expected = json!([{ "uri": uri, "mimeType": mime, kind: content }]);
+            assert_eq!(result["contents"], expected, "{era:?}");
             assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_have_the_error_codes_of_the_protocol_revision() {
-    let fixture = Fixture::new();
-    let site = uri(&fixture.site());
-    #[cfg(unix)]
-    fixture.fifo("fifo");
-    let large = std::fs::File::create(fixture.site().join("large")).unwrap();
+#[test]
+fn refusals_have_the_error_codes_of_the_protocol_revision() {
+    let served = Served::new();
+    let site = uri(&served.directory);
+    let missing = served.put_oddities();
+    let large = std::fs::File::create(served.path("large")).unwrap();
     large.set_len((10 << 20) + 1).unwrap();
-    fixture.link("../secret.txt", "out");
-    for (uri, kind, session, stateless) in [
-        (format!("{site}/missing"), "not_found", -32002, -32602),
-        (format!("{site}/../secret.txt"), "outside_roots", -32002, -32602),
-        (format!("{site}/out"), "outside_roots", -32002, -32602),
-        (elsewhere("etc/passwd"), "outside_roots", -32002, -32602),
-        (elsewhere("no/such/thing"), "outside_roots", -32002, -32602),
-        (format!("{site}/fifo"), "special_file", -32002, -32602),
-        (format!("{site}%2Fa"), "encoded_separator", -32602, -32602),
-        ("https://example.com/".into(), "foreign_scheme", -32602, -32602),
-        ("site/a".into(), "not_absolute", -32602, -32602),
-        (format!("{site}/large"), "too_large", -32603, -32603),
+    let elsewhere = if cfg!(windows) { "file:///C:/etc/passwd" } else { "file:///etc/passwd" };
+    let clients = [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Roots)];
+    let mut clients = clients.map(|(era, declares)| served.client_of(era, declares));
+    // Whether the error names the URI, and the codes in a session and without one.
+    for (name, kind, has_uri, codes) in [
+        ("$/missing", "not_found", true, [-32002, -32602]),
+        ("$/../outside/secret", "outside_roots", true, [-32002, -32602]),
+        ("$/out", "outside_roots", true, [-32002, -32602]),
+        (elsewhere, "outside_roots", true, [-32002, -32602]),
+        ("$/fifo", "special_file", true, [-32002, -32602]),
+        ("$%2Fa", "encoded_separator", false, [-32602, -32602]),
+        ("https://example.com/", "foreign_scheme", false, [-32602, -32602]),
+        ("site/a", "not_absolute", false, [-32602, -32602]),
+        ("$/large", "too_large", false, [-32603, -32603]),
     ] {
-        // Windows has no FIFOs, and Wine has no symlinks.
-        if !symlinks_are_visible() && uri.ends_with("/out")
-            || cfg!(windows) && kind == "special_file"
-        {
+        if missing.iter().any(|missing| name.ends_with(missing)) {
             continue;
         }
-        for (era, declares, code) in [
-            (Era::Session, Declares::Changes, session),
-            (Era::Stateless, Declares::Roots, stateless),
-        ] {
-            let client = fixture.client(era, declares).await;
+        let uri = name.replace('$', &site);
+        for (client, code) in clients.iter_mut().zip(codes) {
             let began = Instant::now();
-            let error = client.read(&uri).await.unwrap_err();
+            let error = client.request("resources/read", json!({ "uri": uri })).unwrap_err();
             assert!(began.elapsed() < Duration::from_secs(5), "{uri}");
-            let data = error.data.unwrap_or(Value::Null);
-            assert_eq!((error.code.0, &data["kind"]), (code, &json!(kind)), "{uri}, {era:?}");
-            let has_uri = !matches!(
-                kind,
-                "encoded_separator" | "foreign_scheme" | "not_absolute" | "too_large"
-            );
-            assert_eq!(data.get("uri"), has_uri.then_some(&json!(uri)), "{uri}, {era:?}");
+            assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(code), &json!(kind)));
+            let expected = if has_uri { json!(uri) } else { Value::Null };
+            assert_eq!(error["data"]["uri"], expected, "{uri}");
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn truncated_directory_ends_with_a_comment() {
+/// The first directory has many entries, and each URI in the second has about 800 bytes.
+#[test]
+fn long_list_of_a_directory_ends_with_a_comment() {
     #[cfg(windows)]
-    if !crate::tree::symlinks_are_visible() {
+    if !symlinks_are_visible() {
         return crate::tree::report_not_shown(
-            "read::truncated_directory_ends_with_a_comment",
+            "read::long_list_of_a_directory_ends_with_a_comment",
             "Wine scans the whole directory for each name",
         );
     }
-    let fixture = Fixture::new();
+    let served = Served::new();
     for number in 0..10_001 {
-        fixture.write(&format!("{number}"), "");
+        served.put(&format!("many/{number}"), "");
     }
-    let client = fixture.client(Era::Session, Declares::Changes).await;
-    let result = client.read(&uri(&fixture.site())).await.unwrap();
-    let lines: Vec<_> = result["contents"][0]["text"].as_str().unwrap().lines().collect();
-    assert_eq!(lines.len(), 10_001);
-    assert!(lines[10_000].starts_with("# There are more entries"), "{}", lines[10_000]);
-}
-
-/// Each URI has about 800 bytes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_list_of_a_directory_ends_after_a_megabyte() {
-    #[cfg(windows)]
-    if !crate::tree::symlinks_are_visible() {
-        return crate::tree::report_not_shown(
-            "read::long_list_of_a_directory_ends_after_a_megabyte",
-            "Wine cannot list so many long names",
-        );
-    }
-    let fixture = Fixture::new();
     for number in 0..2_000 {
-        fixture.write(&format!("{number}{}", "%".repeat(240)), "");
+        served.put(&format!("long/{number}{}", "%".repeat(240)), "");
     }
-    let client = fixture.client(Era::Session, Declares::Changes).await;
-    let result = client.read(&uri(&fixture.site())).await.unwrap();
-    let text = result["contents"][0]["text"].as_str().unwrap();
-    assert!(((1 << 20)..(1 << 20) + 2_000).contains(&text.len()), "{}", text.len());
-    assert!(text.ends_with("# There are more entries, which are not listed\n"));
+    let mut client = served.client();
+    for (name, lines, bytes) in [("many", 10_001, 0), ("long", 0, 1 << 20)] {
+        let params = json!({ "uri": uri(&served.path(name)) });
+        let result = client.request("resources/read", params).unwrap();
+        let text = result["contents"][0]["text"].as_str().unwrap();
+        assert!(text.ends_with("# There are more entries, which are not listed\n"), "{name}");
+        assert!(lines == 0 || text.lines().count() == lines, "{name}");
+        assert!(bytes == 0 || (bytes..bytes + 2_000).contains(&text.len()), "{name}");
+    }
 }

@@ -1,184 +1,189 @@
-//! Subscriptions in a session.
+//! Subscriptions in a session, and the notifications that each session receives.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::client::{Client, Declares, Era, Told, elsewhere, uri};
-use crate::fixture::Fixture;
+use serde_json::{Value, json};
 
-fn updated(uri: &str) -> Told {
-    Told::Updated(uri.to_owned())
-}
+use super::list::uris;
+use crate::client::http::until;
+use crate::client::served::Served;
+use crate::client::{Declares, Era, uri};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_receives_file_updates_until_it_unsubscribes() {
-    let fixture = Fixture::new();
-    let path = fixture.write("a b.txt", "");
-    let (file, beside) = (uri(&path), fixture.write("beside", ""));
-    let mut client = fixture.client(Era::Session, Declares::Changes).await;
-    client.subscribe(&file).await.unwrap();
-    client.quiet().await;
+const LIST_CHANGED: Option<&str> = Some("notifications/resources/list_changed");
+
+/// The time in which a notification arrives.
+const SOON: Duration = Duration::from_secs(6);
+
+#[test]
+fn client_receives_file_updates_until_it_unsubscribes() {
+    let served = Served::new();
+    let (path, beside) = (served.put("dir/a b.txt", ""), served.put("dir/beside", ""));
+    let mut client = served.with_roots(&[&served.directory]);
+    assert_eq!(client.resource("subscribe", &path), 0);
+    client.is_quiet();
     std::fs::write(&path, "1").unwrap();
-    assert_eq!(client.told().await, updated(&file));
+    client.is_told(&path);
     // Editors and this server's tools replace a file by renaming another file over it.
-    std::fs::write(fixture.site().join("new"), "22").unwrap();
-    std::fs::rename(fixture.site().join("new"), &path).unwrap();
-    assert_eq!(client.told().await, updated(&file));
-    std::fs::remove_file(&path).unwrap();
-    assert_eq!(client.told().await, updated(&file));
-    std::fs::write(&path, "333").unwrap();
-    assert_eq!(client.told().await, updated(&file));
+    std::fs::rename(served.put("new", "22"), &path).unwrap();
+    client.is_told(&path);
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    client.is_told(&path);
+    served.put("dir/a b.txt", "333");
+    client.is_told(&path);
     // Changing a sibling or reading the file is not an update.
     std::fs::write(beside, "4").unwrap();
-    client.read(&file).await.unwrap();
-    client.quiet().await;
-    client.unsubscribe(&file).await;
+    assert_eq!(client.resource("read", &path), 0);
+    client.is_quiet();
+    assert_eq!(client.resource("unsubscribe", &path), 0);
     std::fs::write(&path, "55555").unwrap();
-    client.quiet().await;
-    assert_eq!(fixture.server.tracked(), 1);
+    client.is_quiet();
     // Unsubscribing without a subscription succeeds.
-    client.unsubscribe(&elsewhere("etc/passwd")).await;
+    assert_eq!(client.resource("unsubscribe", &served.outside), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frequent_changes_are_combined() {
-    let fixture = Fixture::new();
-    let path = fixture.write("a", "");
-    let mut client = fixture.client(Era::Session, Declares::Nothing).await;
-    client.subscribe(&uri(&path)).await.unwrap();
-    let began = std::time::Instant::now();
-    let mut written = String::new();
+#[test]
+fn frequent_changes_are_combined() {
+    let served = Served::new();
+    let path = served.put("a", "");
+    let mut client = served.client();
+    assert_eq!(client.resource("subscribe", &path), 0);
+    let (began, mut written) = (Instant::now(), String::new());
     while began.elapsed() < Duration::from_millis(1_500) {
         written.push('x');
         std::fs::write(&path, &written).unwrap();
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        std::thread::sleep(Duration::from_millis(5));
     }
-    let mut told = 0;
-    while tokio::time::timeout(Duration::from_secs(3), client.told()).await.is_ok() {
-        told += 1;
-    }
+    let told = std::iter::from_fn(|| client.told(Duration::from_secs(3))).count();
     assert!((1..=7).contains(&told), "{told}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_receives_updates_when_directory_entries_change() {
-    let fixture = Fixture::new();
-    let inner = fixture.write("dir/sub/a", "");
-    let directory = uri(&fixture.site().join("dir"));
-    let mut client = fixture.client(Era::Session, Declares::Changes).await;
-    client.subscribe(&directory).await.unwrap();
-    client.quiet().await;
-    fixture.write("dir/new", "");
-    assert_eq!(client.told().await, updated(&directory));
-    std::fs::write(inner, "1").unwrap();
-    fixture.write("dir/sub/b", "");
-    client.quiet().await;
+#[test]
+fn client_receives_updates_of_directories_and_of_a_file_root() {
+    let served = Served::new();
+    let inner = served.put("dir/sub/a", "");
+    let directory = served.path("dir");
+    let mut client = served.with_roots(&[&served.directory]);
+    assert_eq!(client.resource("subscribe", &directory), 0);
+    client.is_quiet();
+    served.put("dir/new", "");
+    client.is_told(&directory);
+    std::fs::write(&inner, "1").unwrap();
+    served.put("dir/sub/b", "");
+    client.is_quiet();
+    let mut client = served.with_roots(&[&inner]);
+    assert_eq!(client.resource("subscribe", &inner), 0);
+    std::fs::write(&inner, "22").unwrap();
+    client.is_told(&inner);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn file_that_is_removed_and_created_again_is_reported() {
-    let fixture = Fixture::new();
-    let path = fixture.write("dir/a", "");
-    let mut client = fixture.client(Era::Session, Declares::Changes).await;
-    client.subscribe(&uri(&path)).await.unwrap();
-    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
-    assert_eq!(client.told().await, updated(&uri(&path)));
-    fixture.write("dir/a", "");
-    assert_eq!(client.told().await, updated(&uri(&path)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_receives_updates_for_a_file_root() {
-    let fixture = Fixture::new();
-    let path = fixture.write("dir/only", "");
-    let mut client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&path]).await;
-    client.subscribe(&uri(&path)).await.unwrap();
-    std::fs::write(&path, "1").unwrap();
-    assert_eq!(client.told().await, updated(&uri(&path)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_root() {
-    let fixture = Fixture::new();
-    let (old, kept) = (fixture.write("old/a", ""), fixture.write("kept/b", ""));
+#[test]
+fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_root() {
+    let served = Served::new();
+    let (old, kept) = (served.put("old/a", ""), served.put("kept/b", ""));
     let (old_root, kept_root) = (old.parent().unwrap(), kept.parent().unwrap());
-    let mut client =
-        Client::new(&fixture.server, Era::Session, Declares::Changes, &[old_root, kept_root]).await;
-    client.subscribe(&uri(&old)).await.unwrap();
-    client.subscribe(&uri(&kept)).await.unwrap();
-    client.change(&[kept_root]).await;
-    assert_eq!(client.told().await, Told::ListChanged);
+    let mut client = served.with_roots(&[old_root, kept_root]);
+    assert_eq!(client.resource("subscribe", &old), 0);
+    assert_eq!(client.resource("subscribe", &kept), 0);
+    client.change(&[kept_root]);
+    assert_eq!(client.told(SOON).as_deref(), LIST_CHANGED);
     // While the roots are unknown, neither file is reported.
     std::fs::write(&old, "1").unwrap();
     std::fs::write(&kept, "1").unwrap();
-    client.quiet().await;
+    client.is_quiet();
     // After a request fetches the roots, the change in the remaining root is reported.
-    client.read(&uri(&kept)).await.unwrap();
-    assert_eq!(client.told().await, updated(&uri(&kept)));
+    assert_eq!(uris(&mut client, Value::Null), [kept_root, &kept].map(uri));
+    client.is_told(&kept);
     std::fs::write(&old, "22").unwrap();
-    client.quiet().await;
-    assert_eq!(fixture.server.tracked(), 1);
+    client.is_quiet();
     std::fs::write(&kept, "22").unwrap();
-    assert_eq!(client.told().await, updated(&uri(&kept)));
+    client.is_told(&kept);
     // When the client lists the root again, its subscription is not restored.
-    client.change(&[old_root, kept_root]).await;
-    assert_eq!(client.told().await, Told::ListChanged);
-    client.read(&uri(&old)).await.unwrap();
+    client.change(&[old_root, kept_root]);
+    assert_eq!(client.told(SOON).as_deref(), LIST_CHANGED);
+    assert_eq!(client.resource("read", &old), 0);
     std::fs::write(&old, "333").unwrap();
-    client.quiet().await;
+    client.is_quiet();
 }
 
 #[cfg(unix)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn directory_replaced_by_a_symlink_reports_no_changes_outside() {
-    let fixture = Fixture::new();
-    let (path, outside) = (fixture.write("dir/a", ""), fixture.top.join("outside"));
-    std::fs::create_dir(&outside).unwrap();
-    std::fs::write(outside.join("a"), "").unwrap();
-    let mut client = fixture.client(Era::Session, Declares::Changes).await;
-    client.subscribe(&uri(&path)).await.unwrap();
-    client.quiet().await;
-    std::fs::rename(fixture.site().join("dir"), fixture.site().join("away")).unwrap();
-    std::os::unix::fs::symlink(&outside, fixture.site().join("dir")).unwrap();
-    assert_eq!(client.told().await, updated(&uri(&path)), "the file was removed");
-    std::fs::write(outside.join("a"), "1").unwrap();
-    std::fs::write(fixture.site().join("away/a"), "1").unwrap();
-    client.quiet().await;
+#[test]
+fn directory_replaced_by_a_symlink_reports_no_changes_outside() {
+    let served = Served::new();
+    let (path, outside) = (served.put("dir/secret", ""), served.outside.join("secret"));
+    let mut client = served.with_roots(&[&served.directory]);
+    assert_eq!(client.resource("subscribe", &path), 0);
+    client.is_quiet();
+    std::fs::rename(served.path("dir"), served.path("away")).unwrap();
+    std::os::unix::fs::symlink(&served.outside, served.path("dir")).unwrap();
+    // The file was removed.
+    client.is_told(&path);
+    std::fs::write(outside, "1").unwrap();
+    served.put("away/secret", "1");
+    client.is_quiet();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscription_to_an_unreadable_resource_is_refused() {
-    let fixture = Fixture::new();
-    let site = uri(&fixture.site());
-    #[cfg(unix)]
-    fixture.fifo("fifo");
-    let client = fixture.client(Era::Session, Declares::Changes).await;
+#[test]
+fn subscription_is_refused_for_what_cannot_be_read_and_beyond_the_limit() {
+    let served = Served::new();
+    let site = uri(&served.directory);
+    let missing = served.put_oddities();
+    let mut client = served.with_roots(&[&served.directory]);
     for (uri, code) in [
-        (format!("{site}/missing"), -32002),
-        (format!("{site}/fifo"), -32002),
-        (format!("{site}/../secret.txt"), -32002),
-        (elsewhere("etc/passwd"), -32002),
-        ("https://example.com/".into(), -32602),
+        ("$/missing", -32002),
+        ("$/fifo", -32002),
+        ("$/../outside/secret", -32002),
+        ("https://example.com/", -32602),
     ] {
-        // On a system without FIFOs, the file is missing, which causes the same error code.
-        assert_eq!(client.subscribe(&uri).await, Err(code), "{uri}");
+        // Without FIFOs, the file is missing, which causes the same code.
+        let params = json!({ "uri": uri.replace('$', &site) });
+        assert_eq!(client.code("resources/subscribe", params), code, "{uri}, {missing:?}");
     }
     // This client does not announce changes, so its roots would be unknown later.
-    let client = fixture.client(Era::Session, Declares::Roots).await;
-    assert_eq!(client.subscribe(&site).await, Err(-32603));
-    assert_eq!(fixture.server.tracked(), 2);
+    let mut other = served.client_of(Era::Session, Declares::Roots);
+    assert_eq!(other.resource("subscribe", &served.directory), -32603);
+    let paths: Vec<_> = (0..65).map(|number| served.put(&format!("{number}"), "")).collect();
+    for path in &paths[..64] {
+        assert_eq!(client.resource("subscribe", path), 0);
+    }
+    assert_eq!(client.resource("subscribe", &paths[64]), -32602);
+    assert_eq!(client.resource("subscribe", &paths[0]), 0);
+    assert_eq!(client.resource("unsubscribe", &paths[0]), 0);
+    assert_eq!(client.resource("subscribe", &paths[64]), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn number_of_subscriptions_is_limited() {
-    let fixture = Fixture::new();
-    let uris: Vec<_> =
-        (0..65).map(|number| uri(&fixture.write(&format!("{number}"), ""))).collect();
-    let client = fixture.client(Era::Session, Declares::Changes).await;
-    for uri in &uris[..64] {
-        client.subscribe(uri).await.unwrap();
+#[test]
+fn sessions_receive_only_their_own_notifications() {
+    let served = Served::new();
+    let (mine, yours) = (served.put("mine", ""), served.put("yours", ""));
+    let mut me = served.with_roots(&[&served.directory]);
+    let mut you = served.with_roots(&[&served.directory]);
+    assert_eq!(me.resource("subscribe", &mine), 0);
+    assert_eq!(you.resource("subscribe", &yours), 0);
+    assert_eq!(you.resource("subscribe", &mine), 0);
+    assert_eq!(me.resource("unsubscribe", &yours), 0);
+    assert_eq!(you.resource("unsubscribe", &mine), 0);
+    std::fs::write(&mine, "1").unwrap();
+    me.is_told(&mine);
+    you.is_quiet();
+    std::fs::write(&yours, "1").unwrap();
+    you.is_told(&yours);
+    // The first list of roots is no change.
+    you.change(&[&served.directory]);
+    assert_eq!(you.told(SOON).as_deref(), LIST_CHANGED);
+    assert_eq!(uris(&mut you, Value::Null).len(), 3);
+    you.is_quiet();
+    me.is_quiet();
+}
+
+#[test]
+fn ended_sessions_leave_no_state() {
+    let served = Served::new();
+    let path = served.put("a", "");
+    for number in 0..200 {
+        let mut client = served.with_roots(&[&served.directory]);
+        assert_eq!(client.resource("subscribe", &path), 0);
+        let sessions = served.server.tracked();
+        assert!((1..100).contains(&sessions), "{number}: {sessions}");
     }
-    assert_eq!(client.subscribe(&uris[64]).await, Err(-32602));
-    client.subscribe(&uris[0]).await.unwrap();
-    client.unsubscribe(&uris[0]).await;
-    client.subscribe(&uris[64]).await.unwrap();
+    assert!(until(|| served.server.tracked() == 0), "{}", served.server.tracked());
 }

@@ -1,76 +1,65 @@
-//! Cancellation, progress and limits of long walks.
+//! Cancellation and progress of long walks, and their results.
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::Access;
-use rmcp::model::ServerResult;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::client::{Client, Served};
+use crate::client::served::Served;
 
 /// Creates enough entries that a walk takes longer than sending a message.
 fn put_many(directory: &Path, directories: u32) {
     for outer in 0..directories {
         let outer = directory.join(format!("{outer}"));
-        fs::create_dir(&outer).unwrap();
+        fs::create_dir_all(&outer).unwrap();
         for inner in 0..100 {
             fs::write(outer.join(format!("{inner}")), "").unwrap();
         }
     }
 }
 
-fn with_roots() -> Client {
-    Client { roots: Some(Arc::default()), ..Client::default() }
+fn search() -> Value {
+    json!({"path": ".", "pattern": "none"})
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_walk_reports_progress() {
-    let served = Served::new().await;
+#[test]
+fn long_walk_reports_progress() {
+    let served = Served::new();
+    let mut client = served.client();
     put_many(&served.directory, 50);
     let began = Instant::now();
-    served.ok("search_files", json!({"path": ".", "pattern": "none"})).await;
+    client.call("search_files", &search()).unwrap();
     let most = began.elapsed().as_millis() / 250 + 1;
-    let progress = served.client.service().progress.lock().unwrap().clone();
-    assert!(
-        !progress.is_empty() && progress.len() as u128 <= most,
-        "{progress:?} in at most {most}"
-    );
-    assert!(
-        progress.is_sorted_by(|one, next| one < next)
-            && progress.iter().all(|&seen| seen <= 5_050.0),
-        "{progress:?}"
-    );
+    let progress: Vec<_> = std::iter::from_fn(|| client.progress(Duration::ZERO)).collect();
+    let is_rising = progress.is_sorted_by(|one, next| one < next);
+    assert!(is_rising && progress.iter().all(|&seen| seen <= 5_050.0), "{progress:?}");
+    let count = progress.len() as u128;
+    assert!((1..=most).contains(&count), "{progress:?} in at most {most}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn withdrawn_root_stops_a_walk() {
-    let served = Served::to(with_roots(), Access::ReadWrite).await;
+#[test]
+fn withdrawn_root_stops_a_walk() {
+    let served = Served::new();
+    let mut client = served.with_roots(&[&served.directory]);
     put_many(&served.directory, 200);
-    let (tool, args) = ("search_files", json!({"path": ".", "pattern": "none"}));
     // The walk may complete before the notification arrives.
     for _ in 0..10 {
-        let handle = served.start(tool, args.clone()).await;
-        let _ =
-            tokio::time::timeout(Duration::from_secs(2), served.client.service().told.notified())
-                .await;
-        served.client.notify_roots_list_changed().await.unwrap();
-        let ServerResult::CallToolResult(result) = handle.await_response().await.unwrap() else {
-            panic!()
-        };
-        if result.is_error == Some(true) {
-            let text = &result.content[0].as_text().unwrap().text;
+        let id = client.begin_call("search_files", &search());
+        client.progress(Duration::from_secs(2));
+        client.notify("roots/list_changed", &json!({}));
+        let result = client.end(id).unwrap();
+        if result["isError"] == true {
+            let text = result["content"][0]["text"].as_str().unwrap();
             assert!(text.contains("changed or expired; try again"), "{text}");
             // The next request uses the new list.
-            served.client.service().roots.as_ref().unwrap().lock().unwrap().clear();
-            served.client.notify_roots_list_changed().await.unwrap();
-            assert!(served.err(tool, args).await.contains("the client listed no directories"));
-            assert!(served.client.service().asked.load(Ordering::Relaxed) >= 2);
+            client.change(&[]);
+            let error = client.call("search_files", &search()).unwrap_err();
+            assert!(error.contains("the client listed no directories"), "{error}");
+            assert!(client.asked >= 2);
             return;
         }
+        while client.progress(Duration::ZERO).is_some() {}
     }
     panic!("the walk was not stopped");
 }
@@ -78,37 +67,32 @@ async fn withdrawn_root_stops_a_walk() {
 /// Returns the number of this process's descriptors for files or directories beneath a directory.
 #[cfg(target_os = "linux")]
 fn open_beneath(directory: &Path) -> usize {
-    let links = fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let links = fs::read_dir("/proc/self/fd").unwrap();
+    let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|link| link.starts_with(directory)).count()
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelled_walk_stops() {
-    let served = Served::new().await;
-    let many = served.path("many");
-    fs::create_dir(&many).unwrap();
+#[test]
+fn cancelled_walk_stops() {
+    let served = Served::new();
+    let mut client = served.client();
+    let (many, arguments) = (served.path("many"), json!({"path": "many", "pattern": "none"}));
     put_many(&many, 300);
-    let many = many.canonicalize().unwrap();
-    let (tool, args) = ("search_files", json!({"path": "many", "pattern": "none"}));
     let began = Instant::now();
-    served.ok(tool, args.clone()).await;
+    client.call("search_files", &arguments).unwrap();
     let whole = began.elapsed();
     assert_eq!(open_beneath(&many), 0);
-    served.client.service().progress.lock().unwrap().clear();
-    let told = served.client.service().told.clone();
-    while tokio::time::timeout(Duration::ZERO, told.notified()).await.is_ok() {}
     // The walk may complete before the cancellation arrives.
     for _ in 0..10 {
-        let handle = served.start(tool, args.clone()).await;
-        let walks = tokio::time::timeout(Duration::from_secs(2), told.notified()).await.is_ok();
+        while client.progress(Duration::ZERO).is_some() {}
+        let id = client.begin_call("search_files", &arguments);
+        let walks = client.progress(Duration::from_secs(2)).is_some();
         let running = walks && open_beneath(&many) > 0;
         let cancelled = Instant::now();
-        handle.cancel(None).await.unwrap();
+        client.notify("cancelled", &json!({ "requestId": id }));
         while open_beneath(&many) > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            std::thread::sleep(Duration::from_millis(1));
         }
         if running && cancelled.elapsed() < whole / 4 {
             return;
@@ -119,59 +103,18 @@ async fn cancelled_walk_stops() {
 
 // The names in this test are not valid on Windows.
 #[cfg(unix)]
-#[tokio::test]
-async fn paths_from_a_search_can_be_read() {
-    let served = Served::new().await;
+#[test]
+fn paths_from_a_search_can_be_read() {
+    let served = Served::new();
+    let mut client = served.client();
     let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"bad\xff.txt");
     for (name, content) in
         [("l\nx.txt".as_ref(), "newline"), ("l\\nx.txt".as_ref(), "backslash"), (odd, "bytes")]
     {
-        std::fs::write(served.directory.join(name), content).unwrap();
+        fs::write(served.directory.join(name), content).unwrap();
     }
-    let found = served.ok("search_files", json!({ "path": ".", "pattern": "*.txt" })).await;
-    let mut read = Vec::new();
-    for path in found.lines() {
-        read.push(served.ok("read_text_file", json!({ "path": path })).await);
-    }
+    let found = client.said("search_files", &json!({ "path": ".", "pattern": "*.txt" }));
+    let mut read: Vec<_> = found.lines().map(|path| client.read(path.as_ref())).collect();
     read.sort();
     assert_eq!(read, ["backslash", "bytes", "newline"], "{found}");
-}
-
-#[tokio::test]
-async fn result_sizes_and_glob_patterns_are_limited() {
-    #[cfg(windows)]
-    if !crate::tree::symlinks_are_visible() {
-        return crate::tree::report_not_shown(
-            "walks::result_sizes_and_glob_patterns_are_limited",
-            "Wine scans the whole directory for each name",
-        );
-    }
-    let served = Served::new().await;
-    for n in 0..6_000 {
-        served.put(&format!("{n:0>200}"), "");
-    }
-    let listed = served.ok("list_directory", json!({ "path": "." })).await;
-    assert!(
-        listed.len() <= (1 << 20) + 100 && listed.ends_with("\nThe result is truncated"),
-        "{}",
-        listed.len()
-    );
-    let sizes = served.ok("list_directory_with_sizes", json!({ "path": "." })).await;
-    assert!(
-        sizes.len() <= (1 << 20) + 200 && sizes.ends_with("Combined size: 0 B"),
-        "{}",
-        sizes.len()
-    );
-    let refused = served.err("directory_tree", json!({ "path": "." })).await;
-    assert!(refused.starts_with("the tree has more than 1048576 bytes"), "{refused}");
-    let wild: Vec<_> = (0..100).map(|n| format!("*a???{n}")).collect();
-    let refused = served
-        .err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": wild }))
-        .await;
-    assert!(refused.starts_with("the patterns have more than 256"), "{refused}");
-    let long = vec!["x".repeat(2049); 2];
-    let refused = served
-        .err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": long }))
-        .await;
-    assert!(refused.starts_with("the patterns are longer than 4096"), "{refused}");
 }

@@ -1,0 +1,100 @@
+//! A server in this process for a temporary directory, as its command line configures it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+use filesystem_server::options::Options;
+use filesystem_server::server::Server;
+
+use super::{Client, Declares, Era};
+use crate::tree::{link, symlinks_are_visible};
+
+pub(crate) struct Served {
+    pub(crate) directory: PathBuf,
+    /// A directory with the file `secret`, next to the one that is served.
+    pub(crate) outside: PathBuf,
+    pub(crate) server: Server,
+    _keep: tempfile::TempDir,
+}
+
+impl Served {
+    pub(crate) fn new() -> Self {
+        Self::with(&["$D"])
+    }
+
+    /// In the options, `$D` stands for the directory and `$O` for the one outside.
+    pub(crate) fn with(options: &[&str]) -> Self {
+        let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
+        let top = dunce::canonicalize(keep.path()).unwrap();
+        let [directory, outside] = ["site", "outside"].map(|name| top.join(name));
+        fs::create_dir(&directory).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("secret"), "secret").unwrap();
+        let options = options.iter().map(|option| {
+            let option = option.replace("$D", directory.to_str().unwrap());
+            option.replace("$O", outside.to_str().unwrap())
+        });
+        let options =
+            Options::try_parse_from(["filesystem-server".into()].into_iter().chain(options));
+        let server = Server::new(options.unwrap().guard().unwrap());
+        Self { directory, outside, server, _keep: keep }
+    }
+
+    /// A client in a session, without roots.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&self.server, Era::Session, Declares::Nothing, &[])
+    }
+
+    /// A client whose root is the directory.
+    pub(crate) fn client_of(&self, era: Era, declares: Declares) -> Client {
+        Client::new(&self.server, era, declares, &[&self.directory])
+    }
+
+    /// A client in a session that announces changes to its roots.
+    pub(crate) fn with_roots(&self, roots: &[&Path]) -> Client {
+        Client::new(&self.server, Era::Session, Declares::Changes, roots)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn content(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.path(name)).ok()
+    }
+
+    /// Creates a FIFO, and symlinks to nothing, to a file and to a directory outside. Returns the
+    /// names that the system does not support: the FIFO on Windows, and the symlinks under Wine.
+    pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
+        let mut missing = Vec::new();
+        #[cfg(unix)]
+        self.fifo("fifo");
+        if cfg!(windows) {
+            missing.push("fifo");
+        }
+        let out = self.outside.join("secret");
+        let links = [("dangling", Path::new("nowhere")), ("out", &out), ("outdir", &self.outside)];
+        for (name, target) in links {
+            if symlinks_are_visible() {
+                link(target, &self.path(name)).unwrap();
+            } else {
+                missing.push(name);
+            }
+        }
+        missing
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn fifo(&self, name: &str) {
+        let made = std::process::Command::new("mkfifo").arg(self.path(name)).status();
+        assert!(made.unwrap().success());
+    }
+}
