@@ -53,39 +53,3 @@ fn endings(text: &str) -> (usize, usize) {
 fn same<'a>(old: impl Iterator<Item = &'a str>, new: impl Iterator<Item = &'a str>) -> usize {
     old.zip(new).take_while(|(old, new)| old == new).map(|(line, _)| line.len()).sum()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replacement_preserves_line_endings() {
-        let cases = [
-            // content, replaced part, new text, expected content
-            ("a\r\na\nb\n", 0..2, "", "a\nb\n"),
-            ("a\na\r\nb\n", 0..2, "", "a\r\nb\n"),
-            ("a\r\na\nb\n", 2..4, "", "a\r\nb\n"),
-            ("a\r\nb\nc\n", 0..1, "x\ny", "x\r\ny\r\nb\nc\n"),
-            ("a\r\nb\nc\n", 2..4, "x\ny\n", "a\r\nx\ny\nc\n"),
-            ("a\r\nb\nc\n", 1..2, "", "ab\nc\n"),
-            // Lines that are replaced with themselves keep their endings.
-            ("a\r\nb\nc\r\nd\n", 0..7, "a\nb\nx\nd", "a\r\nb\nx\nd\n"),
-            ("a\r\nb\nc\nd\r\n", 0..8, "a\nb\nx\ny\nc\nd\n", "a\r\nb\nx\ny\nc\nd\r\n"),
-            ("a\r\nb\n", 0..4, "a\nx\nb\n", "a\r\nx\nb\n"),
-            ("a\nb\r\n", 0..4, "a\nx\nb\n", "a\nx\nb\r\n"),
-            // If the replaced lines have no common ending, new lines have the most common one.
-            ("a\nb\r\nc\r\nd", 0..3, "x\ny", "x\r\ny\r\nc\r\nd"),
-            ("a\r\nb\r\nc", 4..5, "x\ny\n", "a\r\nb\r\nx\r\ny\r\n"),
-            ("a", 0..1, "x\ny\n", "x\ny\n"),
-            // A `\r` that is not part of a line ending is preserved.
-            ("a\r\r\nb\r", 0..1, "x", "x\r\r\nb\r"),
-            ("a\nb", 0..3, "x", "x"),
-            ("é\r\né\r\n", 0..2, "è\n", "è\r\n\r\né\r\n"),
-        ];
-        for (content, part, new, expected) in cases {
-            let (mut text, plain) = (content.to_owned(), plain(content));
-            replace(&mut text, part.clone(), &plain[part.clone()], new);
-            assert_eq!(text, expected, "{content:?} {part:?} {new:?}");
-        }
-    }
-}

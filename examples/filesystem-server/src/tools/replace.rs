@@ -120,58 +120,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn first_exact_or_line_by_line_match_is_replaced() {
-        let nested = "fn a() {\n    if b {\n        c();\n    }\n}\n";
-        let cases = [
-            // text, old, new, expected
-            ("a b a", "a", "x", Ok("x b a")),
-            ("a\nb\n", "b\n", "", Ok("a\n")),
-            // The new lines are indented as in the file, and relative to each other.
-            (
-                nested,
-                "if b {\n    c();\n}",
-                "if d {\n    e();\n}",
-                Ok("fn a() {\n    if d {\n        e();\n    }\n}\n"),
-            ),
-            (
-                nested,
-                "if b {\n    c();",
-                "if b {\n    c();\n        f();",
-                Ok("fn a() {\n    if b {\n        c();\n            f();\n    }\n}\n"),
-            ),
-            // The file has tabs, and the request has spaces.
-            ("\tx\n\t\ty\n", "  x\n    y\n", "  x\n    z\n", Ok("\tx\n\t\tz\n")),
-            // Each line is indented independently of the first.
-            ("a {\n    b\n}\n", "a {\nb\n", "a {\nc\n", Ok("a {\n    c\n}\n")),
-            // The file has trailing white space.
-            ("x  \ny\n", "x\ny", "z", Ok("z\n")),
-            // The last newline is preserved, replaced, or missing.
-            ("\ta\nb\n", " a", "", Ok("\nb\n")),
-            ("\ta\nb\n", " a\n", "", Ok("b\n")),
-            ("\ta", " a\n", "b\n", Ok("b\n")),
-            // A blank line is not indented.
-            ("\ta\n\tb\n", " a\n b", " a\n\n b", Ok("\ta\n\n\tb\n")),
-            ("a\nb\nc\n", "b\nd", "x", Err(NotFound::Nowhere(Some(2)))),
-            ("a\n", "b", "x", Err(NotFound::Nowhere(None))),
-            ("a\n\nb", "  ", "x", Err(NotFound::Nowhere(None))),
-            ("a", "a\nb\nc", "x", Err(NotFound::Nowhere(Some(1)))),
-            // A match starts inside a partial match.
-            ("\ta\na\nb\na\na\nc\n", " a\na\nc", "x", Ok("\ta\na\nb\nx\n")),
-            ("\ta\nb\na\nb\na\nc\n", " a\nb\na\nc", "x", Ok("\ta\nb\nx\n")),
-            ("\ta\na\na\nb\n", " a\na\nb\n", "x\n", Ok("\ta\nx\n")),
-            ("", "a", "x", Err(NotFound::Nowhere(None))),
-        ];
-        for (text, old, new, expected) in cases {
-            let replaced = find_first(text, old, new, &mut |_| Ok(())).map(|(part, new)| {
-                let mut text = text.to_owned();
-                text.replace_range(part, &new);
-                text
-            });
-            assert_eq!(replaced, expected.map(str::to_owned), "{text:?} {old:?} {new:?}");
-        }
-    }
-
     /// Each text would take minutes: partial matches that fail at their last line, and many
     /// indentations.
     #[test]

@@ -17,6 +17,7 @@ use rmcp::service::ServiceExt as _;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
+pub(crate) mod cases;
 pub(crate) mod http;
 pub(crate) mod served;
 

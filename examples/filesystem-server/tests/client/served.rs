@@ -37,7 +37,8 @@ impl Served {
         });
         let options =
             Options::try_parse_from(["filesystem-server".into()].into_iter().chain(options));
-        let server = Server::new(options.unwrap().guard().unwrap());
+        let options = options.unwrap();
+        let server = Server::with_programs(options.guard().unwrap(), options.programs());
         Self { directory, outside, server, _keep: keep }
     }
 

@@ -1,0 +1,182 @@
+//! Calls with their results, as lines of data. `tests/data/tools.txt` describes their form.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::served::Served;
+use super::{Client, Declares, Era, uri};
+use crate::tree::symlinks_are_visible;
+
+/// Performs all calls of a text with cases. Clients without roots in the data are of this era.
+pub(crate) fn check(cases: &str, era: Era, declares: Declares) {
+    let mut case: Option<Case> = None;
+    for line in cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let row: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        if let Value::Array(call) = &row {
+            if let Some(case) = &mut case {
+                case.check(line, &call.iter().map(|part| case.filled(part)).collect::<Vec<_>>());
+            }
+        } else if let Some(list) = row.get("list") {
+            case.as_mut().unwrap().list(list);
+        } else {
+            let can_run = match row["needs"].as_str() {
+                Some("symlinks") => symlinks_are_visible(),
+                Some("unix") => cfg!(unix),
+                _ => true,
+            };
+            case = can_run.then(|| Case::new(&row, era, declares));
+        }
+    }
+}
+
+struct Case {
+    served: Served,
+    client: Client,
+    era: Era,
+}
+
+impl Case {
+    /// Creates the server and the client that a line describes.
+    fn new(begin: &Value, era: Era, declares: Declares) -> Self {
+        let options = begin["options"].as_array().into_iter().flatten();
+        let options: Vec<_> = options.map(|option| option.as_str().unwrap()).collect();
+        let served = if options.is_empty() { Served::new() } else { Served::with(&options) };
+        for (name, content) in begin["files"].as_object().into_iter().flatten() {
+            match content {
+                Value::String(text) => served.put(name, text),
+                _ => served.put(name, serde_json::from_value::<Vec<u8>>(content.clone()).unwrap()),
+            };
+        }
+        if let Some(script) = begin["setup"].as_str() {
+            served.sh(script);
+        }
+        let Some(roots) = begin.get("roots") else {
+            let client = served.client_of(era, declares);
+            return Self { served, client, era };
+        };
+        let client = served.with_roots(&[]);
+        let mut case = Self { served, client, era };
+        case.list(roots);
+        case
+    }
+
+    /// Changes the client's roots. One that does not begin with `$` is used unchanged.
+    fn list(&mut self, roots: &Value) {
+        let uri = |root: &Value| match self.filled(root).as_str().unwrap() {
+            path if root.as_str().unwrap().starts_with('$') => uri(path.as_ref()),
+            other => other.to_owned(),
+        };
+        self.client.roots = roots.as_array().unwrap().iter().map(uri).collect();
+        self.client.notify("roots/list_changed", &json!({}));
+    }
+
+    /// Replaces the variables in all texts of a value. The rest of a text with `$D` or `$O`
+    /// consists of paths.
+    fn filled(&self, value: &Value) -> Value {
+        let [directory, outside] = [&self.served.directory, &self.served.outside];
+        match value {
+            Value::String(text) => {
+                let is_path = cfg!(windows) && (text.contains("$D") || text.contains("$O"));
+                let text = if is_path { text.replace('/', r"\") } else { text.clone() };
+                let text = text.replace("$D", directory.to_str().unwrap());
+                let text = text.replace("$O", outside.to_str().unwrap());
+                let text = text.replace("$S", &uri(directory)["file:///".len()..]);
+                json!(text.replace("$U", &uri(directory)))
+            }
+            Value::Array(values) => values.iter().map(|value| self.filled(value)).collect(),
+            Value::Object(values) => {
+                let fill = |(name, value): (&String, _)| (name.clone(), self.filled(value));
+                values.iter().map(fill).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Performs the call of a line, and checks its result.
+    fn check(&mut self, line: &str, call: &[Value]) {
+        let [tool, arguments, relation, expected @ ..] = call else { panic!("{line}") };
+        let result = match tool.as_str().unwrap() {
+            "file" => Ok(json!(self.served.content(arguments.as_str().unwrap()))),
+            "sh" => Ok(json!(self.served.sh(arguments.as_str().unwrap()))),
+            "edit" => self.edit(arguments),
+            "read" => self.read(arguments),
+            "complete" => self.complete(arguments),
+            tool => self.client.call(tool, arguments).map(Value::from).map_err(Value::from),
+        };
+        let (Ok(value) | Err(value)) = &result;
+        let parts = || expected.iter().map(|part| part.as_str().unwrap());
+        let text = value.as_str().unwrap_or_default();
+        match relation.as_str().unwrap() {
+            "=" => assert_eq!(result.as_ref(), Ok(&expected[0]), "{line}"),
+            "tree" => {
+                assert_eq!(serde_json::from_str(text).ok().as_ref(), expected.first(), "{line}");
+            }
+            "lacks" => assert!(!parts().any(|part| text.contains(part)), "{line}: {text}"),
+            "error" => assert_eq!(result.as_ref(), Err(&expected[0]), "{line}"),
+            relation => {
+                assert_eq!(result.is_err(), relation == "!", "{line}: {value}");
+                assert!(parts().all(|part| text.contains(part)), "{line}: {value}");
+            }
+        }
+    }
+
+    /// Edits a file with this content, first in a dry run, and returns the new content.
+    fn edit(&mut self, arguments: &Value) -> Result<Value, Value> {
+        let edit = |edit: &Value| json!({ "oldText": edit[0], "newText": edit[1] });
+        let edits: Vec<_> = arguments[1].as_array().unwrap().iter().map(edit).collect();
+        self.served.put("edited", arguments[0].as_str().unwrap());
+        let diffs = [true, false].map(|dry_run| {
+            let arguments = json!({ "path": "edited", "edits": edits, "dryRun": dry_run });
+            self.client.call("edit_file", &arguments)
+        });
+        assert_eq!(diffs[0], diffs[1]);
+        let content = json!(self.served.content("edited"));
+        assert!(diffs[0].is_ok() || content == arguments[0], "a failed edit changes nothing");
+        diffs[0].clone().map(|_| content).map_err(Value::from)
+    }
+
+    /// Reads a resource. An error is its kind, URI, and code in a session, where not found is
+    /// -32002 instead of -32602.
+    fn read(&mut self, uri: &Value) -> Result<Value, Value> {
+        let result = self.client.request("resources/read", json!({ "uri": uri }));
+        let mut result = result.map_err(|error| {
+            let (data, code) = (&error["data"], error["code"].as_i64().unwrap());
+            let names_uri = data.get("uri").is_some_and(|named| named == uri);
+            let is_stateless = self.era == Era::Stateless;
+            let code = if is_stateless && names_uri { code - 32_002 + 32_602 } else { code };
+            json!([data["kind"], names_uri, code])
+        })?;
+        assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
+        assert_eq!(&result["contents"][0]["uri"], uri);
+        result["contents"][0].as_object_mut().unwrap().remove("uri");
+        Ok(result["contents"][0].take())
+    }
+
+    /// Completes a path, with and without a slash at its beginning.
+    fn complete(&mut self, typed: &Value) -> Result<Value, Value> {
+        let [one, other] = ["", "/"].map(|slash| {
+            let typed = format!("{slash}{}", typed.as_str().unwrap());
+            let argument = json!({ "name": "path", "value": typed });
+            let template = json!({ "type": "ref/resource", "uri": "file:///{path}" });
+            let params = json!({ "ref": template, "argument": argument });
+            self.client.request("completion/complete", params)
+        });
+        assert_eq!(one, other);
+        one.map(|mut result| result["completion"]["values"].take())
+    }
+}
+
+impl Served {
+    /// Runs a shell script in the directory, after the functions of the data, and returns its
+    /// output.
+    fn sh(&self, script: &str) -> String {
+        let functions = include_str!("../data/functions.sh");
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-ec", &format!("{functions}\n{script}")]);
+        let shell = shell.current_dir(&self.directory).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        let done = shell.output().unwrap();
+        assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+}
