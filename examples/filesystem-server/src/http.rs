@@ -26,6 +26,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use mcp_roots_guard::rmcp::GuardedSessions;
 use rmcp::model::RequestId;
+use rmcp::transport::common::http_header::{
+    HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID,
+};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
@@ -62,12 +65,19 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: CONNECTIONS,
-            sessions: SESSIONS,
-            header_time: HEADER_TIME,
-            body_time: BODY_TIME,
-            write_time: WRITE_TIME,
-            idle_time: IDLE_TIME,
+            // A quarter of the 1,024 descriptors that a process can commonly open. The guard can
+            // hold the same number of directories open.
+            connections: 256,
+            // Each listening client keeps a connection open.
+            sessions: 256,
+            // A program on the same machine sends its headers immediately.
+            header_time: Duration::from_secs(10),
+            // Enough for the largest body at 140 KB per second.
+            body_time: Duration::from_secs(30),
+            // Twice the time between keep-alive messages on a stream (rmcp's `sse_keep_alive`).
+            write_time: Duration::from_secs(30),
+            // rmcp's default. A client whose session has ended opens a new one.
+            idle_time: Duration::from_secs(5 * 60),
         }
     }
 }
@@ -98,7 +108,7 @@ pub async fn serve_http(
     let http = Arc::new(Http {
         service: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
         limits,
-        memory: Arc::default(),
+        memory: Memory::new(),
         places: Arc::new(Semaphore::new(limits.sessions)),
     });
     let mut protocol = http1::Builder::new();
@@ -174,15 +184,18 @@ impl Http {
         let (mut head, body) = request.into_parts();
         if head.method != Method::POST {
             // Such an event belongs to the stream of a request.
-            let last = head.headers.get(LAST_EVENT_ID);
+            let last = head.headers.get(HEADER_LAST_EVENT_ID);
             if last.is_some_and(|event| event.as_bytes().contains(&b'/')) {
                 let why = "the stream of a request cannot be resumed";
                 return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, why));
             }
             return Ok(self.service.handle(Request::from_parts(head, body)).await);
         }
-        let session = head.headers.get(SESSION).cloned();
-        let is_stateless = head.headers.get(REVISION).is_some_and(|it| it.as_bytes() >= STATELESS);
+        let session = head.headers.get(HEADER_SESSION_ID).cloned();
+        let is_stateless = head
+            .headers
+            .get(HEADER_MCP_PROTOCOL_VERSION)
+            .is_some_and(|it| it.as_bytes() >= STATELESS);
         let most = if session.is_some() || is_stateless { BODY } else { FIRST };
         let account = self.memory.account();
         let body = self.receive(body, most, &account).await?;
@@ -340,29 +353,6 @@ fn unavailable(why: &str) -> HttpResponse {
 /// The origins of pages that were loaded from this machine.
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
-/// The default for [`Limits::connections`]: a quarter of the 1,024 descriptors that a process can
-/// commonly open. The guard can hold the same number of directories open.
-const CONNECTIONS: usize = 256;
-
-/// The default for [`Limits::sessions`]: the same as for connections, because each listening client
-/// keeps a connection open. One user of one machine needs far fewer.
-const SESSIONS: usize = CONNECTIONS;
-
-/// The default for [`Limits::header_time`]: a program on the same machine sends its headers
-/// immediately. The limit also applies to idle connections, which a client can replace at low cost.
-const HEADER_TIME: Duration = Duration::from_secs(10);
-
-/// The default for [`Limits::body_time`]: enough for [`BODY`] bytes at 140 KB per second.
-const BODY_TIME: Duration = Duration::from_secs(30);
-
-/// The default for [`Limits::write_time`]: twice the 15 seconds between keep-alive messages on a
-/// stream (rmcp's `sse_keep_alive`).
-const WRITE_TIME: Duration = Duration::from_secs(30);
-
-/// The default for [`Limits::idle_time`], the same as rmcp's default. A client whose session has
-/// ended receives a 404 response and opens a new one.
-const IDLE_TIME: Duration = Duration::from_secs(5 * 60);
-
 /// The maximum size of a request body, the same as rmcp's default.
 const BODY: usize = 4 << 20;
 
@@ -383,19 +373,9 @@ const VALUES: usize = 1 << 16;
 /// The memory that a value takes while it is parsed, for example an object with one member.
 const VALUE: usize = 1 << 10;
 
-/// The header with the event after which a client resumes a stream.
-const LAST_EVENT_ID: &str = "last-event-id";
-
-/// The header with a session's identifier.
-const SESSION: &str = "mcp-session-id";
-
-/// The header with the protocol's revision.
-const REVISION: &str = "mcp-protocol-version";
-
 /// The first revision without sessions.
 const STATELESS: &[u8] = b"2026-07-28";
 
-/// The reason for refusing a request that needs more memory than is left.
 const FULL: &str = "the server has too little memory left for this request: try again later";
 
 /// The pause after a connection could not be accepted.

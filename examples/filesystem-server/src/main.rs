@@ -96,24 +96,18 @@ fn survive_large_writes() -> std::io::Result<()> {
 
 /// Waits for Ctrl-C or, on Unix, `SIGTERM`.
 async fn interrupted() {
+    #[cfg(unix)]
+    let terminated = async {
+        let signal = tokio::signal::unix::SignalKind::terminate();
+        match tokio::signal::unix::signal(signal) {
+            Ok(mut terminated) => _ = terminated.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
-        () = terminated() => {}
+        () = terminated => {}
     }
-}
-
-#[cfg(unix)]
-async fn terminated() {
-    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(mut terminated) => {
-            terminated.recv().await;
-        }
-        Err(_) => std::future::pending().await,
-    }
-}
-
-/// Other systems have no `SIGTERM`.
-#[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending::<()>().await;
 }

@@ -34,13 +34,11 @@ pub(crate) struct Memory {
 /// A session and the id of a request in it.
 type Request = (HeaderValue, RequestId);
 
-impl Default for Memory {
-    fn default() -> Self {
-        Self { left: AtomicUsize::new(SHARED), requests: Mutex::default() }
-    }
-}
-
 impl Memory {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { left: AtomicUsize::new(SHARED), requests: Mutex::default() })
+    }
+
     pub(crate) fn account(self: &Arc<Self>) -> Arc<Account> {
         let (bytes, request) = (Mutex::new(0), OnceLock::new());
         Arc::new(Account { memory: self.clone(), bytes, request })
@@ -116,10 +114,6 @@ impl Room {
 
     /// Takes room for the content of a file, of which at most `limit` bytes are read. Call it before
     /// reading the file. If the file cannot be read, reading it returns the reason.
-    ///
-    /// # Errors
-    ///
-    /// There is no room.
     pub(crate) fn for_file(
         &self,
         roots: &RequestRoots,
@@ -134,11 +128,7 @@ impl Room {
     }
 
     /// Takes room for a result in JSON, in which a control character of a text takes six bytes. The
-    /// request cannot be cancelled any more.
-    ///
-    /// # Errors
-    ///
-    /// There is no room, or the request was cancelled.
+    /// request cannot be cancelled any more. If it was cancelled before, returns an error.
     pub(crate) fn for_result(&self, result: &impl Serialize) -> Result<(), HandlerError> {
         let Some(account) = &self.0 else { return Ok(()) };
         if account.request.get().is_some_and(|request| !account.memory.settle(request)) {
@@ -150,10 +140,6 @@ impl Room {
     }
 
     /// Takes room for further bytes.
-    ///
-    /// # Errors
-    ///
-    /// There is no room.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), HandlerError> {
         let has_room = self.0.as_ref().is_none_or(|account| account.take(bytes));
         if has_room { Ok(()) } else { Err(HandlerError::new(FULL)) }

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use client::{Client, PROGRAM};
+use client::{Client, Declares, Era, PROGRAM};
 
 /// By default, the system terminates a process that exceeds the limit (`SIGXFSZ`).
 #[test]
@@ -26,7 +26,7 @@ fn server_survives_a_write_beyond_the_file_size_limit() {
     // The limit is 16 or 32 KiB, because the unit of `ulimit -f` is 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
     limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&directory);
-    let mut server = Client::start_as(limited);
+    let mut server = Client::of(limited, Era::Session, Declares::Nothing);
     let refused =
         server.said("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
     assert!(refused.contains("input or output failed: File too large"), "{refused}");

@@ -1,13 +1,11 @@
 //! Resource templates for `file:` URIs, and `completion/complete` for their `path`.
 //!
 //! Given the start of a path, completion returns the possible continuations up to the next slash.
-//! It looks up and returns only roots and names inside them. A path outside the roots, or one that
-//! is not the start of a valid path, has no completions.
+//! It looks up and returns only roots and names inside them.
 //!
-//! A completion is the percent-encoded part of the URI after `file:///`, so a client can insert it
-//! unchanged. The completion of a directory ends with a slash. The input may be percent-encoded or
-//! not, and may start with a slash. A completion never starts with one, because `file:////` would
-//! name a host.
+//! A completion is the percent-encoded part of the URI after `file:///`. The input may be
+//! percent-encoded or not, and may start with a slash. A completion never starts with one, because
+//! `file:////` would name a host.
 
 use std::collections::BTreeSet;
 

@@ -16,9 +16,10 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::memory::Room;
-use crate::progress::{self, Progress};
+use crate::progress::{Progress, during};
 use crate::server::Server;
 
 /// The return type of a tool function.
@@ -85,11 +86,11 @@ impl Call {
     where
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
-        let (progress, reports) = progress::channel();
+        let (progress, reports) = watch::channel(0);
         let Self { guard, ctx, answers, reply } = self;
         let work = guard.tool(&ctx, answers, move |roots| reply.text(work(&roots, &progress)?));
         // Boxed because the future is large.
-        reports.during(Box::pin(work), &ctx).await
+        during(Box::pin(work), reports, &ctx).await
     }
 
     /// Performs asynchronous work, and returns its text as the result.

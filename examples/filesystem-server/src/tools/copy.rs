@@ -45,8 +45,7 @@ impl Server {
 fn copy(roots: &RequestRoots, progress: &Progress, args: &CopyDirectory) -> Work {
     let from = roots.check(&args.source, Intent::Existing)?;
     let to = roots.check(&args.destination, Intent::NewTree)?;
-    let inside = roots.within(&args.source)?.still_allows(&to);
-    if inside.is_ok() {
+    if roots.within(&args.source)?.still_allows(&to).is_ok() {
         return Err(HandlerError::new("the destination is inside the source"));
     }
     if to.exists() {
@@ -57,85 +56,59 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &CopyDirectory) -> Work
     }
     let mut steps = Steps::new(&from, WalkOptions::default(), &[], roots, progress)?;
     to.create_dir()?;
-    let mut copied = Copied { to, bytes: 0, counts: [0; 3], left_out: Lines::default() };
-    loop {
+    let [mut files, mut directories, mut symlinks] = [0_u32; 3];
+    let (mut left, mut left_out) = (BYTES, Lines::default());
+    let ended = loop {
         let entry = match steps.next_entry() {
             Ok(Some(entry)) => entry,
-            Ok(None) => break,
-            Err(error) => return Err(copied.interrupted(&error.to_string())),
-        };
-        match copied.add(&entry) {
-            Ok(()) => {}
-            Err(error) if error.code() == "too_large" => {
-                return Err(copied.interrupted(&error.to_string()));
+            Ok(None) => {
+                break steps.is_full.then(|| "the directory has too many entries".to_owned());
             }
-            Err(error) => _ = copied.left_out.push(&error.to_string()),
+            Err(error) => break Some(error.to_string()),
+        };
+        let count = match entry.file_type() {
+            FileType::Directory => &mut directories,
+            FileType::File => &mut files,
+            FileType::Symlink => &mut symlinks,
+            _ => {
+                left_out.push(&format!("special file {}", shown(entry.relative())));
+                continue;
+            }
+        };
+        match copy_entry(&entry, &to, left) {
+            Ok(bytes) => (*count, left) = (*count + 1, left.saturating_sub(bytes)),
+            Err(error) if error.code() == "too_large" => break Some(error.to_string()),
+            Err(error) => _ = left_out.push(&error.to_string()),
         }
-    }
-    if steps.is_full {
-        return Err(copied.interrupted("the directory has too many entries"));
+    };
+    if let Some(why) = ended {
+        let (copied, to) = (files + directories + symlinks, shown(to.display_path()));
+        return Err(HandlerError::new(format!(
+            "{why}; {copied} entries were copied and remain in {to}"
+        )));
     }
     for error in steps.unreadable() {
-        copied.left_out.push(&error.to_string());
+        left_out.push(&error.to_string());
     }
-    let [directories, files, symlinks] = copied.counts;
     let summary = format!(
         "Copied {files} files, {directories} directories and {symlinks} symlinks to {}",
         args.destination
     );
-    let left_out = copied.left_out.finish([]);
-    if left_out.is_empty() {
-        Ok(summary)
-    } else {
-        Ok(format!("{summary}\nNot copied:\n{left_out}"))
-    }
+    let left_out = left_out.finish([]);
+    let separator = if left_out.is_empty() { "" } else { "\nNot copied:\n" };
+    Ok(format!("{summary}{separator}{left_out}"))
 }
 
-/// What was copied so far.
-struct Copied {
-    to: CheckedPath,
-    bytes: u64,
-    /// The numbers of directories, files and symlinks.
-    counts: [u32; 3],
-    /// The entries that were not copied, with the reasons.
-    left_out: Lines,
-}
-
-impl Copied {
-    /// Copies an entry. A special file is named as left out.
-    fn add(&mut self, entry: &DirEntry) -> Result<()> {
-        let place = |intent| self.to.join(entry.relative(), intent);
-        let kind = match entry.file_type() {
-            FileType::Directory => {
-                place(Intent::NewTree)?.create_dir()?;
-                0
-            }
-            FileType::File => {
-                let to = place(Intent::New)?;
-                let left = BYTES.saturating_sub(self.bytes);
-                self.bytes += entry.to_checked().copy(&to, left, WriteOptions::default())?;
-                1
-            }
-            FileType::Symlink => {
-                let target = entry.to_checked().read_link()?;
-                place(Intent::NoFollow)?.symlink(&target)?;
-                2
-            }
-            _ => {
-                self.left_out.push(&format!("special file {}", shown(entry.relative())));
-                return Ok(());
-            }
-        };
-        if let Some(count) = self.counts.get_mut(kind) {
-            *count += 1;
+/// Copies a file, directory or symlink, of which at most `left` bytes, and returns how many.
+fn copy_entry(entry: &DirEntry, to: &CheckedPath, left: u64) -> Result<u64> {
+    let place = |intent| to.join(entry.relative(), intent);
+    match entry.file_type() {
+        FileType::Directory => place(Intent::NewTree)?.create_dir().map(|()| 0),
+        FileType::Symlink => {
+            let target = entry.to_checked().read_link()?;
+            place(Intent::NoFollow)?.symlink(&target).map(|()| 0)
         }
-        Ok(())
-    }
-
-    fn interrupted(&self, why: &str) -> HandlerError {
-        let copied: u32 = self.counts.iter().sum();
-        let to = shown(self.to.display_path());
-        HandlerError::new(format!("{why}; {copied} entries were copied and remain in {to}"))
+        _ => entry.to_checked().copy(&place(Intent::New)?, left, WriteOptions::default()),
     }
 }
 

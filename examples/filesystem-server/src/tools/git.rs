@@ -243,66 +243,10 @@ mod tests {
     use super::*;
 
     fn sh(directory: &Path, script: &str) {
-        let done = Command::new("sh")
-            .args(["-ec", script])
-            .current_dir(directory)
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .output()
-            .unwrap();
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-ec", script]).current_dir(directory);
+        let done = shell.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
         assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
-    }
-
-    /// Creates a repository with a commit and a modified file. Defines functions for the setup.
-    const REPOSITORY: &str = r#"
-        git init -q -b main; git config user.name a; git config user.email a@example.com
-        echo one >f.txt; git add f.txt; git commit -q -m first; echo two >f.txt
-        sign() {
-            commit=$(git cat-file commit HEAD |
-                sed "/^committer/a gpgsig -----BEGIN $1-----\n \n -----END $1-----" |
-                git hash-object -t commit -w --stdin)
-            git update-ref HEAD $commit
-        }
-        submodule() {
-            git init -q sub; git -C sub config user.name a; git -C sub config user.email a@b.c
-            echo s >sub/s.txt; git -C sub add s.txt; git -C sub commit -q -m s
-            git -c protocol.file.allow=always submodule add -q ./sub sub 2>/dev/null || git add sub
-            git -C sub config core.fsmonitor RUN; echo more >sub/s.txt
-        }
-        hook() {
-            mkdir -p .git/hooks; cp ../run .git/hooks/post-index-change
-            sed -i 's|$(dirname .*)/ran|../ran|' .git/hooks/post-index-change
-            sleep 1.1; git checkout -q f.txt; touch -d '2000-01-01' f.txt
-        }"#;
-
-    /// A directory with a repository and a program that creates the file `ran`.
-    fn repository(setup: &str) -> tempfile::TempDir {
-        let top = tempfile::tempdir().unwrap();
-        let (directory, program) = (top.path().join("repo"), top.path().join("run"));
-        fs::create_dir(&directory).unwrap();
-        fs::write(&program, "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\ncat\n").unwrap();
-        let script = format!("chmod +x ../run\n{REPOSITORY}\n{setup}");
-        sh(&directory, &script.replace("RUN", program.to_str().unwrap()));
-        top
-    }
-
-    /// Runs the tools' git without a confinement, then plain git. Returns the result of the first,
-    /// and whether each of them ran the program.
-    fn run_both(setup: &str, options: &[&str]) -> (ChildOutput, bool, bool) {
-        let top = repository(setup);
-        let ran = top.path().join("ran");
-        let directory = top.path().join("repo");
-        // The setup itself can run the program.
-        let _ = fs::remove_file(&ran);
-        let roots = Roots::from_dirs([&directory]).unwrap();
-        let checked = roots.check(".", Intent::Existing).unwrap();
-        let list = with_overrides(&checked, &[]).unwrap().args(LIST).output().unwrap();
-        let overrides = overrides(list.stdout()).unwrap();
-        let git = with_overrides(&checked, &overrides).unwrap().args(options);
-        let output = git.output().unwrap();
-        let tool_ran = ran.exists();
-        let plain = Command::new("git").arg(options[0]).current_dir(&directory).output();
-        assert!(plain.is_ok(), "{plain:?}");
-        (output, tool_ran, ran.exists())
     }
 
     /// The tools' git must not run a program that plain git runs, even without a confinement.
@@ -313,11 +257,28 @@ mod tests {
             let (tool, setup) = row.split_once(" | ").unwrap();
             let (tool, refusal) = tool.split_once(" ! ").unwrap_or((tool, ""));
             let tool = [STATUS, DIFF, LOG].into_iter().find(|args| args[0] == tool).unwrap();
-            let (output, tool_ran, plain_ran) = run_both(setup, tool);
+            let top = tempfile::tempdir().unwrap();
+            let [directory, program, ran] =
+                ["repo", "run", "ran"].map(|name| top.path().join(name));
+            fs::create_dir(&directory).unwrap();
+            fs::write(&program, "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\ncat\n").unwrap();
+            let functions = include_str!("../../tests/data/git.sh");
+            let script = format!("chmod +x ../run\n{functions}\n{setup}");
+            sh(&directory, &script.replace("RUN", program.to_str().unwrap()));
+            // The setup itself can run the program.
+            let _ = fs::remove_file(&ran);
+            let roots = Roots::from_dirs([&directory]).unwrap();
+            let checked = roots.check(".", Intent::Existing).unwrap();
+            let list = with_overrides(&checked, &[]).unwrap().args(LIST).output().unwrap();
+            let overrides = overrides(list.stdout()).unwrap();
+            let git = with_overrides(&checked, &overrides).unwrap().args(tool);
+            let output = git.output().unwrap();
             let error = String::from_utf8_lossy(output.stderr());
             assert_eq!(output.success(), refusal.is_empty(), "{row}: {error}");
             assert!(error.contains(refusal), "{row}: {error}");
-            assert_eq!((tool_ran, plain_ran), (false, true), "{row}");
+            assert!(!ran.exists(), "{row}");
+            let plain = Command::new("git").arg(tool[0]).current_dir(&directory).output();
+            assert!(plain.is_ok() && ran.exists(), "{row}: plain git runs the program");
         }
     }
 

@@ -4,6 +4,7 @@
 //! even if it is a symlink or FIFO. Only regular files have a size.
 
 use std::cmp::Reverse;
+use std::ffi::OsString;
 
 use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{DirEntry, ErrorKind, FileType, Result};
@@ -49,12 +50,9 @@ impl Server {
     )]
     async fn list_directory(Parameters(args): Parameters<ListDirectory>, call: Call) -> Answered {
         call.text(move |roots, _| {
-            let Listing { entries, remarks } = Listing::of(roots, &args.path, |_| Ok(None))?;
-            let mut lines = Lines::default();
-            let _ = entries
-                .iter()
-                .all(|listed| lines.push(&format!("{} {}", listed.label(), listed.name())));
-            Ok(lines.finish(remarks))
+            let (entries, remarks) = listing(roots, &args.path, false)?;
+            let line = |entry: &Listed| format!("{} {}", entry.label(), shown(&entry.name));
+            Ok(lines(&entries, line).finish(remarks))
         })
         .await
     }
@@ -71,11 +69,22 @@ impl Server {
         call: Call,
     ) -> Answered {
         call.text(move |roots, _| {
-            let mut listing = Listing::of(roots, &args.path, size)?;
+            let (mut entries, remarks) = listing(roots, &args.path, true)?;
             if let SortBy::Size = args.sort_by {
-                listing.entries.sort_by_key(|listed| Reverse(listed.size.unwrap_or(0)));
+                entries.sort_by_key(|entry| Reverse(entry.size.unwrap_or(0)));
             }
-            Ok(with_sizes(listing))
+            let directories = entries.iter().filter(|entry| entry.is_dir).count();
+            let files = entries.len() - directories;
+            let total = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
+            let line = |entry: &Listed| {
+                let size = entry.size.map(readable).unwrap_or_default();
+                let line = format!("{} {:30} {size:>10}", entry.label(), shown(&entry.name));
+                line.trim_end().to_owned()
+            };
+            let count = format!("Total: {files} files, {directories} directories");
+            let total = format!("Combined size: {}", readable(total));
+            let totals = [String::new(), count, total];
+            Ok(lines(&entries, line).finish(totals.into_iter().chain(remarks)))
         })
         .await
     }
@@ -83,80 +92,56 @@ impl Server {
 
 /// An entry of a listing.
 struct Listed {
-    entry: DirEntry,
+    name: OsString,
+    is_dir: bool,
     /// The size of a regular file, if sizes are listed.
     size: Option<u64>,
 }
 
 impl Listed {
+    fn new(entry: &DirEntry, has_sizes: bool) -> Result<Self> {
+        let is_file = |file_type| file_type == FileType::File;
+        let size = if has_sizes && is_file(entry.file_type()) {
+            let metadata = entry.metadata()?;
+            is_file(metadata.file_type()).then(|| metadata.len())
+        } else {
+            None
+        };
+        let is_dir = entry.file_type() == FileType::Directory;
+        Ok(Self { name: entry.file_name().to_owned(), is_dir, size })
+    }
+
     fn label(&self) -> &'static str {
-        if self.is_dir() { "[DIR]" } else { "[FILE]" }
-    }
-
-    fn name(&self) -> String {
-        shown(self.entry.file_name())
-    }
-
-    fn is_dir(&self) -> bool {
-        self.entry.file_type() == FileType::Directory
+        if self.is_dir { "[DIR]" } else { "[FILE]" }
     }
 }
 
-/// The entries of a directory sorted by name, and remarks about missing entries.
-struct Listing {
-    entries: Vec<Listed>,
-    remarks: Vec<String>,
-}
-
-impl Listing {
-    /// Lists a directory, with the size that `size` returns for each entry. An entry that was
-    /// removed in the meantime is omitted.
-    fn of(
-        roots: &RequestRoots,
-        path: &str,
-        size: impl Fn(&DirEntry) -> Result<Option<u64>>,
-    ) -> Work<Self> {
-        let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
-        for entry in roots.read_dir(path)? {
-            if entries.len().saturating_add(unknown) == ENTRIES {
-                remarks.push(format!("There are more entries: only {ENTRIES} of them are listed"));
-                break;
-            }
-            match entry.and_then(|entry| Ok(Listed { size: size(&entry)?, entry })) {
-                Ok(listed) => entries.push(listed),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(_) => unknown += 1,
-            }
+/// The entries of a directory sorted by name, and remarks about missing ones. An entry that was
+/// removed in the meantime is omitted.
+fn listing(roots: &RequestRoots, path: &str, has_sizes: bool) -> Work<(Vec<Listed>, Vec<String>)> {
+    let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
+    for entry in roots.read_dir(path)? {
+        if entries.len().saturating_add(unknown) == ENTRIES {
+            remarks.push(format!("There are more entries: only {ENTRIES} of them are listed"));
+            break;
         }
-        if unknown > 0 {
-            remarks.push(format!("Entries that could not be read: {unknown}"));
+        match entry.and_then(|entry| Listed::new(&entry, has_sizes)) {
+            Ok(listed) => entries.push(listed),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(_) => unknown += 1,
         }
-        entries.sort_by(|one, other| one.entry.file_name().cmp(other.entry.file_name()));
-        Ok(Self { entries, remarks })
     }
+    if unknown > 0 {
+        remarks.push(format!("Entries that could not be read: {unknown}"));
+    }
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok((entries, remarks))
 }
 
-/// Looks up the size of a regular file.
-fn size(entry: &DirEntry) -> Result<Option<u64>> {
-    if entry.file_type() != FileType::File {
-        return Ok(None);
-    }
-    let metadata = entry.metadata()?;
-    Ok((metadata.file_type() == FileType::File).then(|| metadata.len()))
-}
-
-fn with_sizes(Listing { entries, remarks }: Listing) -> String {
-    let directories = entries.iter().filter(|listed| listed.is_dir()).count();
-    let total = entries.iter().filter_map(|listed| listed.size).fold(0, u64::saturating_add);
-    let line = |listed: &Listed| {
-        let size = listed.size.map(readable).unwrap_or_default();
-        format!("{} {:30} {size:>10}", listed.label(), listed.name()).trim_end().to_owned()
-    };
+fn lines(entries: &[Listed], line: impl Fn(&Listed) -> String) -> Lines {
     let mut lines = Lines::default();
-    let _ = entries.iter().all(|listed| lines.push(&line(listed)));
-    let total = format!("Combined size: {}", readable(total));
-    let count = format!("Total: {} files, {directories} directories", entries.len() - directories);
-    lines.finish([String::new(), count, total].into_iter().chain(remarks))
+    let _ = entries.iter().all(|entry| lines.push(&line(entry)));
+    lines
 }
 
 /// Formats a size with two decimals, in the largest unit that is not larger than the size.

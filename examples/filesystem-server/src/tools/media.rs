@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::Intent;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents, object};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents};
 use rmcp::{schemars, tool, tool_router};
 use serde_json::json;
 
@@ -58,26 +58,6 @@ fn read_media(roots: &RequestRoots, room: &Room, path: &str) -> Work<CallToolRes
 }
 
 fn media_schema() -> Arc<JsonObject> {
-    let string = json!({ "type": "string" });
-    let kind = json!({ "enum": ["image", "audio"] });
-    let media = json!({
-        "type": "object",
-        "properties": { "type": kind, "data": string, "mimeType": string },
-        "required": ["type", "data", "mimeType"],
-    });
-    let resource = json!({
-        "type": "object",
-        "properties": { "uri": string, "mimeType": string, "blob": string },
-        "required": ["uri", "blob"],
-    });
-    let embedded = json!({
-        "type": "object",
-        "properties": { "type": { "const": "resource" }, "resource": resource },
-        "required": ["type", "resource"],
-    });
-    Arc::new(object(json!({
-        "type": "object",
-        "properties": { "content": { "type": "array", "items": { "anyOf": [media, embedded] } } },
-        "required": ["content"],
-    })))
+    // The file is a valid object.
+    Arc::new(serde_json::from_str(include_str!("media_schema.json")).unwrap_or_default())
 }

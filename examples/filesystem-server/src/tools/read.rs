@@ -5,7 +5,7 @@
 use std::io;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Error, ErrorKind};
+use mcp_roots_guard::{Error, ErrorKind, OpenFile};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use serde::{Deserialize as _, Deserializer, de};
@@ -78,34 +78,32 @@ impl Server {
 }
 
 async fn answer(args: ReadText, call: Call) -> Answered {
-    let path = args.path;
-    // Some clients send 0 for an omitted argument.
-    match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
-        (Some(_), Some(_)) => {
-            call.text(|_, _| Err(HandlerError::new("head and tail cannot be combined"))).await
+    call.text(move |roots, room| {
+        room.for_file(roots, &args.path, LIMIT)?;
+        // Some clients send 0 for an omitted argument.
+        let [first, last] = [args.head, args.tail].map(|lines| lines.filter(|&lines| lines > 0));
+        match (first, last) {
+            (Some(_), Some(_)) => Err(HandlerError::new("head and tail cannot be combined")),
+            (Some(count), None) => read_lines(roots, &args.path, count, head),
+            (None, Some(count)) => read_lines(roots, &args.path, count, tail),
+            (None, None) => {
+                roots.read_to_string(&args.path, LIMIT).map_err(|error| advised("", &error, WHOLE))
+            }
         }
-        (Some(lines), None) => {
-            call.text(move |roots, room| read_lines(roots, room, &path, lines, false)).await
-        }
-        (None, Some(lines)) => {
-            call.text(move |roots, room| read_lines(roots, room, &path, lines, true)).await
-        }
-        (None, None) => call.text(move |roots, room| read(roots, room, &path)).await,
-    }
-}
-
-fn read(roots: &RequestRoots, room: &Room, path: &str) -> Work {
-    room.for_file(roots, path, LIMIT)?;
-    roots.read_to_string(path, LIMIT).map_err(|error| advised("", &error, WHOLE))
+    })
+    .await
 }
 
 /// Reads the first or the last lines of a file.
-fn read_lines(roots: &RequestRoots, room: &Room, path: &str, count: u32, from_end: bool) -> Work {
-    room.for_file(roots, path, LIMIT)?;
+fn read_lines(
+    roots: &RequestRoots,
+    path: &str,
+    count: u32,
+    read: fn(OpenFile, u32) -> io::Result<String>,
+) -> Work {
     let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
-    let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };
-    lines.map_err(|error| match error.kind() {
+    read(file, count).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => HandlerError::new(format!(
             "read {path:?}: the lines are larger than {LIMIT} bytes; {advice}"
         )),

@@ -55,7 +55,7 @@ impl<'a> Steps<'a> {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.looked = Some(Instant::now());
                 self.roots.ensure_active()?;
-                self.progress.reached(self.seen);
+                self.progress.send_replace(self.seen);
             }
             if !self.excluded.matches(&entry.relative()) {
                 return Ok(Some(entry));

@@ -4,24 +4,26 @@ use std::future::pending;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use filesystem_server::http::{Limits, serve_http};
-use filesystem_server::server::Server;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 
-use super::{runtime, uri};
+use super::served::Served;
+use super::uri;
 
 /// Serves HTTP with changed limits, and returns the address.
-pub(crate) fn serve(server: &Server, change: impl FnOnce(&mut Limits)) -> Http {
+pub(crate) fn serve(served: &Served, change: impl FnOnce(&mut Limits)) -> Http {
     let mut limits = Limits::default();
     change(&mut limits);
-    // The server runs until the process ends.
-    let runtime = Box::leak(Box::new(runtime()));
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    runtime.spawn(serve_http(listener, server.clone(), limits, pending()));
+    let serving = serve_http(listener, served.server(), limits, pending());
+    thread::spawn(move || runtime.block_on(serving));
     Http::new(address)
 }
 
@@ -157,7 +159,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
         if is_so() {
             return true;
         }
-        std::thread::sleep(Duration::from_millis(30));
+        thread::sleep(Duration::from_millis(30));
     }
     false
 }

@@ -1,21 +1,15 @@
-//! A client that writes and reads raw messages, of either era, for a server in this process or
-//! another one.
+//! A client of the program over stdio that writes and reads raw messages, of either era.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{BufRead as _, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filesystem_server::server::Server;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
-use rmcp::service::ServiceExt as _;
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
 
 pub(crate) mod cases;
 pub(crate) mod http;
@@ -38,7 +32,8 @@ pub(crate) enum Declares {
 }
 
 pub(crate) struct Client {
-    input: Box<dyn Write + Send>,
+    process: Child,
+    input: ChildStdin,
     received: Receiver<Value>,
     answers: HashMap<u64, Value>,
     told: VecDeque<Value>,
@@ -49,106 +44,64 @@ pub(crate) struct Client {
     pub(crate) roots: Vec<String>,
     /// How often the server has asked for the roots.
     pub(crate) asked: u32,
-    server: End,
 }
 
-enum End {
-    Process(Child),
-    Connection(TcpStream),
-}
-
-/// Ends the connection or the process, even if the test fails.
+/// Ends the process, even if the test fails.
 impl Drop for Client {
     fn drop(&mut self) {
-        match &mut self.server {
-            End::Process(process) => {
-                let _ = process.kill();
-                let _ = process.wait();
-            }
-            End::Connection(stream) => _ = stream.shutdown(Shutdown::Both),
-        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
-/// The runtime of the servers in this process.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(runtime);
-
-/// A runtime whose threads have the namespaces of this one.
-pub(crate) fn runtime() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-}
-
-/// Starts the program, and returns it with what it wrote to standard error until it ended.
+/// Runs the program until it ends. Returns whether it succeeded, and its standard error.
 pub(crate) fn run(arguments: &[&str]) -> (bool, String) {
     let program = Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().unwrap();
     (program.status.success(), String::from_utf8(program.stderr).unwrap())
 }
 
 impl Client {
-    /// Connects to a server in this process.
-    pub(crate) fn new(server: &Server, era: Era, declares: Declares, roots: &[&Path]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (far, _) = listener.accept().unwrap();
-        far.set_nonblocking(true).unwrap();
-        let server = server.clone();
-        RUNTIME.spawn(async move {
-            let far = tokio::net::TcpStream::from_std(far).unwrap();
-            let transport = server.guard().wrap(far).one_client();
-            server.serve(transport).await.unwrap().waiting().await
-        });
-        let streams = [near.try_clone().unwrap(), near.try_clone().unwrap()];
-        let [input, output] = streams;
-        let capabilities = match declares {
-            Declares::Nothing => json!({}),
-            Declares::Roots => json!({ "roots": {} }),
-            Declares::Changes => json!({ "roots": { "listChanged": true } }),
-        };
-        let mut client = Self::of(Box::new(input), output, End::Connection(near));
-        client.roots = roots.iter().map(|root| uri(root)).collect();
-        (client.era, client.capabilities) = (era, capabilities);
-        if era == Era::Session {
-            client.initialize("2025-11-25");
-        }
-        client
-    }
-
-    /// Starts the program as a server for a client without roots.
+    /// Starts the program for a client in a session, without roots.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut program = Command::new(PROGRAM);
         program.args(arguments);
-        Self::start_as(program)
+        Self::of(program, Era::Session, Declares::Nothing)
     }
 
     /// Runs a command that becomes the server.
-    pub(crate) fn start_as(mut command: Command) -> Self {
+    pub(crate) fn of(mut command: Command, era: Era, declares: Declares) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        let mut client = Self::of(Box::new(input), output, End::Process(process));
-        client.initialize("2025-11-25");
-        client
-    }
-
-    fn of(input: Box<dyn Write + Send>, output: impl Read + Send + 'static, server: End) -> Self {
         let (sender, received) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send(serde_json::from_str(&line).unwrap());
             }
         });
-        Self {
+        let capabilities = match declares {
+            Declares::Nothing => json!({}),
+            Declares::Roots => json!({ "roots": {} }),
+            Declares::Changes => json!({ "roots": { "listChanged": true } }),
+        };
+        let (answers, told, roots) = (HashMap::new(), VecDeque::new(), Vec::new());
+        let (requests, asked) = (0, 0);
+        let mut client = Self {
+            process,
             input,
             received,
-            answers: HashMap::new(),
-            told: VecDeque::new(),
-            requests: 0,
-            era: Era::Session,
-            capabilities: json!({}),
-            roots: Vec::new(),
-            asked: 0,
-            server,
+            answers,
+            told,
+            requests,
+            era,
+            capabilities,
+            roots,
+            asked,
+        };
+        if era == Era::Session {
+            client.initialize("2025-11-25");
         }
+        client
     }
 
     pub(crate) fn initialize(&mut self, revision: &str) {
@@ -163,10 +116,7 @@ impl Client {
 
     /// The process identifier of the server.
     pub(crate) fn process(&self) -> u32 {
-        match &self.server {
-            End::Process(process) => process.id(),
-            End::Connection(_) => std::process::id(),
-        }
+        self.process.id()
     }
 
     fn send(&mut self, message: &Value) {
@@ -283,24 +233,32 @@ impl Client {
         self.code(&format!("resources/{method}"), json!({ "uri": uri(path) }))
     }
 
-    /// The next notification other than progress: the URI of a changed resource, or the method.
-    pub(crate) fn told(&mut self, time: Duration) -> Option<String> {
+    /// Waits for a notification in which `find` finds something, and drops those before it.
+    fn wait<T>(&mut self, time: Duration, find: impl Fn(&Value) -> Option<T>) -> Option<T> {
         let end = Instant::now() + time;
         loop {
             while let Some(told) = self.told.pop_front() {
-                let method = told["method"].as_str().unwrap();
-                let name = told["params"]["uri"].as_str().unwrap_or(method);
-                if !matches!(
-                    method,
-                    "notifications/progress" | "notifications/subscriptions/acknowledged"
-                ) {
-                    return Some(name.to_owned());
+                if let Some(found) = find(&told) {
+                    return Some(found);
                 }
             }
             if !self.receive(end.saturating_duration_since(Instant::now())) {
                 return None;
             }
         }
+    }
+
+    /// The next notification about resources: the URI of a changed one, or the method.
+    pub(crate) fn told(&mut self, time: Duration) -> Option<String> {
+        self.wait(time, |told| {
+            let method = told["method"].as_str().filter(|method| method.contains("/resources/"))?;
+            Some(told["params"]["uri"].as_str().unwrap_or(method).to_owned())
+        })
+    }
+
+    /// The number in the next progress notification.
+    pub(crate) fn progress(&mut self, time: Duration) -> Option<f64> {
+        self.wait(time, |told| told["params"]["progress"].as_f64())
     }
 
     /// Asserts that the next notification is an update of a resource.
@@ -311,17 +269,6 @@ impl Client {
     /// Asserts that no notification arrives for longer than the server's polling interval.
     pub(crate) fn is_quiet(&mut self) {
         assert_eq!(self.told(Duration::from_millis(1_200)), None);
-    }
-
-    /// Waits for a progress notification, and returns its number.
-    pub(crate) fn progress(&mut self, time: Duration) -> Option<f64> {
-        let end = Instant::now() + time;
-        while self.told.is_empty() {
-            if !self.receive(end.saturating_duration_since(Instant::now())) {
-                return None;
-            }
-        }
-        self.told.pop_front().and_then(|told| told["params"]["progress"].as_f64())
     }
 }
 

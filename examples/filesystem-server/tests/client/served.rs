@@ -1,20 +1,21 @@
-//! A server in this process for a temporary directory, as its command line configures it.
+//! A temporary directory, and the options of a server for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Parser as _;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
 
-use super::{Client, Declares, Era};
+use super::{Client, Declares, Era, PROGRAM, uri};
 use crate::tree::{link, symlinks_are_visible};
 
 pub(crate) struct Served {
     pub(crate) directory: PathBuf,
     /// A directory with the file `secret`, next to the one that is served.
     pub(crate) outside: PathBuf,
-    pub(crate) server: Server,
+    options: Vec<String>,
     _keep: tempfile::TempDir,
 }
 
@@ -31,30 +32,41 @@ impl Served {
         fs::create_dir(&directory).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("secret"), "secret").unwrap();
-        let options = options.iter().map(|option| {
+        let fill = |option: &&str| {
             let option = option.replace("$D", directory.to_str().unwrap());
             option.replace("$O", outside.to_str().unwrap())
-        });
-        let options =
-            Options::try_parse_from(["filesystem-server".into()].into_iter().chain(options));
-        let options = options.unwrap();
-        let server = Server::with_programs(options.guard().unwrap(), options.programs());
-        Self { directory, outside, server, _keep: keep }
+        };
+        Self { options: options.iter().map(fill).collect(), directory, outside, _keep: keep }
+    }
+
+    /// A server in this process, for HTTP.
+    pub(crate) fn server(&self) -> Server {
+        let options = self.options.iter().map(String::as_str);
+        let options = Options::parse_from(["filesystem-server"].into_iter().chain(options));
+        Server::new(options.guard().unwrap())
     }
 
     /// A client in a session, without roots.
     pub(crate) fn client(&self) -> Client {
-        Client::new(&self.server, Era::Session, Declares::Nothing, &[])
+        self.client_with(Era::Session, Declares::Nothing, &[])
     }
 
     /// A client whose root is the directory.
     pub(crate) fn client_of(&self, era: Era, declares: Declares) -> Client {
-        Client::new(&self.server, era, declares, &[&self.directory])
+        self.client_with(era, declares, &[&self.directory])
     }
 
     /// A client in a session that announces changes to its roots.
     pub(crate) fn with_roots(&self, roots: &[&Path]) -> Client {
-        Client::new(&self.server, Era::Session, Declares::Changes, roots)
+        self.client_with(Era::Session, Declares::Changes, roots)
+    }
+
+    pub(crate) fn client_with(&self, era: Era, declares: Declares, roots: &[&Path]) -> Client {
+        let mut program = Command::new(PROGRAM);
+        program.args(&self.options);
+        let mut client = Client::of(program, era, declares);
+        client.roots = roots.iter().map(|root| uri(root)).collect();
+        client
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -76,10 +88,11 @@ impl Served {
     /// names that the system does not support: the FIFO on Windows, and the symlinks under Wine.
     pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
         let mut missing = Vec::new();
-        #[cfg(unix)]
-        self.fifo("fifo");
         if cfg!(windows) {
             missing.push("fifo");
+        } else {
+            let made = Command::new("mkfifo").arg(self.path("fifo")).status();
+            assert!(made.unwrap().success());
         }
         let out = self.outside.join("secret");
         let links = [("dangling", Path::new("nowhere")), ("out", &out), ("outdir", &self.outside)];
@@ -91,11 +104,5 @@ impl Served {
             }
         }
         missing
-    }
-
-    #[cfg(unix)]
-    pub(crate) fn fifo(&self, name: &str) {
-        let made = std::process::Command::new("mkfifo").arg(self.path(name)).status();
-        assert!(made.unwrap().success());
     }
 }

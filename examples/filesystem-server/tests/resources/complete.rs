@@ -45,7 +45,8 @@ fn number_of_completions_is_limited() {
 
 #[test]
 fn only_the_path_of_a_listed_template_is_completed() {
-    let mut client = Served::new().client();
+    let served = Served::new();
+    let mut client = served.client();
     let templates = client.request("resources/templates/list", json!({})).unwrap();
     let template = |number: usize| &templates["resourceTemplates"][number]["uriTemplate"];
     assert_eq!([template(0), template(1)], [TEMPLATE, "file:///{+path}"]);

@@ -1,26 +1,38 @@
 //! Sessions over streamable HTTP.
 
+use std::future::pending;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::time::{Duration, Instant};
 
 use filesystem_server::http::{Limits, serve_http};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::client::http::{Http, call, initialize, next, serve, until, updated};
 use crate::client::served::Served;
-use crate::client::{runtime, uri};
+use crate::client::uri;
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
 
 #[test]
-fn http_sessions_receive_only_their_own_notifications() {
+fn http_sessions_receive_only_their_own_notifications_and_leave_no_state() {
     let served = Served::new();
     let (mine, yours) = (served.put("in/mine", ""), served.put("yours", ""));
-    let http = serve(&served.server, |_| ());
+    let (tracking, runtime) = (served.server(), runtime());
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let http = Http::new(listener.local_addr().unwrap().to_string());
+    runtime.spawn(serve_http(listener, tracking.clone(), Limits::default(), pending()));
     let [me, you] = [(); 2].map(|()| http.open().unwrap());
     let [mut told_me, mut told_you] = [&me, &you].map(Http::listen);
-    assert!(me.resource("subscribe", &mine).contains(r#""result":{}"#));
-    assert!(you.resource("subscribe", &yours).contains(r#""result":{}"#));
-    assert_eq!(served.server.tracked(), 2);
+    for (client, file) in [(&me, &mine), (&you, &yours), (&you, &mine)] {
+        assert!(client.resource("subscribe", file).contains(r#""result":{}"#));
+    }
+    me.resource("unsubscribe", &yours);
+    you.resource("unsubscribe", &mine);
+    assert_eq!(tracking.tracked(), 2);
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(updated(&mut told_me), Some(uri(&mine)));
     assert_eq!(updated(&mut told_you), None);
@@ -28,7 +40,8 @@ fn http_sessions_receive_only_their_own_notifications() {
     assert_eq!(updated(&mut told_you), Some(uri(&yours)));
     assert_eq!(updated(&mut told_me), None);
     me.delete();
-    assert!(until(|| served.server.tracked() == 1), "{}", served.server.tracked());
+    you.delete();
+    assert!(until(|| tracking.tracked() == 0), "{}", tracking.tracked());
 }
 
 /// A response on a resumed stream would belong to no request, and nobody would account for it.
@@ -36,7 +49,7 @@ fn http_sessions_receive_only_their_own_notifications() {
 fn stream_is_not_resumed_and_the_id_of_a_request_in_progress_is_refused() {
     let served = Served::new();
     served.put("f", "served");
-    let client = serve(&served.server, |_| ()).open_with(&json!({ "roots": {} })).unwrap();
+    let client = serve(&served, |_| ()).open_with(&json!({ "roots": {} })).unwrap();
     let read = call(7, "read_text_file", &json!({ "path": "f" }));
     let mut stream = BufReader::new(client.begin("POST", "", &read.to_string()));
     let question = next(&mut stream, "roots/list").unwrap();
@@ -57,7 +70,7 @@ fn stream_is_not_resumed_and_the_id_of_a_request_in_progress_is_refused() {
 fn no_response_is_kept_after_a_cancellation() {
     let served = Served::new();
     served.put("f", "served");
-    let client = serve(&served.server, |_| ()).open().unwrap();
+    let client = serve(&served, |_| ()).open().unwrap();
     for number in 0..200 {
         let read = call(number, "read_text_file", &json!({ "path": "f" }));
         let params = json!({ "requestId": number });
@@ -74,7 +87,7 @@ fn no_response_is_kept_after_a_cancellation() {
 
 #[test]
 fn browser_requests_from_other_origins_and_rebound_names_are_refused() {
-    let http = serve(&Served::new().server, |_| ());
+    let http = serve(&Served::new(), |_| ());
     let body = initialize("2025-11-25", &json!({})).to_string();
     for (origin, status) in [
         ("http://localhost", 200),
@@ -106,8 +119,7 @@ fn server_stops_while_a_client_is_listening() {
     let http = Http::new(listener.local_addr().unwrap().to_string());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { stopped.await.unwrap() };
-    let serving =
-        runtime.spawn(serve_http(listener, served.server.clone(), Limits::default(), stopped));
+    let serving = runtime.spawn(serve_http(listener, served.server(), Limits::default(), stopped));
     let mut listening = http.open().unwrap().listen();
     assert_eq!(next(&mut listening, "nothing"), None);
     assert!(!serving.is_finished());

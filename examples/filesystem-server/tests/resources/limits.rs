@@ -24,7 +24,7 @@ fn served() -> Served {
 #[test]
 fn connection_with_slow_headers_is_closed() {
     let served = served();
-    let http = serve(&served.server, |limits| limits.header_time = SHORT);
+    let http = serve(&served, |limits| limits.header_time = SHORT);
     let client = http.open().unwrap();
     // The connections send no headers, incomplete headers, endless headers, and no second request.
     let [mut silent, mut half, mut endless, mut idle] = [(); 4].map(|()| http.connect());
@@ -47,7 +47,7 @@ fn connection_with_slow_headers_is_closed() {
 #[test]
 fn body_is_limited_in_time_size_and_values() {
     let served = served();
-    let http = serve(&served.server, |limits| limits.body_time = SHORT);
+    let http = serve(&served, |limits| limits.body_time = SHORT);
     let refusal = |head: String| {
         let mut stream = http.connect();
         stream.write_all(format!("{head}Connection: close\r\n\r\n{{").as_bytes()).unwrap();
@@ -72,7 +72,7 @@ fn body_is_limited_in_time_size_and_values() {
 #[test]
 fn client_that_does_not_read_is_disconnected() {
     let served = served();
-    let http = serve(&served.server, |limits| {
+    let http = serve(&served, |limits| {
         (limits.connections, limits.write_time) = (1, SHORT);
     });
     let client = http.open().unwrap();
@@ -88,7 +88,7 @@ fn client_that_does_not_read_is_disconnected() {
 #[test]
 fn connections_beyond_the_limit_wait_and_others_continue() {
     let served = served();
-    let http = serve(&served.server, |limits| {
+    let http = serve(&served, |limits| {
         (limits.connections, limits.header_time) = (3, Duration::from_secs(120));
     });
     let client = http.open().unwrap();
@@ -113,7 +113,7 @@ fn connections_beyond_the_limit_wait_and_others_continue() {
 #[test]
 fn sessions_beyond_the_limit_are_refused_and_others_continue() {
     let served = served();
-    let http = serve(&served.server, |limits| limits.sessions = 3);
+    let http = serve(&served, |limits| limits.sessions = 3);
     // The requests are concurrent, so they race for the remaining sessions.
     let opened: Vec<_> = std::thread::scope(|scope| {
         let opening: Vec<_> = (0..12).map(|_| scope.spawn(|| http.open())).collect();
@@ -140,7 +140,7 @@ fn sessions_beyond_the_limit_are_refused_and_others_continue() {
 #[test]
 fn idle_session_ends() {
     let served = served();
-    let http = serve(&served.server, |limits| {
+    let http = serve(&served, |limits| {
         (limits.sessions, limits.idle_time) = (1, SHORT);
     });
     let client = http.open().unwrap();

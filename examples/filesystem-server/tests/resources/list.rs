@@ -129,7 +129,7 @@ fn only_roots_in_force_are_listed_and_each_file_once() {
 fn stateless_list_uses_the_roots_from_another_request() {
     let served = Served::new();
     let (file, inner) = (served.put("in/file", ""), served.path("in"));
-    let mut client = Client::new(&served.server, Era::Stateless, Declares::Roots, &[&inner]);
+    let mut client = served.client_with(Era::Stateless, Declares::Roots, &[&inner]);
     let error = client.request("resources/list", json!({})).unwrap_err();
     assert_eq!(error["code"], -32603, "the list request cannot fetch roots");
     let text = error["message"].as_str().unwrap();

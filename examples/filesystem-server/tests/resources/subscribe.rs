@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::list::uris;
-use crate::client::http::until;
 use crate::client::served::Served;
 use crate::client::{Declares, Era, uri};
 
@@ -92,6 +91,7 @@ fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_root() {
     client.is_quiet();
     // After a request fetches the roots, the change in the remaining root is reported.
     assert_eq!(uris(&mut client, Value::Null), [kept_root, &kept].map(uri));
+    // The first list after a change is not another change.
     client.is_told(&kept);
     std::fs::write(&old, "22").unwrap();
     client.is_quiet();
@@ -149,41 +149,4 @@ fn subscription_is_refused_for_what_cannot_be_read_and_beyond_the_limit() {
     assert_eq!(client.resource("subscribe", &paths[0]), 0);
     assert_eq!(client.resource("unsubscribe", &paths[0]), 0);
     assert_eq!(client.resource("subscribe", &paths[64]), 0);
-}
-
-#[test]
-fn sessions_receive_only_their_own_notifications() {
-    let served = Served::new();
-    let (mine, yours) = (served.put("mine", ""), served.put("yours", ""));
-    let mut me = served.with_roots(&[&served.directory]);
-    let mut you = served.with_roots(&[&served.directory]);
-    assert_eq!(me.resource("subscribe", &mine), 0);
-    assert_eq!(you.resource("subscribe", &yours), 0);
-    assert_eq!(you.resource("subscribe", &mine), 0);
-    assert_eq!(me.resource("unsubscribe", &yours), 0);
-    assert_eq!(you.resource("unsubscribe", &mine), 0);
-    std::fs::write(&mine, "1").unwrap();
-    me.is_told(&mine);
-    you.is_quiet();
-    std::fs::write(&yours, "1").unwrap();
-    you.is_told(&yours);
-    // The first list of roots is no change.
-    you.change(&[&served.directory]);
-    assert_eq!(you.told(SOON).as_deref(), LIST_CHANGED);
-    assert_eq!(uris(&mut you, Value::Null).len(), 3);
-    you.is_quiet();
-    me.is_quiet();
-}
-
-#[test]
-fn ended_sessions_leave_no_state() {
-    let served = Served::new();
-    let path = served.put("a", "");
-    for number in 0..200 {
-        let mut client = served.with_roots(&[&served.directory]);
-        assert_eq!(client.resource("subscribe", &path), 0);
-        let sessions = served.server.tracked();
-        assert!((1..100).contains(&sessions), "{number}: {sessions}");
-    }
-    assert!(until(|| served.server.tracked() == 0), "{}", served.server.tracked());
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+#[cfg(target_os = "linux")]
+use crate::client::Client;
 use crate::client::served::Served;
 
 /// Creates enough entries that a walk takes longer than sending a message.
@@ -64,10 +66,10 @@ fn withdrawn_root_stops_a_walk() {
     panic!("the walk was not stopped");
 }
 
-/// Returns the number of this process's descriptors for files or directories beneath a directory.
+/// Returns the number of a server's descriptors for files or directories beneath a directory.
 #[cfg(target_os = "linux")]
-fn open_beneath(directory: &Path) -> usize {
-    let links = fs::read_dir("/proc/self/fd").unwrap();
+fn open_beneath(client: &Client, directory: &Path) -> usize {
+    let links = fs::read_dir(format!("/proc/{}/fd", client.process())).unwrap();
     let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|link| link.starts_with(directory)).count()
 }
@@ -82,16 +84,16 @@ fn cancelled_walk_stops() {
     let began = Instant::now();
     client.call("search_files", &arguments).unwrap();
     let whole = began.elapsed();
-    assert_eq!(open_beneath(&many), 0);
+    assert_eq!(open_beneath(&client, &many), 0);
     // The walk may complete before the cancellation arrives.
     for _ in 0..10 {
         while client.progress(Duration::ZERO).is_some() {}
         let id = client.begin_call("search_files", &arguments);
         let walks = client.progress(Duration::from_secs(2)).is_some();
-        let running = walks && open_beneath(&many) > 0;
+        let running = walks && open_beneath(&client, &many) > 0;
         let cancelled = Instant::now();
         client.notify("cancelled", &json!({ "requestId": id }));
-        while open_beneath(&many) > 0 {
+        while open_beneath(&client, &many) > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         if running && cancelled.elapsed() < whole / 4 {
