@@ -2,16 +2,14 @@
 //! or threads by sending slowly or not reading, by sending large or intricate messages, by staying
 //! idle, or by opening more and more connections.
 //!
-//! Clients are not authenticated, so all clients share the limits on connections and sessions. The
-//! bodies, the values in them and the responses of all requests share the memory that the module
-//! `memory` counts. What a session keeps is not counted: its roots, its subscriptions, and the
-//! message that opened it.
+//! Clients are not authenticated, so they share all limits. The module `memory` counts the bodies,
+//! the values in them and the responses of requests, and not what a session keeps: its roots, its
+//! subscriptions, and the message that opened it.
 //!
 //! The stream of a request cannot be resumed, because a response on a resumed stream belongs to no
 //! request. A request that has a result cannot be cancelled, because rmcp would keep the response.
 
 use std::convert::Infallible;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +23,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use mcp_roots_guard::rmcp::GuardedSessions;
-use rmcp::model::RequestId;
+use rmcp::model::{ErrorCode, RequestId};
 use rmcp::transport::common::http_header::{
     HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID,
 };
@@ -37,7 +35,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutWriter;
 
-use crate::memory::{Account, Memory};
+use crate::memory::{Memory, Room};
 use crate::server::Server;
 
 /// Limits that all clients share, and time limits for each client.
@@ -85,17 +83,12 @@ impl Default for Limits {
 /// Serves MCP under `/mcp` until `stop` completes. Then it ends all streams and completes the
 /// requests in flight. A browser's request is accepted only if the page that sent it was loaded
 /// from this machine.
-///
-/// # Errors
-///
-/// Currently never returns an error. If accepting a connection fails, the server continues after a
-/// pause.
 pub async fn serve_http(
     listener: TcpListener,
     server: Server,
     limits: Limits,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+) {
     let config = StreamableHttpServerConfig::default()
         .with_allowed_origins(ORIGINS)
         .with_sse_retry(None)
@@ -113,7 +106,7 @@ pub async fn serve_http(
     });
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new());
-    protocol.header_read_timeout(limits.header_time).max_buf_size(HEADERS);
+    protocol.header_read_timeout(limits.header_time).max_buf_size(FIRST);
     let (connections, open) =
         (Arc::new(Semaphore::new(limits.connections)), GracefulShutdown::new());
     tokio::pin!(stop);
@@ -145,7 +138,6 @@ pub async fn serve_http(
     drop(listener);
     streams.cancel();
     open.shutdown().await;
-    Ok(())
 }
 
 /// Accepts a connection when one of the permitted ones is free.
@@ -158,8 +150,8 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return (stream, permit),
-            // For example, no file descriptor is free.
-            Err(_) => sleep(ACCEPT_AGAIN).await,
+            // For example, no file descriptor is free. Try again after a pause.
+            Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
 }
@@ -197,18 +189,21 @@ impl Http {
             .get(HEADER_MCP_PROTOCOL_VERSION)
             .is_some_and(|it| it.as_bytes() >= STATELESS);
         let most = if session.is_some() || is_stateless { BODY } else { FIRST };
-        let account = self.memory.account();
-        let body = self.receive(body, most, &account).await?;
+        let room = Room::new(&self.memory);
+        let body = self.receive(body, most, &room).await?;
         let values = values(&body);
         if values > VALUES {
             let why = format!("the message has more than {VALUES} values: send less at once");
             return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
         }
-        if !account.take(COPIES * body.len() + VALUE * values) {
+        if !room.try_take(COPIES * body.len() + VALUE * values) {
             return Err(unavailable(FULL));
         }
-        let message = Message::read(&body);
-        if message.opens_session {
+        let message = serde_json::from_slice::<Message>(&body);
+        let is_parsed = message.is_ok();
+        let Message { method, id, params } = message.unwrap_or_default();
+        let method = method.as_deref();
+        if !is_parsed || method == Some("initialize") {
             if body.len() > FIRST {
                 return Err(too_large(FIRST));
             }
@@ -222,24 +217,26 @@ impl Http {
             head.extensions.insert(SessionPermit::new(permit?));
         }
         if let Some(session) = session {
-            let cancelled = message.cancels.map(|id| (session.clone(), id));
-            if cancelled.is_some_and(|request| !self.memory.settle(&request)) {
+            let cancelled = params.filter(|_| method == Some("notifications/cancelled"));
+            let cancelled = cancelled.and_then(|params| params.request_id);
+            if cancelled.is_some_and(|id| !self.memory.settle(&(session.clone(), id))) {
                 // The response is on its way, or the request has not begun.
                 let mut answer = Response::new(Full::default().boxed());
                 *answer.status_mut() = StatusCode::ACCEPTED;
                 return Ok(answer);
             }
-            if message.id.is_some_and(|id| !account.begin((session, id))) {
+            let id = id.filter(|_| method.is_some());
+            if id.is_some_and(|id| !room.begin((session, id))) {
                 let why = "the id is that of a request in progress: use another one";
                 return Err(refusal(StatusCode::BAD_REQUEST, why));
             }
         }
-        head.extensions.insert(account.clone());
+        head.extensions.insert(room.clone());
         let answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
         // The response has been handed to the system when its body is dropped.
         Ok(answer.map(|body| {
             let keep = move |frame| {
-                let _ = &account;
+                let _ = &room;
                 frame
             };
             body.map_frame(keep).boxed()
@@ -252,14 +249,14 @@ impl Http {
         &self,
         body: Incoming,
         most: usize,
-        account: &Account,
+        room: &Room,
     ) -> Result<Bytes, HttpResponse> {
         let expected = body.size_hint().upper().and_then(|size| usize::try_from(size).ok());
         let expected = expected.unwrap_or(most);
         if expected > most {
             return Err(too_large(most));
         }
-        if !account.take(expected) {
+        if !room.try_take(expected) {
             return Err(unavailable(FULL));
         }
         match timeout(self.limits.body_time, Limited::new(body, most).collect()).await {
@@ -275,40 +272,18 @@ impl Http {
 /// session ends.
 pub(crate) type SessionPermit = Arc<OwnedSemaphorePermit>;
 
-/// What is known about a message before rmcp parses it.
+/// What must be known about a message before rmcp parses it.
+#[derive(Default, serde::Deserialize)]
 struct Message {
-    /// Whether it may open a session. This is so if it cannot be parsed.
-    opens_session: bool,
-    /// The id of a request.
+    method: Option<String>,
     id: Option<RequestId>,
-    /// The request that a notification cancels.
-    cancels: Option<RequestId>,
+    params: Option<Params>,
 }
 
-impl Message {
-    fn read(body: &[u8]) -> Self {
-        #[derive(Default, serde::Deserialize)]
-        struct Called {
-            method: Option<String>,
-            id: Option<RequestId>,
-            params: Option<Params>,
-        }
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params {
-            request_id: Option<RequestId>,
-        }
-        let called = serde_json::from_slice::<Called>(body);
-        let is_parsed = called.is_ok();
-        let Called { method, id, params } = called.unwrap_or_default();
-        let is = |name| method.as_deref() == Some(name);
-        let cancelled = params.filter(|_| is("notifications/cancelled"));
-        Self {
-            opens_session: !is_parsed || is("initialize"),
-            cancels: cancelled.and_then(|params| params.request_id),
-            id: id.filter(|_| method.is_some()),
-        }
-    }
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params {
+    request_id: Option<RequestId>,
 }
 
 /// Counts the values in a message, or somewhat more, until there are more than [`VALUES`]. Only
@@ -336,7 +311,7 @@ fn too_large(most: usize) -> HttpResponse {
 }
 
 fn refusal(status: StatusCode, why: &str) -> HttpResponse {
-    let error = json!({ "code": INTERNAL_ERROR, "message": why });
+    let error = json!({ "code": ErrorCode::INTERNAL_ERROR, "message": why });
     let body = json!({ "jsonrpc": "2.0", "id": null, "error": error });
     let mut answer = Response::new(Full::from(body.to_string()).boxed());
     *answer.status_mut() = status;
@@ -356,12 +331,9 @@ const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://
 /// The maximum size of a request body, the same as rmcp's default.
 const BODY: usize = 4 << 20;
 
-/// The maximum size of a message that opens a session, which keeps it. Clients send less than a
-/// kilobyte.
+/// The maximum size of request headers, and of a message that opens a session, which keeps it.
+/// Clients send less than a kilobyte of each.
 const FIRST: usize = 16 << 10;
-
-/// The maximum size of request headers. Real clients send less than a kilobyte.
-const HEADERS: usize = 16 << 10;
 
 /// The number of further copies of a body that exist while it is parsed.
 const COPIES: usize = 4;
@@ -377,28 +349,3 @@ const VALUE: usize = 1 << 10;
 const STATELESS: &[u8] = b"2026-07-28";
 
 const FULL: &str = "the server has too little memory left for this request: try again later";
-
-/// The pause after a connection could not be accepted.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// JSON-RPC 2.0, section 5.1.
-const INTERNAL_ERROR: i64 = -32603;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_a_message_are_counted_outside_of_texts() {
-        for (text, expected) in [
-            ("1", 1),
-            ("[1,2,3]", 4),
-            (r#"{"a":1,"b":[]}"#, 4),
-            (r#""[,{\"[,{""#, 1),
-            (r#"["\\",","]"#, 3),
-            ("", 1),
-        ] {
-            assert_eq!(values(text.as_bytes()), expected, "{text}");
-        }
-    }
-}

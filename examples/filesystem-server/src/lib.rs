@@ -11,7 +11,6 @@ pub mod programs;
 pub mod server;
 
 mod memory;
-mod progress;
 mod resources;
 mod tools;
 

@@ -46,7 +46,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?
-        .block_on(serve(options, Server::with_programs(guard, programs)))
+        .block_on(serve(options, Server::new(guard, programs)))
 }
 
 async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,12 +63,12 @@ async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::err
                 std::process::exit(1);
             });
         };
-        return Ok(serve_http(listener, server, options.limits(), stop).await?);
+        serve_http(listener, server, options.limits(), stop).await;
+        return Ok(());
     }
     #[cfg(target_os = "linux")]
     enlarge_output();
-    // Stdio has exactly one client, so its stateless requests that cannot ask for roots can use
-    // those of an earlier request, for as long as `Options::guard` allows.
+    // Stateless requests that cannot ask for roots can use those of an earlier one of the client.
     let transport = server.guard().wrap_one_client(rmcp::transport::stdio_pipes());
     server.serve(transport).await?.waiting().await?;
     Ok(())

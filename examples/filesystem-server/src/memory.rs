@@ -10,6 +10,7 @@
 //! (`WALK_BYTES`), and the guard limits how many run at once.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -39,11 +40,6 @@ impl Memory {
         Arc::new(Self { left: AtomicUsize::new(SHARED), requests: Mutex::default() })
     }
 
-    pub(crate) fn account(self: &Arc<Self>) -> Arc<Account> {
-        let (bytes, request) = (Mutex::new(0), OnceLock::new());
-        Arc::new(Account { memory: self.clone(), bytes, request })
-    }
-
     /// Settles a request in progress: either it is cancelled, or it has a result. Returns whether
     /// this was first.
     pub(crate) fn settle(&self, request: &Request) -> bool {
@@ -53,63 +49,55 @@ impl Memory {
     }
 }
 
-/// What one request holds. It is an extension of the HTTP request and a part of the response's
+/// The memory of one request. It is an extension of the HTTP request and a part of the response's
 /// body, and is released when both are gone: when the handler has ended, even if the client has
 /// disconnected, and the response has been handed to the system.
-#[derive(Debug)]
-pub(crate) struct Account {
-    memory: Arc<Memory>,
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// `None` on stdio, which has a single client and no limit.
+    memory: Option<Arc<Memory>>,
     bytes: Mutex<usize>,
     request: OnceLock<Request>,
 }
 
-impl Account {
-    /// Counts further bytes, unless there is no room for them.
-    pub(crate) fn take(&self, bytes: usize) -> bool {
+impl Room {
+    pub(crate) fn new(memory: &Arc<Memory>) -> Arc<Self> {
+        let (bytes, request) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { memory: Some(memory.clone()), bytes, request })
+    }
+
+    /// The room of a request with these extensions.
+    pub(crate) fn of(extensions: &Extensions) -> Arc<Self> {
+        let parts = extensions.get::<Parts>();
+        parts.and_then(|parts| parts.extensions.get()).cloned().unwrap_or_default()
+    }
+
+    /// Begins a request, unless the session has one in progress with the same id.
+    pub(crate) fn begin(&self, request: Request) -> bool {
+        let Some(memory) = &self.memory else { return true };
+        let mut requests = lock(&memory.requests);
+        let Entry::Vacant(new) = requests.entry(request.clone()) else { return false };
+        new.insert(false);
+        self.request.set(request).is_ok()
+    }
+
+    /// Takes room for further bytes, unless there is none.
+    pub(crate) fn try_take(&self, bytes: usize) -> bool {
+        let Some(memory) = &self.memory else { return true };
         let mut held = lock(&self.bytes);
         let total = held.saturating_add(bytes);
         let more = shared(total) - shared(*held);
         let take = |left| (more <= left / 2).then(|| left - more);
-        let taken = self.memory.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = memory.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if taken.is_ok() {
             *held = total;
         }
         taken.is_ok()
     }
 
-    /// Begins a request, unless the session has one in progress with the same id.
-    pub(crate) fn begin(&self, request: Request) -> bool {
-        let mut requests = lock(&self.memory.requests);
-        if requests.contains_key(&request) {
-            return false;
-        }
-        requests.insert(request.clone(), false);
-        self.request.set(request).is_ok()
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        self.memory.left.fetch_add(shared(*lock(&self.bytes)), Ordering::Relaxed);
-        if let Some(request) = self.request.get() {
-            lock(&self.memory.requests).remove(request);
-        }
-    }
-}
-
-/// The part of a request's bytes that counts as shared.
-fn shared(bytes: usize) -> usize {
-    bytes.saturating_sub(FREE)
-}
-
-/// The room for a handler's result. It is not limited on stdio, which has a single client.
-#[derive(Clone, Debug)]
-pub(crate) struct Room(Option<Arc<Account>>);
-
-impl Room {
-    /// The room for the result of a request with these extensions.
-    pub(crate) fn of(extensions: &Extensions) -> Self {
-        Self(extensions.get::<Parts>().and_then(|parts| parts.extensions.get()).cloned())
+    /// Takes room for further bytes of a handler.
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), HandlerError> {
+        if self.try_take(bytes) { Ok(()) } else { Err(HandlerError::new(FULL)) }
     }
 
     /// Takes room for the content of a file, of which at most `limit` bytes are read. Call it before
@@ -120,7 +108,7 @@ impl Room {
         path: &str,
         limit: u64,
     ) -> Result<(), HandlerError> {
-        if self.0.is_none() {
+        if self.memory.is_none() {
             return Ok(());
         }
         let size = roots.metadata(path).map_or(0, |metadata| metadata.len().min(limit));
@@ -130,20 +118,30 @@ impl Room {
     /// Takes room for a result in JSON, in which a control character of a text takes six bytes. The
     /// request cannot be cancelled any more. If it was cancelled before, returns an error.
     pub(crate) fn for_result(&self, result: &impl Serialize) -> Result<(), HandlerError> {
-        let Some(account) = &self.0 else { return Ok(()) };
-        if account.request.get().is_some_and(|request| !account.memory.settle(request)) {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        if self.request.get().is_some_and(|request| !memory.settle(request)) {
             return Err(HandlerError::new("the request was cancelled"));
         }
         let mut encoded = Count(0);
         serde_json::to_writer(&mut encoded, result).map_err(HandlerError::other)?;
-        self.take(ENCODED * encoded.0)
+        // Two copies exist while the response is encoded.
+        self.take(2 * encoded.0)
     }
+}
 
-    /// Takes room for further bytes.
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), HandlerError> {
-        let has_room = self.0.as_ref().is_none_or(|account| account.take(bytes));
-        if has_room { Ok(()) } else { Err(HandlerError::new(FULL)) }
+impl Drop for Room {
+    fn drop(&mut self) {
+        let Some(memory) = &self.memory else { return };
+        memory.left.fetch_add(shared(*lock(&self.bytes)), Ordering::Relaxed);
+        if let Some(request) = self.request.get() {
+            lock(&memory.requests).remove(request);
+        }
     }
+}
+
+/// The part of a request's bytes that counts as shared.
+fn shared(bytes: usize) -> usize {
+    bytes.saturating_sub(FREE)
 }
 
 /// Counts the bytes that are written to it.
@@ -163,9 +161,6 @@ impl io::Write for Count {
 /// What a model reads if there is no room for its result.
 const FULL: &str = "the server has too little memory left for this result, because clients have \
                     not yet received earlier ones: request less at once, or try again later";
-
-/// The number of copies of a response that exist while it is encoded.
-const ENCODED: usize = 2;
 
 /// The memory of each request that is not shared: enough to read or write a text of 170 KiB, or to
 /// send a list of a hundred roots.

@@ -107,12 +107,14 @@ pub struct Options {
     /// There is no authentication: any program that can connect to the address has access.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
-    /// Maximum number of concurrent HTTP connections. Others wait until one closes. [default: 256]
-    #[arg(long, value_name = "NUMBER", value_parser = number(), requires = "http")]
-    pub max_connections: Option<usize>,
-    /// Maximum number of concurrent HTTP sessions. Others receive a 503 response. [default: 256]
-    #[arg(long, value_name = "NUMBER", value_parser = number(), requires = "http")]
-    pub max_sessions: Option<usize>,
+    /// Maximum number of concurrent HTTP connections. Others wait until one closes.
+    #[arg(long, value_name = "NUMBER", default_value = "256", value_parser = number())]
+    #[arg(requires = "http")]
+    pub max_connections: usize,
+    /// Maximum number of concurrent HTTP sessions. Others receive a 503 response.
+    #[arg(long, value_name = "NUMBER", default_value = "256", value_parser = number())]
+    #[arg(requires = "http")]
+    pub max_sessions: usize,
 }
 
 /// What a client that lists no roots can access.
@@ -147,16 +149,12 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn number() -> RangedI64ValueParser<usize> {
-    RangedI64ValueParser::new().range(1..=MOST)
+    // Processes rarely have more descriptors, so a larger number is probably a mistake.
+    RangedI64ValueParser::new().range(1..=65_536)
 }
 
-/// The maximum number of connections or sessions. Processes rarely have this many descriptors, so a
-/// larger number is probably a mistake.
-const MOST: i64 = 1 << 16;
-
 /// How long the roots of a stateless client are kept for lists, completions and subscriptions, in
-/// which it cannot be asked. It is long enough for a client that calls a tool and then lists
-/// resources, and short because these requests are served a withdrawn root for as long.
+/// which it cannot be asked. These requests are served a withdrawn root for as long.
 const KEPT: Duration = Duration::from_secs(5);
 
 impl Options {
@@ -164,8 +162,7 @@ impl Options {
     #[must_use]
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
-        limits.connections = self.max_connections.unwrap_or(limits.connections);
-        limits.sessions = self.max_sessions.unwrap_or(limits.sessions);
+        (limits.connections, limits.sessions) = (self.max_connections, self.max_sessions);
         limits
     }
 
@@ -183,9 +180,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Returns an error if an alias is for a directory that is not allowed, and the errors of
-    /// [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build), for example if a
-    /// directory does not exist.
+    /// An alias is for a directory that is not allowed, or a directory does not exist.
     pub fn guard(&self) -> Result<Guard, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
         let mut boundary = Boundary::builder();

@@ -10,8 +10,7 @@ use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard, Intent,
 pub struct Programs {
     /// Whether the tools `git_status`, `git_diff` and `git_log` are offered.
     pub git: bool,
-    /// The programs that the tool `run` accepts: names, which are looked up in `PATH`, or absolute
-    /// paths.
+    /// The programs that the tool `run` accepts: names in `PATH`, or absolute paths.
     pub run: Vec<String>,
     /// Further paths that the programs of `run` may read and execute.
     pub extras: Vec<PathBuf>,
@@ -22,9 +21,7 @@ impl Programs {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](mcp_roots_guard::ErrorKind::NotFound) for a missing program or path, and
-    /// [`ConfinementUnavailable`](mcp_roots_guard::ErrorKind::ConfinementUnavailable), with the
-    /// other errors of [`output`](mcp_roots_guard::ChildCommand::output).
+    /// The errors of [`output`](mcp_roots_guard::ChildCommand::output).
     pub fn verify(&self, guard: &Guard) -> Result<()> {
         if self.is_empty() {
             return Ok(());

@@ -29,16 +29,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server for the files that the guard allows.
+    /// Creates a server for the files that the guard allows, with tools that run these programs.
+    /// They should have been [verified](Programs::verify).
     #[must_use]
-    pub fn new(guard: Guard) -> Self {
-        Self::with_programs(guard, Programs::default())
-    }
-
-    /// Creates a server that also offers tools that run these programs. They should have been
-    /// [verified](Programs::verify).
-    #[must_use]
-    pub fn with_programs(guard: Guard, programs: Programs) -> Self {
+    pub fn new(guard: Guard, programs: Programs) -> Self {
         let tools = Arc::new(Self::all_tools(&programs));
         Self { guard, tools, programs: Arc::new(programs), resources: Arc::default() }
     }
@@ -129,7 +123,7 @@ impl ServerHandler for Server {
         params: SubscribeRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Box::pin(resources::sessions::subscribe(self, params, &ctx)).await
+        Box::pin(resources::notify::subscribe(self, params, &ctx)).await
     }
 
     async fn unsubscribe(
@@ -137,7 +131,7 @@ impl ServerHandler for Server {
         params: UnsubscribeRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        resources::sessions::unsubscribe(self, &params.uri, &ctx);
+        resources::notify::unsubscribe(self, &params.uri, &ctx);
         Ok(())
     }
 
@@ -145,10 +139,10 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(resources::listen::accepted(requested))
+        Some(resources::notify::accepted(requested))
     }
 
     async fn listen(&self, listening: SubscriptionContext) -> Result<(), ErrorData> {
-        Box::pin(resources::listen::listen(self, &listening)).await
+        Box::pin(resources::notify::listen(self, &listening)).await
     }
 }

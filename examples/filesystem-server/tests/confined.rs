@@ -15,6 +15,7 @@ use std::thread;
 
 use serde_json::json;
 
+use client::served::Served;
 use client::{Client, run};
 
 /// Replaces the directory, and waits long enough for the guard to detect the replacement.
@@ -27,63 +28,45 @@ fn replace(directory: &Path) {
 
 #[test]
 fn confined_server_works_and_the_kernel_blocks_access_outside() {
-    let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
-    let top = dunce::canonicalize(keep.path()).unwrap();
-    let (directory, file) = (top.join("d"), top.join("d/f"));
+    let files = Served::new();
+    let (file, secret) = (files.put("f", "old"), files.outside.join("secret"));
+    let directory = &files.directory;
     let named = directory.to_str().unwrap();
-    fs::create_dir(&directory).unwrap();
-    fs::write(&file, "old").unwrap();
-    fs::write(top.join("secret"), "secret").unwrap();
 
     let (success, said) = run(&["--confine", named]);
     if said.contains("not available here") {
-        // The server must fail before it serves any request.
-        assert!(
-            !success && said == "filesystem-server: process confinement is not available here\n",
-            "{said}"
-        );
-        println!("process confinement is not available here: {said}");
-        return;
+        assert!(!success && said.lines().count() == 1, "{said}");
+        return println!("process confinement is not available here: {said}");
     }
-    let report =
-        said.find("filesystem-server: confined by Landlock, version ").map(|at| &said[at..]);
-    let report = report.unwrap_or_else(|| panic!("no report: {said}"));
-    print!("{report}");
-    assert!(
-        report.contains(", 1 thread\n")
-            && report.contains(&format!("directory, read-write: {named:?}"))
-            && (report.contains("\n  denied: signals") || report.contains("signals reach")),
-        "{report}"
-    );
+    let is_reported = said.contains("filesystem-server: confined by Landlock, version ")
+        && said.contains(", 1 thread\n")
+        && said.contains(&format!("directory, read-write: {named:?}"))
+        && (said.contains("\n  denied: signals") || said.contains("signals reach"));
+    assert!(is_reported, "{said}");
 
     let mut server = Client::start(&["--confine", named]);
     assert_eq!(server.read(&file), "old");
-    assert!(server.read(&top.join("secret")).contains("not inside the allowed directories"));
-    server.said("write_file", &json!({ "path": directory.join("made"), "content": "made" }));
-    server.said("create_directory", &json!({ "path": directory.join("sub") }));
-    server.said(
-        "move_file",
-        &json!({ "source": directory.join("made"), "destination": directory.join("sub/moved") }),
-    );
-    assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
-    assert!(server.said("directory_tree", &json!({ "path": directory })).contains("moved"));
-    // The client receives an update, which shows that the confined process can watch or poll the
-    // file.
+    assert!(server.read(&secret).contains("not inside the allowed directories"));
+    server.said("write_file", &json!({ "path": "made", "content": "made" }));
+    server.said("create_directory", &json!({ "path": "sub" }));
+    server.said("move_file", &json!({ "source": "made", "destination": "sub/moved" }));
+    assert_eq!(files.content("sub/moved").unwrap(), "made");
+    assert!(server.said("directory_tree", &json!({ "path": "." })).contains("moved"));
     assert_eq!(server.resource("subscribe", &file), 0);
     fs::write(&file, "changed").unwrap();
     server.is_told(&file);
     // Every thread is confined.
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
-    let statuses: Vec<_> = tasks
-        .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
-        .collect();
-    assert!(statuses.len() > 1 && statuses.iter().all(|status| status.contains("NoNewPrivs:\t1")));
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    }
 
     // After a directory is replaced, the guard resolves and serves the new one. The kernel still
     // allows access only to the old one, which shows that the process is confined.
     let mut free = Client::start(&[named]);
     assert_eq!([server.read(&file), free.read(&file)], ["changed", "changed"]);
-    replace(&directory);
+    replace(directory);
     assert_eq!(free.read(&file), "new");
     let denied = server.read(&file);
     assert!(denied.contains("permission denied"), "{denied}");

@@ -13,6 +13,7 @@ mod tree;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 
 use client::PROGRAM;
 use client::http::{Http, call, initialize};
+use client::served::Served;
 
 /// The memory that the server may take, in mebibytes.
 const MEMORY: u64 = 1_000;
@@ -32,7 +34,7 @@ const WAIT: Duration = Duration::from_secs(5);
 struct Server {
     process: Child,
     http: Http,
-    _files: tempfile::TempDir,
+    _served: Served,
 }
 
 impl Drop for Server {
@@ -45,21 +47,18 @@ impl Drop for Server {
 impl Server {
     /// Starts a server for a file with this content and for `f`.
     fn new(file: &[u8]) -> Self {
-        let files = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
-        fs::write(files.path().join("f"), "served").unwrap();
-        fs::write(files.path().join("file"), file).unwrap();
-        let mut process = Command::new(PROGRAM)
-            .args(["--http", "127.0.0.1:0"])
-            .arg(files.path())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let served = Served::new();
+        served.put("f", "served");
+        served.put("file", file);
+        let mut program = Command::new(PROGRAM);
+        program.args(["--http", "127.0.0.1:0"]).arg(&served.directory);
+        let mut process = program.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut messages = BufReader::new(process.stderr.take().unwrap());
         messages.read_line(&mut line).unwrap();
         thread::spawn(move || std::io::copy(&mut messages, &mut std::io::sink()));
         let address = line.split(['/', '\n']).find(|part| part.starts_with("127.")).unwrap();
-        Self { process, http: Http::new(address.to_owned()), _files: files }
+        Self { process, http: Http::new(address.to_owned()), _served: served }
     }
 
     /// The most memory that the process had at once, in mebibytes (proc(5), `VmHWM`).
@@ -70,42 +69,30 @@ impl Server {
     }
 
     /// Attacks with this many concurrent threads, for as long as another client needs for its calls.
-    fn attack(&self, threads: usize, attack: impl Fn(usize) + Sync) {
+    fn attack(&self, threads: usize, attack: impl Fn(usize) + Send + Sync + 'static) {
         let victim = self.http.open().unwrap();
-        let stop = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for number in 0..threads {
-                let (stop, attack) = (&stop, &attack);
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        attack(number);
-                    }
-                });
-            }
-            // Ends the attack if an assertion fails, too.
-            let _end = End(&stop);
-            for round in 0..40 {
-                let start = Instant::now();
-                assert!(victim.is_served());
-                self.http.open().unwrap().delete();
-                let took = start.elapsed();
-                assert!(took < WAIT, "round {round}: a call and a new session took {took:?}");
-                thread::sleep(Duration::from_millis(50));
-            }
-        });
+        let (stop, attack) = (Arc::new(AtomicBool::new(false)), Arc::new(attack));
+        for number in 0..threads {
+            let (stop, attack) = (stop.clone(), attack.clone());
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    attack(number);
+                }
+            });
+        }
+        for round in 0..40 {
+            let start = Instant::now();
+            assert!(victim.is_served());
+            self.http.open().unwrap().delete();
+            let took = start.elapsed();
+            assert!(took < WAIT, "round {round}: a call and a new session took {took:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        stop.store(true, Ordering::Relaxed);
         assert!(self.memory() < MEMORY, "{} MiB", self.memory());
     }
 }
 
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// As many values as fit in a body of the largest size.
 fn values() -> Value {
     json!(vec![json!({}); (4 << 20) / 3 - 1_000])
 }
@@ -136,7 +123,7 @@ fn edits_of_many_lines_take_bounded_memory() {
     let edits = json!([{ "oldText": "a", "newText": "b" }]);
     let arguments = json!({ "path": "file", "dryRun": true, "edits": edits });
     let session = server.http.open().unwrap();
-    server.attack(16, |number| {
+    server.attack(16, move |number| {
         session.post(&call(number, "edit_file", &arguments));
     });
 }
@@ -156,7 +143,7 @@ fn messages_of_many_values_do_not_delay_others() {
     for answer in [session.post(&refused), stateless.post(&first)] {
         assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     }
-    server.attack(6, |number| {
+    server.attack(6, move |number| {
         let _ = match number % 3 {
             0 => session.post(&refused),
             1 => session.post(&allowed),

@@ -14,18 +14,17 @@ use std::process::Command;
 
 use serde_json::json;
 
+use client::served::Served;
 use client::{Client, Declares, Era, PROGRAM};
 
 /// By default, the system terminates a process that exceeds the limit (`SIGXFSZ`).
 #[test]
 fn server_survives_a_write_beyond_the_file_size_limit() {
-    let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
-    let directory = dunce::canonicalize(keep.path()).unwrap();
-    let (file, other) = (directory.join("f"), directory.join("g"));
-    fs::write(&file, "old").unwrap();
+    let files = Served::new();
+    let (file, other) = (files.put("f", "old"), files.path("g"));
     // The limit is 16 or 32 KiB, because the unit of `ulimit -f` is 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
-    limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&directory);
+    limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&files.directory);
     let mut server = Client::of(limited, Era::Session, Declares::Nothing);
     let refused =
         server.said("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
@@ -33,7 +32,5 @@ fn server_survives_a_write_beyond_the_file_size_limit() {
     assert_eq!(server.read(&file), "old");
     server.said("write_file", &json!({ "path": other, "content": "small" }));
     assert_eq!(server.read(&other), "small");
-    let names: Vec<_> =
-        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(fs::read_dir(&files.directory).unwrap().count(), 2);
 }

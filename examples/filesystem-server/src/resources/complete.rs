@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{FileType, Intent, Location};
+use mcp_roots_guard::{Intent, Location};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -23,9 +23,8 @@ use super::entry;
 use super::list::remedied;
 use crate::server::Server;
 
-/// URI templates and their names. The first is the form in the MCP specification, for clients that
-/// insert the path as text. A client that follows RFC 6570 would percent-encode its slashes, which
-/// the guard refuses. The second is for such clients.
+/// URI templates and their names: the form in the MCP specification, for clients that insert the
+/// path as text, and one for clients that would percent-encode its slashes, as in RFC 6570.
 const TEMPLATES: [(&str, &str); 2] =
     [("file:///{path}", "file"), ("file:///{+path}", "file (RFC 6570)")];
 
@@ -110,7 +109,7 @@ fn beneath(
         }
         let uri = found.to_checked().uri();
         let escaped = uri.rsplit('/').next().unwrap_or_default();
-        let end = if found.file_type() == FileType::Directory { "/" } else { "" };
+        let end = if found.file_type().is_dir() { "/" } else { "" };
         values.insert(format!("{directory}{escaped}{end}"));
     }
     Ok(false)

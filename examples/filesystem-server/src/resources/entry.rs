@@ -18,7 +18,7 @@ pub(super) const ENTRIES: usize = 10_000;
 /// Describes a checked file or directory for the resource list.
 pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -> Resource {
     let resource = Resource::new(checked.uri(), name);
-    if metadata.file_type() == FileType::Directory {
+    if metadata.file_type().is_dir() {
         return resource.with_mime_type(DIRECTORY);
     }
     let resource = resource.with_size(metadata.len());
@@ -48,7 +48,7 @@ pub(crate) fn path(checked: &CheckedPath) -> &Path {
 }
 
 /// The files and directories in a directory, sorted by name: at most [`ENTRIES`], followed by an
-/// error if there are more. The list ends at the first error, which is repeated after that.
+/// error if there are more. An error is repeated for ever.
 pub(super) fn children(
     directory: &CheckedPath,
 ) -> Result<impl Iterator<Item = Result<DirEntry>> + use<>> {

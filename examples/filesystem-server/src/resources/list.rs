@@ -1,8 +1,5 @@
 //! `resources/list`: the roots in force, and all files and directories beneath them, in pages.
 //!
-//! Each resource on a page is allowed by the roots of that request. A root that is withdrawn
-//! between two pages is therefore missing from the second.
-//!
 //! Resources are sorted by path, each directory before its entries. The cursor is the URI of the
 //! last resource on a page. A page continues after that path even if files were added or removed in
 //! between, and a cursor is only compared with paths, so a forged one can only skip resources. Of

@@ -10,15 +10,13 @@
 //! | content, directory entries | `read` | [`LIMIT`](crate::tools::LIMIT), [`entry::ENTRIES`] |
 //! | templates, completion of `path` | `complete` | 100 values, set by the protocol |
 //! | subscriptions, of a session or of one request | `subscription` | 64 |
-//! | `resources/subscribe` | `sessions` | |
-//! | `subscriptions/listen` | `listen` | |
+//! | `resources/subscribe`, `subscriptions/listen` | `notify` | |
 
 pub(crate) mod complete;
 pub(crate) mod entry;
 pub(crate) mod list;
-pub(crate) mod listen;
+pub(crate) mod notify;
 pub(crate) mod read;
-pub(crate) mod sessions;
 mod subscription;
 
-pub(crate) use sessions::Resources;
+pub(crate) use notify::Resources;

@@ -1,17 +1,14 @@
 //! `resources/read`: the content of a file, or the entries of a directory.
 //!
 //! A UTF-8 file is returned as text, and any other file as base64. A directory is returned as the
-//! URIs of its files and subdirectories, one per line, sorted by name. If a directory has more
-//! entries than the limit, or they take more than a megabyte, the last line is a comment that starts
-//! with `#`.
-//!
-//! The content comes from the file that the guard opened and verified. Clients must not cache it,
-//! because the next request may have different roots.
+//! URIs of its files and subdirectories, one per line, sorted by name. A list that is too long ends
+//! with a comment that starts with `#`. Clients must not cache the content, because the next request
+//! may have different roots.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, FileType, Intent, Location};
+use mcp_roots_guard::{CheckedPath, Intent, Location};
 use rmcp::ErrorData;
 use rmcp::model::{
     CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
@@ -44,7 +41,7 @@ pub(crate) async fn read(
 
 fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
     let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
-    if checked.metadata()?.file_type() == FileType::Directory {
+    if checked.metadata()?.file_type().is_dir() {
         return Ok(
             ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY)
         );

@@ -4,12 +4,9 @@
 //! `CheckedPath`, after verifying that the currently known roots still allow it. Once the root is
 //! withdrawn, the file is no longer looked at and no notification is sent.
 //!
-//! Files are looked at every [`POLL`], and nothing watches them: a look through the guard needs no
-//! other access to a file, and is the same on every system and filesystem. A file has changed if its
-//! type, size or times differ, or if it was removed or recreated. A directory has changed if an entry
-//! was added or removed. A change that keeps a file's size is not noticed if it follows a look within
-//! the resolution of file times (10 ms at most on Linux). A symlink is followed only when the client
-//! subscribes: if its target is changed later, the subscription still covers the old target.
+//! Files are looked at every [`POLL`], which works on every system and filesystem. A file has changed
+//! if its type, size or times differ, or if it was removed or recreated. A directory has changed if
+//! an entry was added or removed. A symlink is followed only when the client subscribes.
 //!
 //! A filesystem may never answer. Only [`WAITING`] threads wait for one filesystem at a time, so
 //! that those that wait for ever leave the others their slots.
@@ -46,11 +43,8 @@ pub(super) type Filesystems = Mutex<HashMap<u64, Arc<Semaphore>>>;
 pub(super) struct Subscriptions(Arc<Mutex<HashMap<String, Arc<Subscription>>>>);
 
 impl Subscriptions {
-    /// Adds a subscription, or replaces the one with the same URI.
-    ///
-    /// # Errors
-    ///
-    /// Returns -32602 if there are [`SUBSCRIPTIONS`].
+    /// Adds a subscription, or replaces the one with the same URI. There are at most
+    /// [`SUBSCRIPTIONS`].
     pub(super) fn add(&self, uri: String, subscription: Subscription) -> Result<(), HandlerError> {
         let mut subscriptions = lock(&self.0);
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
@@ -75,9 +69,9 @@ impl Subscriptions {
         lock(&self.0).is_empty()
     }
 
-    /// Looks at the resources that the known roots allow, or at none if no roots are known, and not
-    /// at those for whose filesystem too many threads wait. Drops subscriptions that the roots no
-    /// longer allow, and returns the URIs of resources that have changed. Blocks on file I/O.
+    /// Looks at the resources that the known roots allow, except those for whose filesystem too many
+    /// threads wait. Drops subscriptions that the roots no longer allow, and returns the URIs of
+    /// resources that have changed.
     pub(super) fn look(
         &self,
         allows: impl Fn(&CheckedPath) -> mcp_roots_guard::Result<()>,
@@ -115,11 +109,6 @@ type State = (FileType, u64, Option<SystemTime>, Option<SystemTime>);
 
 impl Subscription {
     /// Subscribes to the file or directory that a URI names.
-    ///
-    /// # Errors
-    ///
-    /// Returns the guard's refusal. A file that is neither a regular file nor a directory is
-    /// refused as by [`CheckedPath::open`].
     pub(super) fn new(
         roots: &RequestRoots,
         uri: &str,

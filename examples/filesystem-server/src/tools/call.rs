@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_roots_guard::Guard;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -12,14 +13,15 @@ use rmcp::ErrorData;
 use rmcp::handler::server::common::FromContextPart;
 use rmcp::handler::server::tool::{InputResponses, ToolCallContext};
 use rmcp::model::{
-    CallToolResponse, CallToolResult, ContentBlock, JsonObject, ProtocolVersion, object,
+    CallToolResponse, CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam,
+    ProtocolVersion, object,
 };
+use rmcp::schemars;
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::memory::Room;
-use crate::progress::{Progress, during};
 use crate::server::Server;
 
 /// The return type of a tool function.
@@ -38,7 +40,7 @@ pub(super) struct Call {
 
 /// Creates the result of a call.
 pub(super) struct Reply {
-    pub(super) room: Room,
+    pub(super) room: Arc<Room>,
     /// Whether the protocol's revision has structured content.
     has_structured: bool,
 }
@@ -115,6 +117,37 @@ impl Call {
     }
 }
 
+/// Receives the number of entries processed so far.
+pub(super) type Progress = watch::Sender<u32>;
+
+/// Sends notifications with increasing numbers until the work is complete, if the request has a
+/// progress token, and returns the work's result.
+async fn during<T>(
+    work: impl Future<Output = T>,
+    mut reports: watch::Receiver<u32>,
+    ctx: &RequestContext<RoleServer>,
+) -> T {
+    tokio::pin!(work);
+    let Some(token) = ctx.meta.get_progress_token() else { return work.await };
+    let notify = async {
+        while reports.changed().await.is_ok() {
+            let entries = *reports.borrow_and_update();
+            let report = ProgressNotificationParam::new(token.clone(), f64::from(entries))
+                .with_message(format!("{entries} entries processed"));
+            if ctx.peer.notify_progress(report).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = notify => {}
+    }
+    work.await
+}
+
 impl FromContextPart<ToolCallContext<'_, Server>> for Call {
     fn from_context_part(call: &mut ToolCallContext<'_, Server>) -> Result<Self, ErrorData> {
         let ctx = RequestContext::from_context_part(call)?;
@@ -126,7 +159,14 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
     }
 }
 
-/// The output schema of most tools.
+/// The arguments of a tool that has no others.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub(super) struct OnePath {
+    /// A path inside the allowed directories, or a `file:` URI.
+    pub(super) path: String,
+}
+
+/// The output schema of a tool that has no other.
 pub(super) fn text_schema() -> Arc<JsonObject> {
     Arc::new(object(json!({
         "type": "object",
@@ -146,8 +186,7 @@ pub(super) fn at_most(limit: usize, count: usize, what: &str) -> Work<()> {
 }
 
 /// A name or path as part of a line of the result. A name with a control character or a leading
-/// quote, or one that is not valid UTF-8, is quoted and escaped. Different names have different
-/// representations, unless they are not valid UTF-8.
+/// quote, or one that is not valid UTF-8, is quoted and escaped.
 pub(super) fn shown(name: impl AsRef<OsStr>) -> String {
     let name = name.as_ref();
     let lossy = name.to_string_lossy();
@@ -190,6 +229,9 @@ impl Lines {
         self.text
     }
 }
+
+/// The minimum time between progress notifications: about as fast as a person can read them.
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// The maximum size of a result that lists names, in bytes: more than a model can use.
 pub(crate) const ANSWER: usize = 1 << 20;

@@ -9,9 +9,8 @@ use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Intent, Result, WalkOptio
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Work, shown, text_schema};
+use super::call::{Answered, Call, Lines, Progress, Work, shown};
 use super::steps::Steps;
-use crate::progress::Progress;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -29,13 +28,7 @@ impl Server {
         description = "Copies a directory and everything in it to a new directory. Fails if the \
                        destination exists. Symlinks that lead inside the allowed directories are \
                        copied as symlinks. The result names what could not be copied.",
-        output_schema = text_schema(),
-        annotations(
-            read_only_hint = false,
-            destructive_hint = false,
-            idempotent_hint = false,
-            open_world_hint = false
-        )
+        annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
     async fn copy_directory(Parameters(args): Parameters<CopyDirectory>, call: Call) -> Answered {
         call.long(move |roots, progress| copy(roots, progress, &args)).await

@@ -1,10 +1,12 @@
 //! The `edit_file` tool, which replaces parts of a text file and returns the changes as a unified
 //! diff.
 //!
-//! Either all edits of a call are applied or none. Lines that no edit touches keep their line
-//! endings. The file is written only if it still has the content that was edited, so no edit of
+//! Either all edits of a call are applied or none. A text is searched with `\n` as the only line
+//! ending. A line that is not replaced, or is replaced with itself, keeps its ending. A new line has
+//! the ending of the lines that it replaces, or if those differ, the most common one. The file is written only if it still has the content that was edited, so no edit of
 //! another call is lost. Otherwise, the edits are applied again, to the new content.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -13,8 +15,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
 
-use super::call::{Answered, Call, Work, at_most, shown, text_schema};
-use super::ends::{plain, replace};
+use super::call::{Answered, Call, Work, at_most, shown};
 use super::replace::{NotFound, find_first};
 use super::write::put;
 use crate::memory::Room;
@@ -50,13 +51,7 @@ impl Server {
         title = "Edit File",
         description = "Replaces parts of a text file and returns a diff of the changes. If any \
                        edit fails, the file is not changed. With dryRun, it is never changed.",
-        output_schema = text_schema(),
-        annotations(
-            read_only_hint = false,
-            destructive_hint = true,
-            idempotent_hint = false,
-            open_world_hint = false
-        )
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> Answered {
         call.text(move |roots, room| edit(roots, room, &args)).await
@@ -147,7 +142,8 @@ fn advice(why: &NotFound) -> String {
 
 /// The changes as a code block. Its fence is longer than any sequence of backticks in the diff.
 fn diff(name: &str, old: &str, new: &str) -> String {
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    // After this time, a larger diff is acceptable.
+    let diff = TextDiff::configure().timeout(Duration::from_millis(200)).diff_lines(old, new);
     let mut diff = diff.unified_diff().header(name, name).to_string();
     let end = (0..=DIFF_BYTES.min(diff.len())).rfind(|&at| diff.is_char_boundary(at)).unwrap_or(0);
     let remark = if end == diff.len() { "" } else { "The diff is truncated\n" };
@@ -156,6 +152,54 @@ fn diff(name: &str, old: &str, new: &str) -> String {
     let fence = "`".repeat(longest.max(2) + 1);
     let newline = if diff.ends_with('\n') { "" } else { "\n" };
     format!("{fence}diff\n{diff}{newline}{fence}\n{remark}")
+}
+
+/// The text with `\n` line endings.
+fn plain(content: &str) -> String {
+    content.replace("\r\n", "\n")
+}
+
+/// Replaces a part with a new text that has `\n` line endings. The part is one of the text with
+/// `\n` line endings.
+fn replace(content: &mut String, part: Range<usize>, old: &str, new: &str) {
+    let (begin, end) = (place(content, part.start), place(content, part.end));
+    let rest = content.get(end..).unwrap_or_default();
+    // If only a part of the last line is replaced, its line ending follows that part and counts too.
+    let ended = match rest.find('\n') {
+        Some(newline) if !old.ends_with('\n') => end + newline + 1,
+        _ => end,
+    };
+    let is_crlf = match endings(content.get(begin..ended).unwrap_or_default()) {
+        (0, 1..) => false,
+        (crlf, all @ 1..) if crlf == all => true,
+        _ => {
+            let (crlf, all) = endings(content);
+            crlf * 2 > all
+        }
+    };
+    let head = same(old.split_inclusive('\n'), new.split_inclusive('\n'));
+    let [old, new] = [old, new].map(|text| text.get(head..).unwrap_or_default());
+    let tail = same(old.split_inclusive('\n').rev(), new.split_inclusive('\n').rev());
+    let new = new.get(..new.len() - tail).unwrap_or_default();
+    let new = if is_crlf { new.replace('\n', "\r\n") } else { new.to_owned() };
+    let changed = place(content, part.start + head)..place(content, part.end - tail);
+    content.replace_range(changed, &new);
+}
+
+/// Where a position in the text with `\n` line endings is in the content.
+fn place(content: &str, position: usize) -> usize {
+    let carriage_returns = content.match_indices("\r\n").enumerate();
+    position + carriage_returns.take_while(|(number, (at, _))| at - number < position).count()
+}
+
+/// The number of `\r\n` line endings, and of all.
+fn endings(text: &str) -> (usize, usize) {
+    (text.matches("\r\n").count(), text.matches('\n').count())
+}
+
+/// The size of the lines with which both texts start.
+fn same<'a>(old: impl Iterator<Item = &'a str>, new: impl Iterator<Item = &'a str>) -> usize {
+    old.zip(new).take_while(|(old, new)| old == new).map(|(line, _)| line.len()).sum()
 }
 
 /// The maximum size of a file to edit. Copies of it, and lists of its lines, are held in memory at
@@ -171,9 +215,6 @@ const EXAMINED: usize = 200_000_000;
 
 /// The maximum number of attempts. An attempt fails if the file changed in the meantime.
 const TRIES: usize = 64;
-
-/// The time limit for finding the smallest diff. After that, a larger diff is acceptable.
-const DIFF_TIME: Duration = Duration::from_millis(200);
 
 /// The maximum size of a diff: as much as a model is likely to review.
 const DIFF_BYTES: usize = 256 << 10;

@@ -26,15 +26,9 @@ use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, Ended, Intent};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call, Work, text_schema};
+use super::call::{ANSWER, Answered, Call, OnePath, Work};
 use crate::programs::git_confinement;
 use crate::server::Server;
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct GitStatus {
-    /// A directory of the repository: a path inside the allowed directories, or a `file:` URI.
-    path: String,
-}
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct GitDiff {
@@ -64,10 +58,9 @@ impl Server {
         title = "Git Status",
         description = "Shows which files of a git repository are modified, staged or untracked. \
                        Submodules are ignored.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
-    async fn git_status(Parameters(args): Parameters<GitStatus>, call: Call) -> Answered {
+    async fn git_status(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
         git(call, args.path, STATUS, None, None).await
     }
 
@@ -75,8 +68,7 @@ impl Server {
         title = "Git Diff",
         description = "Shows the changes in the working tree of a git repository, those that are \
                        staged, or those since a revision.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn git_diff(Parameters(args): Parameters<GitDiff>, call: Call) -> Answered {
         let staged = args.staged.then(|| "--cached".to_owned());
@@ -86,8 +78,7 @@ impl Server {
     #[tool(
         title = "Git Log",
         description = "Shows the latest commits of a git repository.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn git_log(Parameters(args): Parameters<GitLog>, call: Call) -> Answered {
         let count = format!("--max-count={}", args.max_count.unwrap_or(10));

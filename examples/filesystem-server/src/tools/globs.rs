@@ -1,9 +1,8 @@
 //! Glob patterns in tool arguments.
 //!
 //! A pattern is matched against the path relative to the requested directory. `*` and `?` match
-//! within a name, `**` matches across directories, and `{a,b}` matches either alternative. Names
-//! that start with a dot are matched like any others. Matching takes time linear in the length of
-//! the path and of the patterns, whose total size is limited.
+//! within a name, `**` matches across directories, and `{a,b}` matches either alternative. Matching
+//! takes time linear in the length of the path and of the patterns, whose total size is limited.
 
 use std::path::Path;
 

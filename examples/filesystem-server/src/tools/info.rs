@@ -3,18 +3,12 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use mcp_roots_guard::{Access, FileType, Metadata, Root};
+use mcp_roots_guard::{Access, Metadata, Root};
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::{schemars, tool, tool_router};
+use rmcp::{tool, tool_router};
 
-use super::call::{Answered, Call, shown, text_schema};
+use super::call::{Answered, Call, OnePath, shown};
 use crate::server::Server;
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct GetFileInfo {
-    /// A path inside the allowed directories, or a `file:` URI.
-    path: String,
-}
 
 #[tool_router(router = info_tools, vis = "pub(super)")]
 impl Server {
@@ -22,10 +16,9 @@ impl Server {
         title = "Get File Info",
         description = "Returns the size, times (UTC), type and permissions of a file or directory. \
                        Follows symlinks inside the allowed directories.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
-    async fn get_file_info(Parameters(args): Parameters<GetFileInfo>, call: Call) -> Answered {
+    async fn get_file_info(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
         call.text(move |roots, _| Ok(described(&roots.metadata(&args.path)?))).await
     }
 
@@ -36,8 +29,7 @@ impl Server {
                        Relative paths are resolved against the first entry, and refused if the \
                        client lists roots but none of them is available. An entry that is always \
                        in force does not depend on the client's roots.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots, _| {
@@ -73,8 +65,8 @@ fn described(metadata: &Metadata) -> String {
         ("created", time(metadata.created())),
         ("modified", time(metadata.modified())),
         ("accessed", time(metadata.accessed())),
-        ("isDirectory", (metadata.file_type() == FileType::Directory).to_string()),
-        ("isFile", (metadata.file_type() == FileType::File).to_string()),
+        ("isDirectory", metadata.file_type().is_dir().to_string()),
+        ("isFile", metadata.file_type().is_file().to_string()),
         ("permissions", permissions),
     ]
     .map(|(key, value)| format!("{key}: {value}"))

@@ -7,18 +7,12 @@ use std::cmp::Reverse;
 use std::ffi::OsString;
 
 use mcp_roots_guard::rmcp::RequestRoots;
-use mcp_roots_guard::{DirEntry, ErrorKind, FileType, Result};
+use mcp_roots_guard::{DirEntry, ErrorKind, Result};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Work, shown, text_schema};
+use super::call::{Answered, Call, Lines, OnePath, Work, shown};
 use crate::server::Server;
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct ListDirectory {
-    /// A path inside the allowed directories, or a `file:` URI.
-    path: String,
-}
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -45,10 +39,9 @@ impl Server {
         title = "List Directory",
         description = "Lists the entries of a directory, sorted by name and prefixed with [DIR] or \
                        [FILE].",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
-    async fn list_directory(Parameters(args): Parameters<ListDirectory>, call: Call) -> Answered {
+    async fn list_directory(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
         call.text(move |roots, _| {
             let (entries, remarks) = listing(roots, &args.path, false)?;
             let line = |entry: &Listed| format!("{} {}", entry.label(), shown(&entry.name));
@@ -61,8 +54,7 @@ impl Server {
         title = "List Directory with Sizes",
         description = "Lists the entries of a directory like list_directory, with file sizes and \
                        their total.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn list_directory_with_sizes(
         Parameters(args): Parameters<ListWithSizes>,
@@ -100,15 +92,14 @@ struct Listed {
 
 impl Listed {
     fn new(entry: &DirEntry, has_sizes: bool) -> Result<Self> {
-        let is_file = |file_type| file_type == FileType::File;
-        let size = if has_sizes && is_file(entry.file_type()) {
-            let metadata = entry.metadata()?;
-            is_file(metadata.file_type()).then(|| metadata.len())
-        } else {
-            None
-        };
-        let is_dir = entry.file_type() == FileType::Directory;
-        Ok(Self { name: entry.file_name().to_owned(), is_dir, size })
+        let is_sized = has_sizes && entry.file_type().is_file();
+        let metadata = is_sized.then(|| entry.metadata()).transpose()?;
+        let size = metadata.filter(|metadata| metadata.file_type().is_file());
+        Ok(Self {
+            name: entry.file_name().to_owned(),
+            is_dir: entry.file_type().is_dir(),
+            size: size.map(|metadata| metadata.len()),
+        })
     }
 
     fn label(&self) -> &'static str {

@@ -4,11 +4,8 @@
 mod call;
 mod globs;
 mod steps;
-mod lines;
 mod replace;
-mod ends;
 mod read;
-mod media;
 mod write;
 mod copy;
 mod edit;
@@ -30,7 +27,6 @@ impl Server {
     /// The tools that a server with these programs offers.
     pub(crate) fn all_tools(programs: &Programs) -> ToolRouter<Self> {
         let mut tools = Self::read_tools()
-            + Self::media_tools()
             + Self::write_tools()
             + Self::copy_tools()
             + Self::edit_tools()
@@ -43,6 +39,12 @@ impl Server {
         }
         if !programs.run.is_empty() {
             tools += Self::run_tools();
+        }
+        for tool in tools.map.values_mut().map(|route| &mut route.attr) {
+            tool.output_schema.get_or_insert_with(call::text_schema);
+            if let Some(hints) = &mut tool.annotations {
+                hints.open_world_hint = Some(false);
+            }
         }
         tools
     }

@@ -1,19 +1,25 @@
-//! The tools that read text files.
+//! The tools that read files.
 //!
-//! A file that is not UTF-8 is refused. Content is never truncated silently.
+//! A file that is not UTF-8 is refused. Content is never truncated silently. Of a file of any size,
+//! about as much is read as the requested lines need.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Error, ErrorKind, OpenFile};
+use mcp_roots_guard::{Error, ErrorKind, Intent, OpenFile};
 use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents};
 use rmcp::{schemars, tool, tool_router};
 use serde::{Deserialize as _, Deserializer, de};
+use serde_json::json;
 
 use super::LIMIT;
-use super::call::{Answered, Call, Work, at_most, text_schema};
-use super::lines::{head, tail};
+use super::call::{Answered, Call, OnePath, Work, at_most};
 use crate::memory::Room;
+use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -42,8 +48,7 @@ impl Server {
     #[tool(
         title = "Read File (Deprecated)",
         description = "Reads a file as text. Deprecated: use read_text_file.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn read_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
         answer(args, call).await
@@ -54,8 +59,7 @@ impl Server {
         description = "Reads a file as UTF-8 text, whatever its extension. With head or tail, \
                        reads only the first or last lines, which also works for files that are \
                        too large to read in full.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn read_text_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
         answer(args, call).await
@@ -66,14 +70,24 @@ impl Server {
         description = "Reads several text files in one call and returns each with its path. If a \
                        file cannot be read, the result has an error in its place, and the other \
                        files are still read.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn read_multiple_files(
         Parameters(args): Parameters<ReadMultiple>,
         call: Call,
     ) -> Answered {
         call.text(move |roots, room| read_multiple(roots, room, &args.paths)).await
+    }
+
+    #[tool(
+        title = "Read Media File",
+        description = "Reads a file of any type and returns it in base64 with its MIME type: as \
+                       image or audio content, or as an embedded resource for any other type.",
+        output_schema = media_schema(),
+        annotations(read_only_hint = true)
+    )]
+    async fn read_media_file(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
+        call.result(move |roots, room| read_media(roots, room, &args.path)).await
     }
 }
 
@@ -155,7 +169,6 @@ fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
 }
 
 /// Parses a number of lines. As in the reference server, it can be any non-negative whole number.
-/// A number that does not fit in a `u32` becomes the largest `u32`.
 fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> {
     match Option::<f64>::deserialize(number)? {
         #[expect(
@@ -171,13 +184,81 @@ fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> 
     }
 }
 
-/// Advice for a file that is not text.
+fn read_media(roots: &RequestRoots, room: &Room, path: &str) -> Work<CallToolResult> {
+    room.for_file(roots, path, LIMIT)?;
+    let checked = roots.check(path, Intent::Existing)?;
+    let data = STANDARD.encode(checked.read(LIMIT)?);
+    let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
+    let block = match mime.split('/').next() {
+        Some("image") => ContentBlock::image(data, mime),
+        Some("audio") => ContentBlock::audio(data, mime),
+        _ => {
+            ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime))
+        }
+    };
+    let structured = serde_json::to_value([&block]).map_err(HandlerError::other)?;
+    let mut result = CallToolResult::success(vec![block]);
+    result.structured_content = Some(json!({ "content": structured }));
+    Ok(result)
+}
+
+fn media_schema() -> Arc<JsonObject> {
+    // The file is a valid object.
+    Arc::new(serde_json::from_str(include_str!("media_schema.json")).unwrap_or_default())
+}
+
+/// Reads the first lines. Fails with `FileTooLarge` if they are larger than the limit, and with
+/// `InvalidData` if they are not UTF-8.
+fn head(file: OpenFile, count: u32) -> io::Result<String> {
+    let mut reader = BufReader::new(file).take(LIMIT + 1);
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        if reader.read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+    }
+    text(&bytes)
+}
+
+/// Reads the last lines, at least one. A newline at the end of the file terminates the last line
+/// and does not start another. Fails like [`head`].
+fn tail(mut file: OpenFile, count: u32) -> io::Result<String> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let before_last = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(1);
+    let mut size = BLOCK;
+    loop {
+        let start = length.saturating_sub(size);
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        file.by_ref().take(size).read_to_end(&mut bytes)?;
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let newlines = lines.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+        match newlines.map(|(at, _)| at + 1).nth(before_last) {
+            Some(first) => return text(bytes.get(first..).unwrap_or_default()),
+            None if start == 0 || size > LIMIT => return text(&bytes),
+            None => size *= 2,
+        }
+    }
+}
+
+/// The lines as text, without the newline of the last.
+fn text(lines: &[u8]) -> io::Result<String> {
+    if u64::try_from(lines.len()).map_or(true, |size| size > LIMIT) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let lines = std::str::from_utf8(lines).map_err(|_| io::ErrorKind::InvalidData)?;
+    // A `\r` without `\n` is not a line ending.
+    let lines = lines.strip_suffix("\r\n").or_else(|| lines.strip_suffix('\n')).unwrap_or(lines);
+    Ok(lines.to_owned())
+}
+
+/// The size of the first attempt: about a thousand lines, so most calls need no second.
+const BLOCK: u64 = 64 << 10;
+
+// Advice on refusals.
 const AS_IT_IS: &str = "to read it in base64, use read_media_file";
-/// Advice for a file that is too large.
 const WHOLE: &str = "to read its first or last lines, use read_text_file with head or tail";
-/// Advice if the requested lines are too large.
 const LINES: &str = "request fewer lines with head or tail";
-/// Advice if a single line is too large.
 const LINE: &str = "it is a single line, and no tool can read part of a line";
 
 /// The maximum number of paths in a call. For more files, a search is more useful.

@@ -9,7 +9,7 @@ use mcp_roots_guard::{ChildOutput, Ended, Intent};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call, text_schema};
+use super::call::{ANSWER, Answered, Call};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -33,8 +33,7 @@ impl Server {
         description = "Runs one of the programs that the server allows, in a directory. The \
                        program can use only the allowed directories and the system's programs and \
                        libraries, and has no network. Returns its exit status and its output.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = false, destructive_hint = true, open_world_hint = false)
+        annotations(read_only_hint = false, destructive_hint = true)
     )]
     async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> Answered {
         let programs = self.programs.clone();

@@ -9,10 +9,9 @@ use mcp_roots_guard::{DirEntry, Intent, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Work, is_plain, text_schema};
+use super::call::{Answered, Call, Lines, Progress, Work, is_plain};
 use super::globs::Globs;
 use super::steps::Steps;
-use crate::progress::Progress;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -41,8 +40,7 @@ impl Server {
         description = "Finds files and directories whose path matches a glob, and returns their \
                        full paths. *.ext matches in the directory itself, and **/*.ext matches at \
                        any depth. File contents are not searched.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn search_files(Parameters(args): Parameters<SearchFiles>, call: Call) -> Answered {
         call.long(move |roots, progress| search(roots, progress, &args)).await

@@ -1,17 +1,15 @@
 //! A walk with exclusions, progress reports and cancellation.
 //!
 //! Entries are sorted by name, each directory before its entries. The walk stops soon after the
-//! request is cancelled or its roots are withdrawn. Symlinks are not followed, and special files
-//! are not opened.
+//! request is cancelled or its roots are withdrawn.
 
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{CheckedPath, DirEntry, Error, Walk, WalkOptions};
 
-use super::call::Work;
+use super::call::{Progress, Work};
 use super::globs::Globs;
-use crate::progress::Progress;
 
 /// A walk in progress.
 pub(super) struct Steps<'a> {
@@ -71,6 +69,5 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The interval between checks for cancellation. It is short enough for the walk to stop promptly,
-/// and long enough for the cost of the checks to be negligible.
+/// The interval between checks for cancellation, which take much less time.
 const LOOK: Duration = Duration::from_millis(10);

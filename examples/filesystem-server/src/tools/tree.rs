@@ -1,17 +1,15 @@
 //! The `directory_tree` tool, which returns a directory tree as JSON.
 //!
-//! Each entry has a `name`, a `type` (`file` or `directory`) and, for a directory, `children`. The
-//! tree is never truncated. A directory that could not be listed has an `error`. A symlink is not
+//! The tree is never truncated. A directory that could not be listed has an `error`. A symlink is not
 //! followed, and has the type `file`.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{FileType, Intent, WalkOptions};
+use mcp_roots_guard::{Intent, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call, Work, text_schema};
+use super::call::{ANSWER, Answered, Call, Progress, Work};
 use super::steps::Steps;
-use crate::progress::Progress;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -31,8 +29,7 @@ impl Server {
         title = "Directory Tree",
         description = "Returns everything beneath a directory as JSON: an array of entries with \
                        name, type (file or directory) and, for directories only, children.",
-        output_schema = text_schema(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        annotations(read_only_hint = true)
     )]
     async fn directory_tree(Parameters(args): Parameters<DirectoryTree>, call: Call) -> Answered {
         call.long(move |roots, progress| tree(roots, progress, &args)).await
@@ -72,7 +69,7 @@ fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work
         }
         close(&mut open, entry.relative().components().count());
         let name = entry.file_name().to_string_lossy().into_owned();
-        open.push(Node::new(name, entry.file_type() == FileType::Directory));
+        open.push(Node::new(name, entry.file_type().is_dir()));
     }
     if steps.is_full || count > ENTRIES {
         return Err(too_large(format!("{ENTRIES} entries")));

@@ -9,7 +9,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Answered, Call, text_schema};
+use super::call::{Answered, Call};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -40,13 +40,7 @@ impl Server {
         title = "Write File",
         description = "Creates a file with the given content, or replaces an existing file without \
                        confirmation. To change parts of a file, use edit_file.",
-        output_schema = text_schema(),
-        annotations(
-            read_only_hint = false,
-            destructive_hint = true,
-            idempotent_hint = true,
-            open_world_hint = false
-        )
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true)
     )]
     async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> Answered {
         call.text(move |roots, _| {
@@ -66,13 +60,7 @@ impl Server {
         title = "Create Directory",
         description = "Creates a directory and its missing parents. Succeeds if the directory \
                        already exists.",
-        output_schema = text_schema(),
-        annotations(
-            read_only_hint = false,
-            destructive_hint = false,
-            idempotent_hint = true,
-            open_world_hint = false
-        )
+        annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true)
     )]
     async fn create_directory(
         Parameters(args): Parameters<CreateDirectory>,
@@ -89,13 +77,7 @@ impl Server {
         title = "Move File",
         description = "Moves or renames a file, or a directory with its contents. Fails if the \
                        destination exists. A symlink is moved without being followed.",
-        output_schema = text_schema(),
-        annotations(
-            read_only_hint = false,
-            destructive_hint = true,
-            idempotent_hint = false,
-            open_world_hint = false
-        )
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn move_file(Parameters(args): Parameters<MoveFile>, call: Call) -> Answered {
         call.text(move |roots, _| {

@@ -1,6 +1,7 @@
 //! Calls with their results, as lines of data. `tests/data/tools.txt` describes their form.
 
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,9 @@ pub(crate) fn check(cases: &str, era: Era, declares: Declares) {
                 case.check(line, &call.iter().map(|part| case.filled(part)).collect::<Vec<_>>());
             }
         } else if let Some(list) = row.get("list") {
-            case.as_mut().unwrap().list(list);
+            let case = case.as_mut().unwrap();
+            case.client.roots = case.roots(list);
+            case.client.notify("roots/list_changed", &json!({}));
         } else {
             let can_run = match row["needs"].as_str() {
                 Some("symlinks") => symlinks_are_visible(),
@@ -57,18 +60,17 @@ impl Case {
         };
         let client = served.with_roots(&[]);
         let mut case = Self { served, client, era };
-        case.list(roots);
+        case.client.roots = case.roots(roots);
         case
     }
 
-    /// Changes the client's roots. One that does not begin with `$` is used unchanged.
-    fn list(&mut self, roots: &Value) {
+    /// The URIs of roots. One that does not begin with `$` is used unchanged.
+    fn roots(&self, roots: &Value) -> Vec<String> {
         let uri = |root: &Value| match self.filled(root).as_str().unwrap() {
             path if root.as_str().unwrap().starts_with('$') => uri(path.as_ref()),
             other => other.to_owned(),
         };
-        self.client.roots = roots.as_array().unwrap().iter().map(uri).collect();
-        self.client.notify("roots/list_changed", &json!({}));
+        roots.as_array().unwrap().iter().map(uri).collect()
     }
 
     /// Replaces the variables in all texts of a value. The rest of a text with `$D` or `$O`
@@ -96,21 +98,41 @@ impl Case {
     /// Performs the call of a line, and checks its result.
     fn check(&mut self, line: &str, call: &[Value]) {
         let [tool, arguments, relation, expected @ ..] = call else { panic!("{line}") };
-        let result = match tool.as_str().unwrap() {
+        let tool = tool.as_str().unwrap();
+        let result = match tool {
             "file" => Ok(json!(self.served.content(arguments.as_str().unwrap()))),
             "sh" => Ok(json!(self.served.sh(arguments.as_str().unwrap()))),
             "edit" => self.edit(arguments),
             "read" => self.read(arguments),
             "complete" => self.complete(arguments),
-            tool => self.client.call(tool, arguments).map(Value::from).map_err(Value::from),
+            "list" => self.request("list", arguments.clone()).map(|it| it["resources"].clone()),
+            "uris" => self.request("list", arguments.clone()).map(|it| {
+                it["resources"].as_array().unwrap().iter().map(|it| it["uri"].clone()).collect()
+            }),
+            "subscribe" | "unsubscribe" => self.request(tool, json!({ "uri": arguments })),
+            "told" => Ok(json!(self.client.told(Duration::from_secs(6)))),
+            "quiet" => Ok(json!(self.client.told(Duration::from_millis(1_200)))),
+            "put" => {
+                for (name, content) in arguments.as_object().unwrap() {
+                    self.served.put(name, content.as_str().unwrap());
+                }
+                Ok(Value::Null)
+            }
+            "media" => {
+                let arguments = json!({ "path": arguments });
+                let call = json!({ "name": "read_media_file", "arguments": arguments });
+                let result = self.client.request("tools/call", call);
+                result.map(|mut result| result["content"][0].take())
+            }
+            _ => self.client.call(tool, arguments).map(Value::from).map_err(Value::from),
         };
         let (Ok(value) | Err(value)) = &result;
         let parts = || expected.iter().map(|part| part.as_str().unwrap());
-        let text = value.as_str().unwrap_or_default();
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         match relation.as_str().unwrap() {
             "=" => assert_eq!(result.as_ref(), Ok(&expected[0]), "{line}"),
             "tree" => {
-                assert_eq!(serde_json::from_str(text).ok().as_ref(), expected.first(), "{line}");
+                assert_eq!(serde_json::from_str(&text).ok().as_ref(), expected.first(), "{line}");
             }
             "lacks" => assert!(!parts().any(|part| text.contains(part)), "{line}: {text}"),
             "error" => assert_eq!(result.as_ref(), Err(&expected[0]), "{line}"),
@@ -119,6 +141,12 @@ impl Case {
                 assert!(parts().all(|part| text.contains(part)), "{line}: {value}");
             }
         }
+    }
+
+    /// Sends a request for resources. An error is its code.
+    fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let result = self.client.request(&format!("resources/{method}"), params);
+        result.map_err(|mut error| error["code"].take())
     }
 
     /// Edits a file with this content, first in a dry run, and returns the new content.

@@ -8,21 +8,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filesystem_server::http::{Limits, serve_http};
+use filesystem_server::server::Server;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-use super::served::Served;
 use super::uri;
 
 /// Serves HTTP with changed limits, and returns the address.
-pub(crate) fn serve(served: &Served, change: impl FnOnce(&mut Limits)) -> Http {
+pub(crate) fn serve(server: Server, change: impl FnOnce(&mut Limits)) -> Http {
     let mut limits = Limits::default();
     change(&mut limits);
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let serving = serve_http(listener, served.server(), limits, pending());
+    let serving = serve_http(listener, server, limits, pending());
     thread::spawn(move || runtime.block_on(serving));
     Http::new(address)
 }

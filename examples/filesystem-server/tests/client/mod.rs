@@ -32,7 +32,7 @@ pub(crate) enum Declares {
 }
 
 pub(crate) struct Client {
-    process: Child,
+    pub(crate) process: Child,
     input: ChildStdin,
     received: Receiver<Value>,
     answers: HashMap<u64, Value>,
@@ -42,8 +42,6 @@ pub(crate) struct Client {
     capabilities: Value,
     /// The URIs of the roots that the client lists.
     pub(crate) roots: Vec<String>,
-    /// How often the server has asked for the roots.
-    pub(crate) asked: u32,
 }
 
 /// Ends the process, even if the test fails.
@@ -84,20 +82,9 @@ impl Client {
             Declares::Roots => json!({ "roots": {} }),
             Declares::Changes => json!({ "roots": { "listChanged": true } }),
         };
-        let (answers, told, roots) = (HashMap::new(), VecDeque::new(), Vec::new());
-        let (requests, asked) = (0, 0);
-        let mut client = Self {
-            process,
-            input,
-            received,
-            answers,
-            told,
-            requests,
-            era,
-            capabilities,
-            roots,
-            asked,
-        };
+        let (answers, told, roots, requests) = Default::default();
+        let mut client =
+            Self { process, input, received, answers, told, requests, era, capabilities, roots };
         if era == Era::Session {
             client.initialize("2025-11-25");
         }
@@ -112,11 +99,6 @@ impl Client {
         });
         self.request("initialize", params).unwrap();
         self.notify("initialized", &json!({}));
-    }
-
-    /// The process identifier of the server.
-    pub(crate) fn process(&self) -> u32 {
-        self.process.id()
     }
 
     fn send(&mut self, message: &Value) {
@@ -154,7 +136,6 @@ impl Client {
     fn receive(&mut self, time: Duration) -> bool {
         let Ok(message) = self.received.recv_timeout(time) else { return false };
         if message["method"] == "roots/list" {
-            self.asked += 1;
             let list = self.list();
             self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": list }));
         } else if message.get("method").is_some() {
@@ -189,7 +170,6 @@ impl Client {
         if result["resultType"] != "input_required" {
             return Ok(result);
         }
-        self.asked += 1;
         params["inputResponses"] = json!({ ROOTS_KEY: self.list() });
         let id = self.begin(method, params);
         self.end(id)

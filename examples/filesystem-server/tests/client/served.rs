@@ -9,7 +9,6 @@ use filesystem_server::options::Options;
 use filesystem_server::server::Server;
 
 use super::{Client, Declares, Era, PROGRAM, uri};
-use crate::tree::{link, symlinks_are_visible};
 
 pub(crate) struct Served {
     pub(crate) directory: PathBuf,
@@ -43,7 +42,7 @@ impl Served {
     pub(crate) fn server(&self) -> Server {
         let options = self.options.iter().map(String::as_str);
         let options = Options::parse_from(["filesystem-server"].into_iter().chain(options));
-        Server::new(options.guard().unwrap())
+        Server::new(options.guard().unwrap(), options.programs())
     }
 
     /// A client in a session, without roots.
@@ -82,27 +81,5 @@ impl Served {
 
     pub(crate) fn content(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.path(name)).ok()
-    }
-
-    /// Creates a FIFO, and symlinks to nothing, to a file and to a directory outside. Returns the
-    /// names that the system does not support: the FIFO on Windows, and the symlinks under Wine.
-    pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
-        let mut missing = Vec::new();
-        if cfg!(windows) {
-            missing.push("fifo");
-        } else {
-            let made = Command::new("mkfifo").arg(self.path("fifo")).status();
-            assert!(made.unwrap().success());
-        }
-        let out = self.outside.join("secret");
-        let links = [("dangling", Path::new("nowhere")), ("out", &out), ("outdir", &self.outside)];
-        for (name, target) in links {
-            if symlinks_are_visible() {
-                link(target, &self.path(name)).unwrap();
-            } else {
-                missing.push(name);
-            }
-        }
-        missing
     }
 }

@@ -6,7 +6,6 @@
 #[path = "../client/mod.rs"]
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
-mod complete;
 mod http;
 #[cfg(target_os = "linux")]
 #[path = "../../../../tests/support/hung_filesystem.rs"]
@@ -17,7 +16,7 @@ mod hung_mount;
 mod limits;
 mod list;
 mod listen;
-mod read;
+mod requests;
 mod subscribe;
 #[path = "../../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.

@@ -6,8 +6,6 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use serde_json::{Value, json};
 
 use crate::client::served::Served;
-use crate::client::uri;
-use crate::tree::{link, symlinks_are_visible};
 
 /// The name of a tool, its parameters with defaults (`!` marks required ones), its hints, and the
 /// type of its content.
@@ -39,111 +37,6 @@ fn tool_definitions_match_the_reference_server() {
     let mut found: Vec<_> = listed["tools"].as_array().unwrap().iter().map(definition).collect();
     found.sort();
     assert_eq!(found.join("\n") + "\n", include_str!("../data/definitions.txt"));
-}
-
-#[test]
-fn every_tool_refuses_outside_paths_and_special_files() {
-    let served = Served::new();
-    let mut client = served.client();
-    served.put("file", "x");
-    served.put("binary", b"\xff\xfe");
-    let missing = served.put_oddities();
-    let secret = served.outside.join("secret").display().to_string();
-    // On Windows, a URI needs a drive.
-    let passwd = if cfg!(windows) { "file:///C:/etc/passwd" } else { "file:///etc/passwd" };
-    let with = |path: &str| {
-        let edits = json!([{"oldText": "s", "newText": "t"}]);
-        [
-            ("read_file", json!({"path": path})),
-            ("read_text_file", json!({"path": path})),
-            ("read_text_file", json!({"path": path, "head": 1})),
-            ("read_text_file", json!({"path": path, "tail": 1})),
-            ("read_media_file", json!({"path": path})),
-            ("edit_file", json!({"path": path, "edits": edits})),
-            ("write_file", json!({"path": path, "content": "x"})),
-            ("list_directory", json!({"path": path})),
-            ("list_directory_with_sizes", json!({"path": path})),
-            ("directory_tree", json!({"path": path})),
-            ("search_files", json!({"path": path, "pattern": "**"})),
-            ("create_directory", json!({"path": path})),
-            ("get_file_info", json!({"path": path})),
-            ("move_file", json!({"source": "file", "destination": path})),
-            ("move_file", json!({"source": path, "destination": "new"})),
-        ]
-    };
-    let (outside, special) = ("not inside the allowed directories", "not a regular file");
-    // Only `move_file` does not follow a symlink, and the first seven tools open a file.
-    for (path, tools, refusal) in [
-        (&*secret, 15, outside),
-        ("../secret", 15, outside),
-        ("outdir/secret", 15, outside),
-        (passwd, 15, outside),
-        ("out", 13, outside),
-        ("fifo", 7, special),
-    ] {
-        if missing.contains(&path.split('/').next().unwrap()) {
-            continue;
-        }
-        for (tool, arguments) in with(path).into_iter().take(tools) {
-            let error = client.call(tool, &arguments).unwrap_err();
-            assert!(error.ends_with(refusal), "{tool} {arguments}: {error}");
-        }
-    }
-    for lines in ["", "head", "tail"] {
-        let mut arguments = json!({ "path": "binary" });
-        arguments[lines] = json!(1);
-        let error = client.call("read_text_file", &arguments).unwrap_err();
-        let is_clear = error.contains("not UTF-8") && error.contains("read_media_file");
-        assert!(is_clear, "{lines}: {error}");
-    }
-    assert_eq!(fs::read(served.outside.join("secret")).unwrap(), b"secret");
-}
-
-#[test]
-fn media_is_returned_in_base64_with_its_type() {
-    let served = Served::new();
-    let mut client = served.client();
-    let mut media = |name: &str| {
-        let arguments = json!({ "name": "read_media_file", "arguments": { "path": name } });
-        client.request("tools/call", arguments).unwrap()
-    };
-    let blob = json!({
-        "uri": uri(&served.path("data")), "mimeType": "application/octet-stream", "blob": "//4="
-    });
-    for (name, expected) in [
-        ("a.png", json!({"type": "image", "data": "//4=", "mimeType": "image/png"})),
-        ("a.SVG", json!({"type": "image", "data": "//4=", "mimeType": "image/svg+xml"})),
-        ("a.mp3", json!({"type": "audio", "data": "//4=", "mimeType": "audio/mpeg"})),
-        ("data", json!({"type": "resource", "resource": blob})),
-    ] {
-        served.put(name, b"\xff\xfe");
-        let result = media(name);
-        assert_eq!(result["content"], json!([expected]), "{name}");
-        assert_eq!(result["structuredContent"], json!({"content": [expected]}), "{name}");
-    }
-    // The type depends on the resolved name, not on the name of the symlink.
-    if symlinks_are_visible() {
-        link("a.png".as_ref(), &served.path("link")).unwrap();
-        assert_eq!(media("link")["content"][0]["type"], "image");
-    }
-}
-
-#[test]
-fn directory_is_copied_with_the_symlinks_that_lead_inside() {
-    let served = Served::new();
-    served.put("from/sub/b", "bb");
-    if !symlinks_are_visible() {
-        return;
-    }
-    link("sub/b".as_ref(), &served.path("from/inside")).unwrap();
-    link("../../outside".as_ref(), &served.path("from/out")).unwrap();
-    let arguments = json!({ "source": "from", "destination": "to" });
-    let copied = served.client().call("copy_directory", &arguments).unwrap();
-    let summary = "Copied 1 files, 1 directories and 1 symlinks to to\nNot copied:\n";
-    assert!(copied.starts_with(summary), "{copied}");
-    assert!(copied.ends_with("not inside the allowed directories"), "{copied}");
-    assert_eq!(fs::read_link(served.path("to/inside")).unwrap().to_str(), Some("sub/b"));
-    assert!(fs::symlink_metadata(served.path("to/out")).is_err());
 }
 
 #[test]
@@ -215,7 +108,7 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
 #[test]
 fn edits_keep_the_mode_and_concurrent_ones_are_all_applied() {
     #[cfg(windows)]
-    if !symlinks_are_visible() {
+    if !crate::tree::symlinks_are_visible() {
         return crate::tree::report_not_shown(
             "files::edits_keep_the_mode_and_concurrent_ones_are_all_applied",
             "Wine does not replace a file that is open elsewhere",

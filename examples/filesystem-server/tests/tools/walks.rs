@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[cfg(target_os = "linux")]
 use crate::client::Client;
@@ -21,17 +21,13 @@ fn put_many(directory: &Path, directories: u32) {
     }
 }
 
-fn search() -> Value {
-    json!({"path": ".", "pattern": "none"})
-}
-
 #[test]
 fn long_walk_reports_progress() {
     let served = Served::new();
     let mut client = served.client();
     put_many(&served.directory, 50);
     let began = Instant::now();
-    client.call("search_files", &search()).unwrap();
+    client.call("search_files", &json!({"path": ".", "pattern": "none"})).unwrap();
     let most = began.elapsed().as_millis() / 250 + 1;
     let progress: Vec<_> = std::iter::from_fn(|| client.progress(Duration::ZERO)).collect();
     let is_rising = progress.is_sorted_by(|one, next| one < next);
@@ -47,7 +43,7 @@ fn withdrawn_root_stops_a_walk() {
     put_many(&served.directory, 200);
     // The walk may complete before the notification arrives.
     for _ in 0..10 {
-        let id = client.begin_call("search_files", &search());
+        let id = client.begin_call("search_files", &json!({"path": ".", "pattern": "none"}));
         client.progress(Duration::from_secs(2));
         client.notify("roots/list_changed", &json!({}));
         let result = client.end(id).unwrap();
@@ -56,9 +52,9 @@ fn withdrawn_root_stops_a_walk() {
             assert!(text.contains("changed or expired; try again"), "{text}");
             // The next request uses the new list.
             client.change(&[]);
-            let error = client.call("search_files", &search()).unwrap_err();
+            let error =
+                client.call("search_files", &json!({"path": ".", "pattern": "none"})).unwrap_err();
             assert!(error.contains("the client listed no directories"), "{error}");
-            assert!(client.asked >= 2);
             return;
         }
         while client.progress(Duration::ZERO).is_some() {}
@@ -69,7 +65,7 @@ fn withdrawn_root_stops_a_walk() {
 /// Returns the number of a server's descriptors for files or directories beneath a directory.
 #[cfg(target_os = "linux")]
 fn open_beneath(client: &Client, directory: &Path) -> usize {
-    let links = fs::read_dir(format!("/proc/{}/fd", client.process())).unwrap();
+    let links = fs::read_dir(format!("/proc/{}/fd", client.process.id())).unwrap();
     let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|link| link.starts_with(directory)).count()
 }

@@ -1,4 +1,4 @@
-//! Resource templates, and the completion of their path.
+//! Reading, listing and completing resources.
 
 use serde_json::{Value, json};
 
@@ -16,13 +16,13 @@ fn params(template: &str, argument: &str, typed: &str) -> Value {
 }
 
 #[test]
-fn paths_are_completed_as_in_the_data() {
+fn lists_and_completions_are_those_in_the_data() {
     for (era, declares) in [
         (Era::Session, Declares::Changes),
         (Era::Session, Declares::Nothing),
         (Era::Stateless, Declares::Nothing),
     ] {
-        check(include_str!("../data/completions.txt"), era, declares);
+        check(include_str!("../data/lists.txt"), era, declares);
     }
 }
 
@@ -53,5 +53,16 @@ fn only_the_path_of_a_listed_template_is_completed() {
     for (template, argument) in [("file:///{name}", "path"), (TEMPLATE, "name")] {
         let params = params(template, argument, "");
         assert_eq!(client.code("completion/complete", params), -32602, "{argument}");
+    }
+}
+
+#[test]
+fn content_and_refusals_are_those_in_the_data() {
+    for (era, declares) in [
+        (Era::Session, Declares::Changes),
+        (Era::Stateless, Declares::Roots),
+        (Era::Stateless, Declares::Nothing),
+    ] {
+        check(include_str!("../data/resources.txt"), era, declares);
     }
 }

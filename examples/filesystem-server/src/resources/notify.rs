@@ -1,11 +1,16 @@
-//! Subscriptions and list-change notifications for clients with a session.
+//! Notifications about resources: `resources/subscribe` for clients with a session, and
+//! `subscriptions/listen` for others.
 //!
 //! One task follows each session. It sends `notifications/resources/list_changed` and
 //! `notifications/resources/updated`, and ends with the session. Its subscriptions are dropped with
-//! it, and only the session's own identifier gives access to them.
+//! it, and only the session's own identifier gives access to them. A request to listen stays open,
+//! and its subscriptions are dropped when it ends.
 //!
 //! Nothing in this module requests the client's roots. While the roots are unknown, subscriptions
-//! are suspended. After a request has fetched the roots, subscriptions outside them are dropped.
+//! are suspended. After a request has fetched the roots, subscriptions outside them are dropped. The
+//! roots of a client without a session are those of its other requests while they are valid, or the
+//! allowed directories if it declared none. It does not announce changes to its roots, so
+//! `resourcesListChanged` is not accepted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,11 +18,12 @@ use std::sync::{Arc, Mutex};
 use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{RootsChanges, RootsState, Session};
 use rmcp::ErrorData;
-use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
-use rmcp::service::{Peer, RequestContext, RoleServer};
-use tokio::time::{MissedTickBehavior, interval};
+use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams, SubscriptionFilter};
+use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::subscription::{Filesystems, POLL, Subscription, Subscriptions};
+use super::list::remedied;
+use super::subscription::{Filesystems, POLL, SUBSCRIPTIONS, Subscription, Subscriptions};
 use crate::http::SessionPermit;
 use crate::lock;
 use crate::server::Server;
@@ -89,6 +95,52 @@ pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleS
     if let Some(subscriptions) = session.and_then(|session| server.resources.of(&session)) {
         subscriptions.remove(uri);
     }
+}
+
+/// The accepted part of a filter: the first [`SUBSCRIPTIONS`] resources.
+pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
+    let uris = requested.resource_subscriptions.iter().flatten().take(SUBSCRIPTIONS);
+    SubscriptionFilter::builder().resource_subscriptions(uris).build()
+}
+
+/// Serves `subscriptions/listen` until it is cancelled or all its resources are withdrawn. A refused
+/// resource is ignored. If all are refused, returns the first refusal.
+pub(crate) async fn listen(
+    server: &Server,
+    listening: &SubscriptionContext,
+) -> Result<(), ErrorData> {
+    let ctx = listening.request_context();
+    let (subscriptions, mut refused) = (Subscriptions::default(), None);
+    for uri in listening.accepted().resource_subscriptions.iter().flatten() {
+        let (resources, named) = (server.resources.clone(), uri.clone());
+        let all = subscriptions.clone();
+        let work = move |roots: RequestRoots| {
+            let subscription = Subscription::new(&roots, &named, &resources.filesystems)?;
+            all.add(named, subscription)
+        };
+        if let Err(error) = server.guard.other_request(ctx, Some(uri), work).await {
+            refused = refused.or(Some(error));
+        }
+    }
+    if let Some(error) = refused.filter(|_| subscriptions.is_empty()) {
+        return Err(remedied(error, ctx));
+    }
+    while !subscriptions.is_empty() {
+        tokio::select! {
+            () = listening.cancelled() => break,
+            () = sleep(POLL) => {}
+        }
+        let all = subscriptions.clone();
+        let work = move |roots: RequestRoots| Ok(all.look(|checked| roots.still_allows(checked)));
+        // If the roots are unknown at this time, nothing is looked at or withdrawn.
+        let changed = server.guard.other_request(ctx, None, work).await.unwrap_or_default();
+        for uri in changed {
+            if listening.sink().notify_resource_updated(uri).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The task that follows a session.
