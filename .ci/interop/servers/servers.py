@@ -40,7 +40,7 @@ class Server:
         self.tree, self.roots, self.delay = tree, roots, delay
         arguments = [tree / directory for directory in narrowed]
         for directory in always:
-            if pathlib.Path(command).name == "filesystem-server":
+            if pathlib.Path(command).name == "mcp-filesystem-guarded":
                 arguments.append("--always")
             arguments.append(tree / directory)
         self.process = subprocess.Popen(

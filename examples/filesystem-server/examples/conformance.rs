@@ -1,7 +1,7 @@
 //! A server for the MCP conformance suite, over streamable HTTP. It has the tool for the scenario
 //! `input-required-result-basic-list-roots`.
 //!
-//! Run it with `cargo run -p filesystem-server --example conformance -- DIRECTORY...`. It prints
+//! Run it with `cargo run -p mcp-filesystem-guarded --example conformance -- DIRECTORY...`. It prints
 //! its address to standard error. `.ci/interop/clients/run` runs the suite against it.
 
 use std::sync::Arc;

@@ -199,11 +199,12 @@ impl Http {
         if !room.try_take(COPIES * body.len() + VALUE * values) {
             return Err(unavailable(FULL));
         }
-        let message = serde_json::from_slice::<Message>(&body);
-        let is_parsed = message.is_ok();
-        let Message { method, id, params } = message.unwrap_or_default();
+        let Ok(message) = serde_json::from_slice::<Message>(&body) else {
+            return Err(refusal(StatusCode::BAD_REQUEST, "the body is not a JSON-RPC message"));
+        };
+        let Message { method, id, params } = message;
         let method = method.as_deref();
-        if !is_parsed || method == Some("initialize") {
+        if method == Some("initialize") {
             if body.len() > FIRST {
                 return Err(too_large(FIRST));
             }
@@ -273,7 +274,7 @@ impl Http {
 pub(crate) type SessionPermit = Arc<OwnedSemaphorePermit>;
 
 /// What must be known about a message before rmcp parses it.
-#[derive(Default, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 struct Message {
     method: Option<String>,
     id: Option<RequestId>,

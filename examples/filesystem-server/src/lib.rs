@@ -5,6 +5,7 @@
 //! client's roots. Every decision about a path is made by the guard, and every file is opened
 //! through it.
 
+mod config;
 pub mod http;
 pub mod options;
 pub mod programs;

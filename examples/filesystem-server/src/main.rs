@@ -2,28 +2,31 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use filesystem_server::http::serve_http;
 use filesystem_server::options::Options;
+use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
-use mcp_roots_guard::Channel;
+use mcp_roots_guard::{Channel, ErrorKind, Guard};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
+
+/// The name of the program, as a prefix of what it prints.
+const NAME: &str = env!("CARGO_BIN_NAME");
 
 fn main() -> ExitCode {
     let log = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
-    match run(&Options::parse()) {
+    match run(&Options::read()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("filesystem-server: {error}");
+            eprintln!("{NAME}: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Confines the process, if requested, before the runtime starts. A thread that already exists
-/// would not be confined.
+/// Confines the process before the runtime starts. A thread that already exists would not be
+/// confined.
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     #[cfg(unix)]
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
@@ -31,16 +34,8 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     }
     let guard = options.guard()?;
     let programs = options.programs();
-    if options.confine {
-        // The server itself reaches no other process, except its clients over HTTP.
-        let confinement = programs.process_confinement();
-        let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
-        let confinement = match options.http {
-            Some(_) => confinement,
-            None => confinement.deny(Channel::Network),
-        };
-        let confined = guard.boundary().confine_process(&confinement)?;
-        eprintln!("filesystem-server: {confined}");
+    if !options.no_confine {
+        confine(options, &guard, &programs)?;
     }
     programs.verify(&guard)?;
     tokio::runtime::Builder::new_multi_thread()
@@ -49,12 +44,35 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         .block_on(serve(options, Server::new(guard, programs)))
 }
 
+/// Confines the process, or prints why it is not confined.
+fn confine(options: &Options, guard: &Guard, programs: &Programs) -> mcp_roots_guard::Result<()> {
+    // The server itself reaches no other process, except its clients over HTTP.
+    let confinement = programs.process_confinement();
+    let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
+    let confinement = match options.http {
+        Some(_) => confinement,
+        None => confinement.deny(Channel::Network),
+    };
+    match guard.boundary().confine_process(&confinement) {
+        Ok(confined) => eprintln!("{NAME}: {confined}"),
+        Err(error)
+            if !options.confine
+                && (error.kind() == ErrorKind::ConfinementUnavailable
+                    || error.code() == "no_directories") =>
+        {
+            eprintln!("{NAME}: not confined by the kernel: {error}");
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
 async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::error::Error>> {
     #[cfg(unix)]
     survive_large_writes()?;
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
-        eprintln!("filesystem-server: http://{}/mcp", listener.local_addr()?);
+        eprintln!("{NAME}: http://{}/mcp", listener.local_addr()?);
         let stop = async {
             interrupted().await;
             // A second signal stops the server without waiting for requests in flight.

@@ -6,8 +6,7 @@
 //! all requests share [`SHARED`] bytes, and none takes more than half of what is left. A request
 //! for which there is no room is refused, and never waits.
 //!
-//! The entries that a walk of a tool keeps are not counted: each walk keeps at most 48 MiB
-//! (`WALK_BYTES`), and the guard limits how many run at once.
+//! A walk counts as the most that it can keep (`WALK_BYTES`), whatever it finds.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

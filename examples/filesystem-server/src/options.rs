@@ -15,13 +15,13 @@ use mcp_roots_guard::{
 use crate::http::Limits;
 use crate::programs::Programs;
 
-/// An MCP filesystem server.
+/// An MCP filesystem server that stays inside the directories that you allow.
 ///
 /// Each client can access the given directories, narrowed by its roots. If no directory is given,
 /// each client can access only its own roots. Options with DIR or NAME can be repeated, and options
 /// for the same directory are combined.
 #[derive(Clone, Debug, Parser)]
-#[command(version)]
+#[command(name = "mcp-filesystem-guarded", version, after_long_help = MANUAL)]
 // Without directories, an option that requires this group would have no effect, and an ignored
 // restriction is unsafe.
 #[command(group = ArgGroup::new("allowed").multiple(true))]
@@ -68,12 +68,24 @@ pub struct Options {
     /// Access for clients that list no roots at all.
     #[arg(long, value_enum, default_value = "deny", requires = "allowed")]
     pub empty: Empty,
-    /// Also confine the process to the directories with Landlock (Linux 5.13 and later).
+    /// Do not start if the kernel cannot confine the server to the directories.
     ///
-    /// If confinement is not available, the server does not start. If a directory is replaced, it
-    /// stays inaccessible until the server is restarted.
-    #[arg(long)]
+    /// By default, the server confines itself with Landlock (Linux 5.13 and later) where the kernel
+    /// can, and prints a line where it cannot.
+    #[arg(long, conflicts_with = "no_confine")]
     pub confine: bool,
+    /// Do not confine the server.
+    ///
+    /// If a directory is replaced, it stays inaccessible to a confined server until a restart.
+    #[arg(long)]
+    pub no_confine: bool,
+    /// Read options from this TOML file, too.
+    ///
+    /// A key is the long name of an option, such as read-only-dir. A value is a text, a number,
+    /// true, or a list of texts for an option that can be repeated. The key directories is for the
+    /// directories without an option.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Also offer these tools.
     ///
     /// They run git, confined with Landlock (Linux 6.12 and later) to the directories that the
@@ -116,6 +128,21 @@ pub struct Options {
     #[arg(requires = "http")]
     pub max_sessions: usize,
 }
+
+/// The end of the manual page.
+const MANUAL: &str = "\
+Examples:
+  mcp-filesystem-guarded ~/projects                     serve one directory
+  mcp-filesystem-guarded ~/app --read-only-dir ~/docs   and another, for reading only
+  mcp-filesystem-guarded ~/app --deny '.env*'           without the files with secrets
+  mcp-filesystem-guarded --config /etc/files.toml       options from a file
+
+Environment:
+  RUST_LOG   what to log to standard error. With mcp_roots_guard=info, each refusal with its reason
+
+Exit status:
+  0 after the client has disconnected or a signal; 1 if the server cannot start; 2 if an option is
+  invalid";
 
 /// What a client that lists no roots can access.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

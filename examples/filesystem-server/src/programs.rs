@@ -54,13 +54,12 @@ impl Programs {
     }
 
     /// The paths outside the allowed directories that the server itself needs if it is confined. A
-    /// program that it starts cannot use more than the server. The server also reads `/proc`, to
-    /// find the descriptors that a program must not inherit. The programs cannot.
+    /// program that it starts cannot use more than the server.
     pub fn process_confinement(&self) -> Confinement {
         if self.is_empty() {
             return Confinement::default();
         }
-        self.confinement().extra("/proc", ExtraAccess::ReadOnly)
+        self.confinement()
     }
 
     /// Whether the tool `run` accepts the program.
@@ -76,15 +75,23 @@ impl Programs {
     }
 }
 
-/// The paths outside the roots that git may use. It can read the system's files but cannot run a
-/// shell or any other program outside the directories of libraries, so almost no program that a
-/// repository's configuration names can start.
+/// The paths outside the roots that git may use. It can read the system's files, but can run only
+/// the dynamic loader, so no program that a repository's configuration names can start. The stores
+/// of Nix and Guix also contain programs, which can start there.
 pub(crate) fn git_confinement() -> Confinement {
-    let libraries = ["/gnu/store", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
+    let loaders = [
+        "/gnu/store",
+        "/lib/ld-linux-aarch64.so.1",
+        "/lib/ld-linux-riscv64-lp64d.so.1",
+        "/lib/ld-musl-aarch64.so.1",
+        "/lib/ld-musl-x86_64.so.1",
+        "/lib64/ld-linux-x86-64.so.2",
+        "/nix/store",
+    ];
     let confinement = Confinement::default().runtime_files();
     let confinement = confinement.optional_extra("/usr", ExtraAccess::ReadOnly);
     let confinement = confinement.optional_extra("/etc/ld.so.cache", ExtraAccess::ReadOnly);
-    libraries.into_iter().fold(confinement, |confinement, path| {
+    loaders.into_iter().fold(confinement, |confinement, path| {
         confinement.optional_extra(path, ExtraAccess::Execute)
     })
 }

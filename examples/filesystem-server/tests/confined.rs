@@ -20,6 +20,7 @@ use client::{Client, run};
 
 /// Replaces the directory, and waits long enough for the guard to detect the replacement.
 fn replace(directory: &Path) {
+    let _ = fs::remove_dir_all(directory.with_extension("was"));
     fs::rename(directory, directory.with_extension("was")).unwrap();
     fs::create_dir(directory).unwrap();
     fs::write(directory.join("f"), "new").unwrap();
@@ -38,7 +39,7 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
         assert!(!success && said.lines().count() == 1, "{said}");
         return println!("process confinement is not available here: {said}");
     }
-    let is_reported = said.contains("filesystem-server: confined by Landlock, version ")
+    let is_reported = said.contains("mcp-filesystem-guarded: confined by Landlock, version ")
         && said.contains(", 1 thread\n")
         && said.contains(&format!("directory, read-write: {named:?}"))
         && (said.contains("\n  denied: signals") || said.contains("signals reach"));
@@ -64,19 +65,25 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
 
     // After a directory is replaced, the guard resolves and serves the new one. The kernel still
     // allows access only to the old one, which shows that the process is confined.
-    let mut free = Client::start(&[named]);
+    let mut free = Client::start(&["--no-confine", named]);
     assert_eq!([server.read(&file), free.read(&file)], ["changed", "changed"]);
     replace(directory);
     assert_eq!(free.read(&file), "new");
     let denied = server.read(&file);
     assert!(denied.contains("permission denied"), "{denied}");
-    // A restarted server serves the new directory.
-    assert_eq!(Client::start(&["--confine", named]).read(&file), "new");
+    // A restarted server serves the new directory. It is confined by default.
+    let mut restarted = Client::start(&[named]);
+    assert_eq!(restarted.read(&file), "new");
+    replace(directory);
+    assert!(restarted.read(&file).contains("permission denied"));
 }
 
 #[test]
 fn server_does_not_start_confined_without_directories() {
+    let none = "no allowed directory is configured";
     let (success, said) = run(&["--confine"]);
-    assert!(!success);
-    assert!(said.starts_with("filesystem-server: ") && !said.contains("confined by"), "{said}");
+    assert_eq!((success, said), (false, format!("mcp-filesystem-guarded: {none}\n")));
+    // By default, it starts. Its client left at once.
+    let (_, said) = run(&[]);
+    assert!(said.contains(&format!("not confined by the kernel: {none}\n")), "{said}");
 }

@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_secs(5);
 struct Server {
     process: Child,
     http: Http,
-    _served: Served,
+    served: Served,
 }
 
 impl Drop for Server {
@@ -55,10 +55,14 @@ impl Server {
         let mut process = program.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut messages = BufReader::new(process.stderr.take().unwrap());
-        messages.read_line(&mut line).unwrap();
+        // The report of the confinement comes first.
+        while !line.contains("http://") {
+            line.clear();
+            assert_ne!(messages.read_line(&mut line).unwrap(), 0, "the server did not start");
+        }
         thread::spawn(move || std::io::copy(&mut messages, &mut std::io::sink()));
         let address = line.split(['/', '\n']).find(|part| part.starts_with("127.")).unwrap();
-        Self { process, http: Http::new(address.to_owned()), _served: served }
+        Self { process, http: Http::new(address.to_owned()), served }
     }
 
     /// The most memory that the process had at once, in mebibytes (proc(5), `VmHWM`).
@@ -125,6 +129,20 @@ fn edits_of_many_lines_take_bounded_memory() {
     let session = server.http.open().unwrap();
     server.attack(16, move |number| {
         session.post(&call(number, "edit_file", &arguments));
+    });
+}
+
+/// The names of a directory are read and sorted before the first entry is known.
+#[test]
+fn walks_take_bounded_memory() {
+    let server = Server::new(b"");
+    for number in 0..60_000 {
+        fs::write(server.served.directory.join(format!("{number:0246}")), "").unwrap();
+    }
+    let search = json!({ "path": ".", "pattern": "none" });
+    let session = server.http.open().unwrap();
+    server.attack(64, move |number| {
+        session.post(&call(number, "search_files", &search));
     });
 }
 

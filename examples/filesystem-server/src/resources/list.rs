@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, ErrorKind, Location, WalkOptions};
 use rmcp::ErrorData;
@@ -30,6 +31,7 @@ pub(crate) async fn list(
     let after = cursor.map(|cursor| parsed(&cursor)).transpose()?;
     let room = Room::of(&ctx.extensions);
     let work = move |roots: RequestRoots| {
+        room.take(WALK_BYTES)?;
         let page = page(&roots, after.as_deref())?;
         room.for_result(&page)?;
         Ok(page)

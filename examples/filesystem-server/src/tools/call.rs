@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_roots_guard::Guard;
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::ErrorData;
 use rmcp::handler::server::common::FromContextPart;
@@ -83,14 +84,17 @@ impl Call {
         self.guard.tool(&self.ctx, self.answers, work).await
     }
 
-    /// Like [`text`](Self::text), for long-running work that reports progress.
+    /// Like [`text`](Self::text), for a walk, which reports progress.
     pub(super) async fn long<W>(self, work: W) -> Answered
     where
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
         let (progress, reports) = watch::channel(0);
         let Self { guard, ctx, answers, reply } = self;
-        let work = guard.tool(&ctx, answers, move |roots| reply.text(work(&roots, &progress)?));
+        let work = guard.tool(&ctx, answers, move |roots| {
+            reply.room.take(WALK_BYTES)?;
+            reply.text(work(&roots, &progress)?)
+        });
         // Boxed because the future is large.
         during(Box::pin(work), reports, &ctx).await
     }

@@ -15,7 +15,7 @@ pub(crate) mod cases;
 pub(crate) mod http;
 pub(crate) mod served;
 
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_filesystem-server");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-filesystem-guarded");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {

@@ -41,7 +41,7 @@ impl Served {
     /// A server in this process, for HTTP.
     pub(crate) fn server(&self) -> Server {
         let options = self.options.iter().map(String::as_str);
-        let options = Options::parse_from(["filesystem-server"].into_iter().chain(options));
+        let options = Options::parse_from(["mcp-filesystem-guarded"].into_iter().chain(options));
         Server::new(options.guard().unwrap(), options.programs())
     }
 

@@ -133,10 +133,10 @@ fn sessions_beyond_the_limit_are_refused_and_others_continue() {
     }
     let sessions: Vec<_> = sessions.into_iter().filter_map(Result::ok).collect();
     assert!(sessions.iter().all(Http::is_served));
-    // A duplicate `method` does not bypass the limit.
+    // A duplicate `method` does not hide a message that opens a session.
     let hidden = initialize("2025-11-25", &json!({})).to_string();
     let hidden = hidden.replacen('{', r#"{"method":"ping","#, 1);
-    assert!(http.send("POST", "", &hidden).starts_with("HTTP/1.1 503"));
+    assert!(http.send("POST", "", &hidden).starts_with("HTTP/1.1 400"));
     sessions[0].delete();
     assert!(until(|| http.open().is_ok()));
     assert!(sessions[1].is_served());

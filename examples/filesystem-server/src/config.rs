@@ -1,0 +1,91 @@
+//! Options from a TOML file.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
+use toml::{Table, Value};
+
+use crate::options::Options;
+
+impl Options {
+    /// Reads the options of the command line, and those of the file that `--config` names. Prints
+    /// an invalid one and exits.
+    #[must_use]
+    pub fn read() -> Self {
+        let mut arguments: Vec<OsString> = std::env::args_os().collect();
+        let Some(file) = Self::parse_from(&arguments).config else {
+            return Self::parse_from(&arguments);
+        };
+        match in_file(&file) {
+            Ok(from_file) => arguments.splice(1..1, from_file.into_iter().map(OsString::from)),
+            Err(error) => {
+                let error = format!("{}: {error}", file.display());
+                Self::command().error(ErrorKind::ValueValidation, error).exit()
+            }
+        };
+        Self::parse_from(&arguments)
+    }
+}
+
+/// Returns the file's options as arguments.
+#[expect(clippy::disallowed_methods, reason = "the operator's own file, not a request's")]
+fn in_file(file: &Path) -> Result<Vec<String>, String> {
+    arguments(&std::fs::read_to_string(file).map_err(|error| error.to_string())?)
+}
+
+/// Returns the arguments that a file with this content stands for: `--KEY=VALUE` for each value,
+/// `--KEY` for `true`, and the value itself for `directories`.
+fn arguments(content: &str) -> Result<Vec<String>, String> {
+    let table: Table = content.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let mut arguments = Vec::new();
+    for (key, value) in table {
+        let values = match value {
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        for value in values {
+            arguments.push(match value {
+                Value::Boolean(false) => continue,
+                Value::Boolean(true) => format!("--{key}"),
+                Value::Integer(number) => format!("--{key}={number}"),
+                Value::String(text) if key != "directories" => format!("--{key}={text}"),
+                Value::String(directory) if !directory.starts_with('-') => directory,
+                Value::String(directory) => return Err(format!("not a path: {directory}")),
+                _ => return Err(format!("{key}: not a text, a number, true, or a list of them")),
+            });
+        }
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::arguments;
+
+    #[test]
+    fn a_file_stands_for_arguments() {
+        for (content, expected) in [
+            ("", Ok("")),
+            ("directories = ['/a', '/b c']\nconfine = true", Ok("--confine|/a|/b c")),
+            ("deny = ['.env*', '/x']\nread-only = false", Ok("--deny=.env*|--deny=/x")),
+            ("max-sessions = 8\nhttp = '127.0.0.1:1'", Ok("--http=127.0.0.1:1|--max-sessions=8")),
+            ("directories = '--no-protect'", Err("not a path: --no-protect")),
+            ("deny = [['x']]", Err("deny: not a text")),
+            ("always = 1.5", Err("always: not a text")),
+            ("directories = [", Err("TOML parse error")),
+        ] {
+            let found = arguments(content).map(|arguments| arguments.join("|"));
+            match (&found, expected) {
+                (Ok(found), Ok(expected)) => {
+                    let mut found: Vec<_> = found.split('|').collect();
+                    found.sort_by_key(|argument| !argument.starts_with("--"));
+                    assert_eq!(found.join("|"), expected, "{content}");
+                }
+                (Err(error), Err(expected)) => assert!(error.starts_with(expected), "{error}"),
+                _ => panic!("{content}: {found:?}"),
+            }
+        }
+    }
+}
