@@ -154,7 +154,7 @@ impl Client {
     /// Waits for the response to a request. It contains either a `result` or an `error`.
     pub(crate) fn end(&mut self, id: u64) -> Result<Value, Value> {
         while !self.answers.contains_key(&id) {
-            assert!(self.receive(Duration::from_secs(60)), "no response in time");
+            assert!(self.receive(Duration::from_secs(300)), "no response in time");
         }
         let mut answer = self.answers.remove(&id).unwrap();
         if answer.get("error").is_some() {
