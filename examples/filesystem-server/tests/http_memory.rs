@@ -87,9 +87,10 @@ impl Server {
         for round in 0..40 {
             let start = Instant::now();
             assert!(victim.is_served());
-            self.http.open().unwrap().delete();
+            let session = self.http.open().unwrap();
             let took = start.elapsed();
             assert!(took < WAIT, "round {round}: a call and a new session took {took:?}");
+            session.delete();
             thread::sleep(Duration::from_millis(50));
         }
         stop.store(true, Ordering::Relaxed);
@@ -109,7 +110,6 @@ fn responses_that_nobody_reads_take_bounded_memory() {
     let begin = |_| server.http.open().unwrap().begin("POST", "", &read);
     let unread: Vec<_> = (0..60).map(begin).collect();
     server.attack(0, |_| ());
-    // The refusals have arrived. Their text says what to do.
     let is_refused = |mut stream: std::net::TcpStream| {
         stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut answer = Vec::new();
@@ -120,7 +120,7 @@ fn responses_that_nobody_reads_take_bounded_memory() {
     assert!(refused >= 30, "{refused} of 60 were refused");
 }
 
-/// A file of line ends takes 40 times its size while an edit of it is compared.
+/// A file of line ends takes 40 times its size in an edit.
 #[test]
 fn edits_of_many_lines_take_bounded_memory() {
     let server = Server::new(&[&vec![b'\n'; (4 << 20) - 1][..], b"a"].concat());
