@@ -56,6 +56,7 @@ use self::pending::{PendingRoots, access_conflict, conflicts, denied_directory};
 use crate::boundary::entries::{Entry, EntryResolver, Named, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
+use crate::path::index::ROOT_NAMES;
 use crate::path::names::is_same;
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::path::{Location, Protection};
@@ -410,6 +411,12 @@ impl Boundary {
             let location = entry.location.as_ref().ok();
             if location.is_some_and(|location| !seen.insert(location.clone())) {
                 pending.reject(index, &entry.text, Code::Duplicate.into());
+                continue;
+            }
+            // Every later call may have to look at all names of the list.
+            if pending.tree.len() >= ROOT_NAMES {
+                let text = "the roots before it have {} names in their paths, the maximum";
+                pending.reject(index, &entry.text, Error::over(Code::TooLarge, text, ROOT_NAMES));
                 continue;
             }
             let mut budget = effort.entry();

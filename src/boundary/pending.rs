@@ -17,8 +17,8 @@ use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots, Snapshot};
 #[derive(Default)]
 pub(super) struct PendingRoots {
     pub(super) roots: Vec<(usize, String, Root)>,
-    /// Indices into `roots`, by a key that is equal for paths that name the same place.
-    pub(super) by_path: HashMap<PathBuf, usize>,
+    /// The canonical paths of `roots`, marked with their indices.
+    pub(super) tree: Tree,
     pub(super) rejected: Vec<RejectedRoot>,
     /// The patterns for protected names, if there are any.
     protected: Option<Arc<ProtectedNames>>,
@@ -43,10 +43,9 @@ impl PendingRoots {
     }
 
     pub(super) fn add(&mut self, index: usize, entry: String, root: Root) {
-        let path = path_key(&root.canonical);
-        let earlier = self.by_path.get(&path).and_then(|&number| self.roots.get_mut(number));
-        let Some((.., earlier)) = earlier else {
-            self.by_path.insert(path, self.roots.len());
+        let earlier = self.tree.marked(&root.canonical);
+        let Some((.., earlier)) = earlier.and_then(|number| self.roots.get_mut(number)) else {
+            self.tree.insert(&root.canonical, self.roots.len());
             self.roots.push((index, entry, root));
             return;
         };
@@ -158,10 +157,10 @@ impl PendingRoots {
             }
         }
         let listed = roots.len();
-        let always = allowed.shared_roots().filter(|root| {
-            root.is_always() && !self.by_path.contains_key(&path_key(&root.canonical))
-        });
-        let base = first.and_then(|first| self.by_path.get(&path_key(&first)).copied());
+        let always = allowed
+            .shared_roots()
+            .filter(|root| root.is_always() && self.tree.marked(&root.canonical).is_none());
+        let base = first.and_then(|first| self.tree.marked(&first));
         let roots = roots.into_iter().map(Arc::new).chain(always).collect();
         Roots::from(Snapshot {
             policy,

@@ -67,6 +67,7 @@ impl CheckedPath {
             Look::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
                 for root in self.kept_roots() {
+                    self.roots().ensure_not_ended()?;
                     // Defense: A root is not removed under another name, such as a bind mount.
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
                         return Err(Code::RootItself.into());

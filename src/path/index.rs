@@ -99,10 +99,10 @@ impl PathIndex {
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, unless [`ALIAS_NAMES`] is reached. If two roots have the same
+    /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. If two roots have the same
     /// alias, the first one keeps it.
     pub(crate) fn add_alias(&mut self, alias: &Path, root: usize) {
-        if self.aliases.0.len() < ALIAS_NAMES {
+        if self.aliases.0.len() < ROOT_NAMES {
             self.aliases.insert(alias, root);
         }
     }
@@ -336,7 +336,13 @@ impl Tree {
         names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
-    fn len(&self) -> usize {
+    /// The root that marks a path.
+    #[allow(dead_code)] // A test compiles this file separately.
+    pub(crate) fn marked(&self, path: &Path) -> Option<usize> {
+        self.find(path).and_then(|node| self.root(node))
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -370,9 +376,10 @@ impl Tree {
     }
 }
 
-/// The maximum number of nodes in the tree of aliases: ten for each of the 10,000 entries of the
-/// longest list. A root whose alias does not fit is still found by its canonical path.
-pub(crate) const ALIAS_NAMES: usize = 100_000;
+/// The maximum number of names in the paths of a list's roots, and in their aliases: ten for each of
+/// the 10,000 entries of the longest list. Names that several paths share count once. An entry
+/// beyond it is rejected. A root whose alias does not fit is still found by its canonical path.
+pub(crate) const ROOT_NAMES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -409,9 +416,9 @@ mod tests {
     fn aliases_beyond_the_limit_are_not_added() {
         let mut aliases = PathIndex::default();
         aliases.add(Path::new("/r"), RootKind::Directory);
-        (0..2 * ALIAS_NAMES)
+        (0..2 * ROOT_NAMES)
             .for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
-        assert_eq!(aliases.aliases.len(), ALIAS_NAMES);
+        assert_eq!(aliases.aliases.len(), ROOT_NAMES);
         let begins = |path: &'static str| aliases.begin(OsStr::new(path)).is_some();
         assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
     }

@@ -9,7 +9,7 @@ use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::Location;
-use crate::path::index::ALIAS_NAMES;
+use crate::path::index::ROOT_NAMES;
 use crate::path::names::{below, path_key};
 use crate::roots::root::join;
 use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Roots, resolve, resolve_symlink};
@@ -156,8 +156,8 @@ impl From<Look> for EntryKind {
     }
 }
 
-// The index has room for ten alias names for each entry of the longest list.
-const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
+// There is room for ten names for each entry of the longest list.
+const _: () = assert!(ROOT_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 impl Roots {
     /// Returns the place that a request names. Fails with `OutsideRoots` if this is an ancestor of

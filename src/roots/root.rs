@@ -185,27 +185,36 @@ impl Root {
     }
 
     /// Whether `directory` is the root's directory or one above it. Directories are compared by
-    /// identity, so their names do not matter. `seen` contains the paths that were already
+    /// identity, so their names do not matter. `seen` contains the canonical paths that were already
     /// compared, which are skipped.
-    pub(crate) fn is_at_or_below(
-        &self,
+    pub(crate) fn is_at_or_below<'a>(
+        &'a self,
         directory: Identity,
-        seen: &mut HashSet<PathBuf>,
+        seen: &mut HashSet<&'a OsStr>,
     ) -> Result<bool> {
         // Opens the allowed directory again if this is due, before it is compared.
         let handle = self.directory.handle();
         if self.directory.identity() == Some(directory) {
             return Ok(true);
         }
-        let mut compare = |above: &Path, handle: &Handle, path: &Path| -> Result<bool> {
-            for path in path.ancestors().take_while(|path| !path.as_os_str().is_empty()) {
-                if !seen.insert(join(above, path)) {
-                    break;
-                }
-                match handle.dir(path, Rule::Allow).and_then(|found| found.identity()) {
-                    Ok(found) if found == directory => return Ok(true),
-                    Err(error) if !is_missing(&error) => return Err(error),
-                    _ => {}
+        // `names` leads from the handle to the canonical path.
+        let mut compare = |handle: &Handle, canonical: &'a Path, names: &Path| -> Result<bool> {
+            let places = canonical.ancestors().zip(names.ancestors());
+            let places = places.take_while(|(_, names)| !names.as_os_str().is_empty());
+            let new: Vec<_> =
+                places.take_while(|(canonical, _)| seen.insert(canonical.as_os_str())).collect();
+            let mut opened: Option<Handle> = None;
+            for (_, names) in new.into_iter().rev() {
+                let found = match (&opened, names.file_name()) {
+                    (Some(parent), Some(name)) => parent.dir(Path::new(name), Rule::Allow),
+                    _ => handle.dir(names, Rule::Allow),
+                };
+                match found.and_then(|found| Ok((found.identity()?, found))) {
+                    Ok((identity, _)) if identity == directory => return Ok(true),
+                    Ok((_, found)) => opened = Some(found),
+                    // Nothing is below a name that leads to no directory.
+                    Err(error) if is_missing(&error) => break,
+                    Err(error) => return Err(error),
                 }
             }
             Ok(false)
@@ -213,12 +222,13 @@ impl Root {
         let (top, path) = self.directory.top_and_path();
         let names = self.names.iter().count();
         let allowed = self.canonical.ancestors().nth(names).unwrap_or(&self.canonical);
-        let volume = allowed.ancestors().last().unwrap_or(allowed);
+        let above = |path: &'a Path| path.parent().unwrap_or(path);
+        let canonical = if self.is_file() { above(&self.canonical) } else { &self.canonical };
         let is_below = match handle {
-            Ok(handle) => compare(allowed, &handle, self.directory_path())?,
+            Ok(handle) => compare(&handle, canonical, self.directory_path())?,
             Err(_) => false,
         };
-        Ok(is_below || compare(volume, top, path.parent().unwrap_or(path))?)
+        Ok(is_below || compare(top, above(allowed), above(path))?)
     }
 }
 

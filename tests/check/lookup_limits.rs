@@ -6,9 +6,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
+use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{Access, Boundary, ClientRoots, Intent, ListRootsResult};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::support::one_step::OneStep as _;
 use crate::support::tree::Tree;
 
 /// The CPU time used by this thread.
@@ -97,6 +99,31 @@ fn no_tree_makes_a_list_entry_cost_more_than_its_budget() {
             assert_eq!(roots.rejected()[0].error().code(), "too_costly", "{what}");
         }
     }
+}
+
+/// Otherwise, each removal of a directory would look at millions of names.
+#[test]
+fn the_names_of_a_list_are_bounded_in_total() {
+    let tree = Tree::in_memory("dir root/empty");
+    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
+    let boundary = boundary.build().unwrap();
+    let resolved = |count: usize, paths: &dyn Fn(usize) -> String| {
+        let uris = (1..count).map(|number| tree.uri(paths(number)));
+        let uris = std::iter::once(tree.uri("root")).chain(uris);
+        boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap()
+    };
+    let deep = "/x".repeat(380);
+    let roots = resolved(ROOT_LIST_ENTRIES, &|number| format!("root/{number}{deep}"));
+    let (kept, rejected) = (roots.roots().len(), roots.rejected());
+    assert!((250..300).contains(&kept) && kept + rejected.len() == ROOT_LIST_ENTRIES, "{kept}");
+    assert!(rejected.iter().all(|it| it.error().code() == "too_large"), "{:?}", rejected[0]);
+    assert!(rejected[0].error().to_string().contains("100000 names"), "{:?}", rejected[0]);
+    let (removed, cost) = cpu_time_of(|| roots.remove_dir("empty"));
+    assert_is_bounded("a removal", cost);
+    removed.unwrap();
+    // Names that the paths share count once.
+    let roots = resolved(1_000, &|number| format!("root{deep}/{number}"));
+    assert_eq!(roots.roots().len(), 1_000);
 }
 
 /// The symlinks of a package manager and a path of nearly maximum length need far less than the
