@@ -285,15 +285,24 @@ pub const WALK_ENTRIES: usize = 100_000;
 pub const WALK_BYTES: usize = 48 << 20;
 
 /// The maximum size, in bytes, of all the ignore files that a walk reads. The largest in public
-/// repositories have a few kilobytes. Each rule is compared with every name, so this also bounds the
-/// time that a walk takes.
+/// repositories have a few kilobytes.
 pub const IGNORE_BYTES: u64 = 256 << 10;
 
-/// The maximum work of a walk for matching names with ignore rules, in rules multiplied by bytes of
-/// paths. A rule with several wildcards counts as many times as it has bytes. A name without a
-/// wildcard and a file extension (`*.o`) do not count. A walk of [`WALK_ENTRIES`] paths of 60 bytes
-/// can have 300 rules with one wildcard.
-pub(crate) const IGNORE_WORK: u64 = 2_000_000_000;
+/// The maximum work of a walk for matching names with ignore rules: about half a minute of processor
+/// time. Ignored names are work, although they do not count as entries. A walk of [`WALK_ENTRIES`]
+/// paths of 60 bytes can have 5,000 rules without a wildcard, or 300 with one.
+pub(crate) const IGNORE_WORK: u64 = 32_000_000_000;
+
+/// The work for each name, whatever the rules are: a walk can look at ten million.
+pub(crate) const IGNORE_NAME: u64 = IGNORE_WORK / 10_000_000;
+
+/// The work of comparing a name without a wildcard, or a file extension (`*.o`), with one byte of a
+/// path.
+pub(crate) const IGNORE_LOOK_UP: u64 = 1;
+
+/// The work of comparing a rule with another wildcard. A rule with several counts as many times as it
+/// has bytes.
+pub(crate) const IGNORE_WILDCARD: u64 = 16;
 
 /// The maximum size of the regular expressions of a walk's ignore files: the number of rules with
 /// wildcards in a file multiplied by their total length, and summed over the files. At up to 32
@@ -313,7 +322,8 @@ pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
 /// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. The
 /// names are read in batches. Each batch takes at most half of the remaining number, which leaves
-/// room for the batches of nested directories.
+/// room for the batches of nested directories. If names are protected, the search for them before
+/// the removal holds up to [`WALK_ENTRIES`] names.
 pub(crate) const REMOVED_NAMES: usize = 20_000;
 
 /// The smallest batch of names, used when the batches of the parent directories take nearly all of

@@ -26,7 +26,9 @@ use super::open::verify;
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Look, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
-use crate::limits::{IGNORE_BYTES, IGNORE_SIZE, IGNORE_WORK};
+use crate::limits::{
+    IGNORE_BYTES, IGNORE_LOOK_UP, IGNORE_NAME, IGNORE_SIZE, IGNORE_WILDCARD, IGNORE_WORK,
+};
 use crate::path::Protection;
 
 /// The rules that apply in the current directory of a walk.
@@ -143,7 +145,7 @@ impl IgnoreRules {
             u64::try_from(length).unwrap_or(u64::MAX).saturating_mul(level.weight)
         });
         // Defense: Matching ignore rules takes a bounded amount of work.
-        let work_left = self.work_left.checked_sub(work.fold(0, u64::saturating_add));
+        let work_left = self.work_left.checked_sub(work.fold(IGNORE_NAME, u64::saturating_add));
         self.work_left = work_left.unwrap_or_default();
         if work_left.is_none() {
             let text = "its ignore rules take too long to match";
@@ -242,18 +244,22 @@ impl IgnoreRules {
 /// together, and so are file extensions (`*.o`). The other rules of a file become one regular
 /// expression. Comparing one of them can take time in proportion to its length for each byte.
 fn weight(rule: &str) -> u64 {
-    if rule.starts_with('#') {
+    let rule = rule.trim_end();
+    if rule.is_empty() || rule.starts_with('#') {
         return 0;
     }
-    let rule = rule.trim_matches(['!', '/', ' ']);
+    // Exactly what the crate removes, because `/*.o`, `!!*.o` and `*.o//` become expressions.
+    let rule = rule.strip_prefix('!').unwrap_or(rule);
+    let rule = rule.strip_suffix('/').unwrap_or(rule);
     let rule = rule.strip_prefix("**/").unwrap_or(rule);
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'{' | b'\\');
-    let is_extension = |rest: &str| !rest.bytes().any(|byte| is_special(&byte) || byte == b'.');
+    let ends_name = |byte| is_special(&byte) || matches!(byte, b'.' | b'/');
+    let is_extension = |rest: &str| !rest.bytes().any(ends_name);
     match rule.bytes().filter(is_special).count() {
-        0 => 0,
-        1 if rule.strip_prefix("*.").is_some_and(is_extension) => 0,
-        1 if rule.contains('*') => 1,
-        _ => u64::try_from(rule.len()).unwrap_or(u64::MAX),
+        0 if !rule.trim_matches('/').is_empty() => IGNORE_LOOK_UP,
+        1 if rule.strip_prefix("*.").is_some_and(is_extension) => IGNORE_LOOK_UP,
+        0 | 1 if !rule.contains(['?', '[', '{', '\\']) => IGNORE_WILDCARD,
+        _ => IGNORE_WILDCARD.saturating_mul(u64::try_from(rule.len()).unwrap_or(u64::MAX)),
     }
 }
 
@@ -262,7 +268,7 @@ fn weight(rule: &str) -> u64 {
 /// the expression is stored with a place for each rule.
 fn size<'a>(rules: impl Iterator<Item = &'a str>) -> u64 {
     let (mut count, mut length) = (0_u64, 0_u64);
-    for rule in rules.filter(|rule| weight(rule) > 0) {
+    for rule in rules.filter(|rule| weight(rule) > IGNORE_LOOK_UP) {
         count += 1;
         length += RULE_STATES + u64::try_from(rule.len()).unwrap_or(u64::MAX);
     }

@@ -334,10 +334,18 @@ fn rules_that_take_too_long_to_match_end_the_walk() {
     let roots = Roots::from_dirs([work.path()]).unwrap();
     let walk = |options: WalkOptions| roots.walk(".", options.git_ignore());
     assert_eq!(walk(WalkOptions::default()).unwrap_err().code(), "too_costly");
-    // Ordinary rules do not count: extensions and names without wildcards.
+    // Ordinary rules count little: extensions and names without wildcards.
     let rules = "*.log\n!*.rs\nnode_modules/\n/build\n**/target\n".repeat(2000) + "/out*\n";
     fs::write(work.path().join(".gitignore"), rules).unwrap();
     assert_eq!(paths(walk(WalkOptions::default()).unwrap()).0.len(), 401);
+    // But many of them do, and so do names that are ignored.
+    let deep = work.path().join(format!("{:0250}/", 0).repeat(12));
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(work.path().join(".gitignore"), "*.c\n".repeat(64_000)).unwrap();
+    (0..200).for_each(|number| fs::write(deep.join(format!("{number}.c")), "").unwrap());
+    let mut walk = walk(WalkOptions::default()).unwrap();
+    let error = std::iter::from_fn(|| walk.next_entry().transpose()).find_map(Result::err);
+    assert_eq!(error.unwrap().code(), "too_costly");
 }
 
 /// In the worst case, the matcher takes memory in proportion to the product of the number of rules
@@ -364,4 +372,12 @@ fn rules_that_take_too_much_memory_to_match_are_not_read() {
     }
     fs::write(work.path().join(".gitignore"), rules(400)).unwrap();
     assert_eq!(paths(walk().unwrap()).0.len(), 21);
+    // These look like extensions or names, but become regular expressions too.
+    for rule in [
+        "/*.c", "//*.c", " *.c", "!!*.c", "!/*.c", "/*.", "*.c//", "*.c/d", "**/*.c/d", "**//",
+        "!", "/", "!/", "//",
+    ] {
+        fs::write(work.path().join(".gitignore"), format!("{rule}\n").repeat(1_000)).unwrap();
+        assert_eq!(walk().map(drop).unwrap_err().code(), "too_large", "{rule}");
+    }
 }
