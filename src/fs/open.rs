@@ -319,6 +319,7 @@ impl CheckedPath {
 
     fn create(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
         self.ensure_may_appear()?;
+        self.ensure_not_root()?;
         let want = Want { create_new: Some(NEW_FILE), ..mode.want() };
         let file = at.open(place, want, self.roots().policy().mounts).map_err(|error| {
             // Another process has just created it.

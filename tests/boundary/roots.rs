@@ -15,6 +15,8 @@ use mcp_roots_guard::{
 
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
+use crate::support::operations::Target::{File, FileOrNew, Missing, MissingTree};
+use crate::support::operations::{Attempt, Way, attempts};
 use crate::support::tree::{Tree, link, symlinks_are_visible};
 #[cfg(windows)]
 use crate::support::tree::{report_not_shown, uri};
@@ -443,11 +445,25 @@ fn the_base_does_not_shift_while_the_first_directory_is_missing() {
     assert_eq!(code(roots.write("new", "x")), Some("outside_roots"));
 }
 
+/// Nothing can create the name of a missing root, or a name above it.
+fn assert_not_created(roots: &Roots, request: &str) {
+    let creates = |attempt: &Attempt| {
+        let path = attempt.path();
+        let is_new = matches!(path.target, Missing | MissingTree | FileOrNew);
+        path.is_changed && (is_new || attempt.name().ends_with(" to")) && path.target != File
+    };
+    for attempt in attempts().filter(creates) {
+        let done = attempt.run(Way::Directly, roots, request);
+        assert_eq!(code(done), Some("root_itself"), "{} {request}", attempt.name());
+    }
+}
+
 #[test]
 fn the_names_of_a_root_are_not_created() {
-    let tree = Tree::new("dir a/sub");
+    let tree = Tree::new("dir a/sub; file a/spare = content; dir a/spare-dir; link a/data -> sub");
     let boundary = build_boundary(&tree, &[("a", Access::ReadWrite)]);
     let roots = boundary.resolve(&list(&tree, ["a", "a/sub/later/deep"])).unwrap();
+    assert_not_created(&roots, "sub/later");
     for path in ["sub/later", "sub/later/x", "sub/later/deep/x"] {
         assert_eq!(code(roots.create_dir_all(path)), Some("root_itself"), "{path}");
     }
@@ -458,7 +474,7 @@ fn the_names_of_a_root_are_not_created() {
 /// Otherwise, one client could put the directory in force for all.
 #[test]
 fn the_names_of_a_missing_optional_directory_are_not_created() {
-    let tree = Tree::new("dir a/from; file a/f; dir a/d");
+    let tree = Tree::new("file a/spare = content; dir a/spare-dir; file a/data; dir a/d");
     let optional = DirectoryOptions::from(Access::ReadWrite).optional().always();
     let boundary = Boundary::builder()
         .directory(tree.path("a"), Access::ReadWrite)
@@ -468,13 +484,10 @@ fn the_names_of_a_missing_optional_directory_are_not_created() {
     let allowed = boundary.allowed_roots();
     let of_client = boundary.resolve(&list(&tree, ["a"])).unwrap();
     for roots in [&allowed, &of_client, &of_client.within(".").unwrap()] {
-        for done in [
-            roots.create_dir("x"),
-            roots.create_dir_all("x/opt/y"),
-            roots.rename("from", "x", Overwrite::Never),
-            roots.rename("f", "x", Overwrite::Never),
-            roots.write("x", "a file"),
-        ] {
+        assert_not_created(roots, "x");
+        for done in
+            [roots.create_dir_all("x/opt/y"), roots.rename("spare-dir", "x", Overwrite::Never)]
+        {
             assert_eq!(code(done), Some("root_itself"));
         }
         roots.create_dir_all("d/opt").unwrap();
