@@ -6,8 +6,9 @@ use std::ffi::OsStr;
 use unicode_normalization::UnicodeNormalization as _;
 
 /// A form that is equal for all names that a supported filesystem could treat as the same name. It
-/// ignores case, Unicode normalization (APFS, HFS+), invisible characters (HFS+), and trailing dots
-/// and spaces (Windows, SMB). Replacement characters stand for invalid UTF-8.
+/// ignores case, Unicode normalization (APFS, HFS+; ZFS also compatibility forms), invisible
+/// characters (HFS+), and trailing dots and spaces (Windows, SMB). Replacement characters stand for
+/// invalid UTF-8.
 pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
     let name = name.to_string_lossy();
     let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
@@ -20,7 +21,7 @@ pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
     let visible = name.chars().filter(|character| !is_ignorable(*character));
     // Some letters are equal only in lower case, and others only in upper case, so both are
     // applied.
-    let lower = visible.nfd().flat_map(char::to_lowercase);
+    let lower = visible.nfkd().flat_map(char::to_lowercase);
     let folded = lower.flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc();
     let mut folded: String = folded.collect();
     folded.truncate(folded.trim_end_matches(['.', ' ']).len());
@@ -30,7 +31,7 @@ pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
 /// Whether a character is invisible by default (`Default_Ignorable_Code_Point` in
 /// DerivedCoreProperties.txt, Unicode 16). This includes the characters that HFS+ ignores (Apple
 /// Technical Note TN1150, "Unicode Subtleties").
-fn is_ignorable(character: char) -> bool {
+pub(super) fn is_ignorable(character: char) -> bool {
     let code = u32::from(character);
     IGNORABLE.iter().any(|(first, last)| (*first..=*last).contains(&code))
 }

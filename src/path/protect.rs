@@ -41,7 +41,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::folded::fold;
+use super::folded::{fold, is_ignorable};
 use super::names::components;
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
@@ -130,10 +130,45 @@ pub(crate) struct ProtectedNames {
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     is_anchored: bool,
-    /// The folded names. The last one may contain wildcards.
-    names: Vec<String>,
+    /// The last one may contain wildcards.
+    names: Vec<PatternName>,
     protection: Protection,
 }
+#[derive(Clone, Debug)]
+struct PatternName {
+    folded: String,
+    /// The name in lower case, if it contains wildcards. Folding removes dots, for example, that a
+    /// wildcard matches.
+    lower: Option<String>,
+}
+
+impl PatternName {
+    fn matches(&self, (folded, others): &(Cow<'_, str>, Vec<String>)) -> bool {
+        let is_match = |wanted: &String| others.iter().any(|name| matches(wanted, name));
+        matches(&self.folded, folded) || self.lower.as_ref().is_some_and(is_match)
+    }
+}
+
+/// A name in folded form and, if that differs, in lower case, with invisible characters and without.
+fn forms(name: &OsStr) -> (Cow<'_, str>, Vec<String>) {
+    let folded = fold(name);
+    if matches!(folded, Cow::Borrowed(_)) {
+        return (folded, Vec::new());
+    }
+    let lower = lower(&name.to_string_lossy());
+    let visible = lower.chars().filter(|character| !is_ignorable(*character)).collect();
+    (folded, vec![lower, visible])
+}
+
+/// The text in lower case, with as many characters, because `?` matches one.
+fn lower(text: &str) -> String {
+    let lower = |character: char| {
+        let mut lower = character.to_lowercase();
+        if lower.len() == 1 { lower.next().unwrap_or(character) } else { character }
+    };
+    text.chars().map(lower).collect()
+}
+
 
 impl Pattern {
     /// Parses the patterns of a configuration.
@@ -181,7 +216,10 @@ impl Pattern {
                 folded if folded.is_empty() => {
                     Err("a name in the pattern contains only characters that are ignored")
                 }
-                folded => Ok(folded.into_owned()),
+                folded => Ok(PatternName {
+                    folded: folded.into_owned(),
+                    lower: name.contains(WILDCARDS).then(|| lower(name)),
+                }),
             },
         };
         let names = names.iter().map(parse).collect::<std::result::Result<_, _>>()?;
@@ -206,7 +244,7 @@ impl ProtectedNames {
         };
         // A pattern that begins with a wildcard or another letter matches names of any first byte.
         let begins_with = |pattern: &Pattern, byte: u8| {
-            let first = pattern.names.first().and_then(|name| name.bytes().next());
+            let first = pattern.names.first().and_then(|name| name.folded.bytes().next());
             first.is_none_or(|first| {
                 first == byte || !first.is_ascii() || matches!(first, b'*' | b'?')
             })
@@ -264,10 +302,11 @@ impl ProtectedNames {
         let earliest = names.len().saturating_sub(starts).max(*directories.first()?);
         let mut strongest = None;
         // A name is folded only if it is compared, and once.
-        let folded: Vec<OnceCell<Cow<'_, str>>> = vec![OnceCell::new(); names.len()];
-        let is_match = |wanted: &str, at: usize| match (names.get(at), folded.get(at)) {
-            (Some(name), Some(folded)) => matches(wanted, folded.get_or_init(|| fold(name))),
-            _ => true,
+        let compared = names.get(earliest..).unwrap_or_default().iter();
+        let folded: Vec<_> = compared.map(|name| (*name, OnceCell::new())).collect();
+        let is_match = |wanted: &PatternName, at: usize| match folded.get(at - earliest) {
+            Some((name, folded)) => wanted.matches(folded.get_or_init(|| forms(name))),
+            None => true,
         };
         let starts = names.iter().enumerate().skip(earliest);
         for (start, _) in starts.filter(|(_, name)| self.may_begin(name)) {
@@ -403,6 +442,17 @@ mod tests {
             (".env*", ".env", true),
             (".env*", "a/.env.local/b", true),
             (".env*", ".en", false),
+            // Literally, although what a filesystem could ignore is removed first.
+            (".*", "...", true),
+            (".env.*", ".ENV.", true),
+            ("*.*", "x. ", true),
+            ("a?", "a.", true),
+            ("?.key", "\u{df}.key", true),
+            ("?.key", "\u{130}.key", true),
+            ("?.key", "\u{ad}.key", true),
+            (".*", "\u{200b}...", true),
+            ("\u{df}.?", "\u{df}.\u{df}", true),
+            ("a?", "a. ", false),
             ("?", "a", true),
             ("?", "ab", false),
             ("?", "\u{e4}", true),
@@ -465,7 +515,9 @@ mod tests {
             ("\u{feff}.git\u{e0020}", true),
             (".g\u{131}t", true),
             (".git\u{301}", false),
-            (".git\u{a0}", false),
+            // Compatibility forms are equal on ZFS (`normalization=formKC`).
+            (".\u{ff47}it", true),
+            (".git\u{a0}", true),
             (" .git", false),
             (".g\u{456}t", false),
         ];

@@ -46,7 +46,7 @@ impl Rules {
         let names: Vec<String> = relative
             .components()
             .map(|component| match component {
-                Component::Normal(name) => (self.key)(&name.to_string_lossy()),
+                Component::Normal(name) => name.to_string_lossy().into_owned(),
                 other => panic!("{other:?} in {}", relative.display()),
             })
             .collect();
@@ -94,8 +94,13 @@ impl Rules {
         if is_anchored && skipped > 0 {
             return false;
         }
-        let names = &names[skipped..];
-        names[..others.len()] == *others && is_glob_match(last, &names[others.len()])
+        let (above, name) = names[skipped..].split_at(others.len());
+        // A wildcard also matches what the key omits.
+        let literal = pattern.rsplit('/').next().filter(|it| it.contains(['*', '?']));
+        let lower = |text: &str| text.to_ascii_lowercase();
+        above.iter().map(|name| (self.key)(name)).eq(others.iter().cloned())
+            && (is_glob_match(last, &(self.key)(&name[0]))
+                || literal.is_some_and(|it| is_glob_match(&lower(it), &lower(&name[0]))))
     }
 }
 
