@@ -209,10 +209,11 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Refuses filesystems and bind mounts that are mounted inside a root. They are allowed by
-    /// default. If `openat2` is not available, a mount is recognized by its mount ID (Linux 5.8 or
-    /// later) or else by its device number. A bind mount of the same filesystem has the same device
-    /// number, so only a mount ID reveals it.
+    /// Refuses filesystems and bind mounts that are mounted inside an allowed directory, also at or
+    /// above a client's root. They are allowed by default. If `openat2` is not available, a mount is
+    /// recognized by its mount ID (Linux 5.8 or later) or else by its device number. A bind mount of
+    /// the same filesystem has the same device number, so only a mount ID reveals it. With
+    /// [`ClientRoots::Only`], mounts above a client's root are not refused.
     pub fn refuse_mounts(mut self) -> Self {
         self.policy.mounts = Rule::Refuse;
         self

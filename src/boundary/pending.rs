@@ -120,7 +120,8 @@ impl PendingRoots {
 
     /// Returns the allowed directories, in the order of the configuration.
     pub(super) fn into_roots(self, policy: Policy, generation: u64) -> Roots {
-        let roots: Vec<_> = self.roots.into_iter().map(|(.., root)| Arc::new(root)).collect();
+        let root = |(.., root): (_, _, Root)| Arc::new(Root { mounts: policy.mounts, ..root });
+        let roots: Vec<_> = self.roots.into_iter().map(root).collect();
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
         Roots::from(Snapshot {
             policy,

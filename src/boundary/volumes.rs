@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[cfg(windows)]
 use crate::boundary::entries::Entry;
-use crate::dir::{Access, Handle, Policy};
+use crate::dir::{Access, Handle, Policy, Rule};
 use crate::error::{Error, Result};
 use crate::path::index::RootKind;
 #[cfg(windows)]
@@ -86,6 +86,7 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         listed: None,
         access: Access::ReadWrite,
         is_always: false,
+        mounts: Rule::Allow,
     })
 }
 

@@ -367,8 +367,8 @@ impl CheckedPath {
         self.roots().protected().is_some_and(|it| it.of_last_name(&place).is_some())
     }
 
-    /// Refuses this directory, which is open, if it contains a protected name at any depth. Only
-    /// names are read. Mounts are not entered if the policy refuses them.
+    /// Refuses this directory, which is open, if it contains a protected name at any depth, or a
+    /// mount that the policy refuses. Only names are read.
     fn search(&self, base: &Handle) -> Result<()> {
         let mut left = WALK_ENTRIES;
         let mut path = PathBuf::new();
@@ -393,9 +393,8 @@ impl CheckedPath {
     /// the number of entries that may still be searched.
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
-            // Another process removed or replaced it, or it is a mount that cannot be entered.
+            // Another process removed or replaced it.
             Err(error) if is_replaced(error.reason()) => return Ok(Vec::new()),
-            Err(error) if error.reason() == Code::MountCrossing => return Ok(Vec::new()),
             listed => listed?,
         };
         let mut directories = Vec::new();

@@ -34,6 +34,8 @@ pub struct Root {
     pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
+    /// Whether the path from the allowed directory may cross mounts.
+    pub(crate) mounts: Rule,
 }
 
 impl Root {
@@ -111,6 +113,7 @@ impl Root {
             // Defense: A root inside a read-only directory is read-only.
             access: self.access,
             is_always: false,
+            mounts: self.mounts,
         }
     }
 
@@ -140,7 +143,7 @@ impl Root {
             return Ok(allowed);
         }
         // Defense: A symlink in the place of a root, or of a directory above it, is not followed.
-        let opened = allowed.dir(path, Rule::Allow);
+        let opened = allowed.dir(path, self.mounts);
         opened.map(Arc::new).map_err(|error| match error {
             error if is_missing(&error) => Code::RootUnavailable.into(),
             error => error,
@@ -174,7 +177,7 @@ impl Root {
             return false;
         }
         match (self.handle(), self.leaf()) {
-            (Ok(parent), Some(leaf)) => match parent.look_in(leaf, Rule::Allow) {
+            (Ok(parent), Some(leaf)) => match parent.look_in(leaf, self.mounts) {
                 Ok(Look::Other(found)) => !found.is_dir(),
                 Ok(_) => false,
                 Err(error) => !is_missing(&error),

@@ -125,6 +125,32 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
     });
 }
 
+/// With a policy against mounts, a directory on one is no root, and one that contains a mount is not
+/// renamed, because a protected name could be in it.
+#[test]
+fn a_mount_that_appears_at_a_root_or_below_a_renamed_directory_is_refused() {
+    let tree = Tree::new("file op/root/sub/f; dir op/x/m; file out/sub/f; dir out/.git");
+    mounted(
+        &tree,
+        |_| Ok(()),
+        |tree| {
+            let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
+            let boundary = boundary.refuse_mounts().protect_defaults().build().unwrap();
+            let list = ["op", "op/root", "op/root/sub"].map(|path| tree.uri(path));
+            let roots = boundary.resolve(&ListRootsResult::from_uris(list)).unwrap();
+            bind(&tree.path("out"), &tree.path("op/x/m")).unwrap();
+            let renamed = roots.rename("x", "y", Overwrite::Never);
+            assert_eq!(renamed.unwrap_err().code(), "mount_crossing");
+            roots.read("root/sub/f", 99).unwrap();
+            bind(&tree.path("out"), &tree.path("op/root")).unwrap();
+            for path in ["op/root/sub/f", "op/root/sub", "op/root"] {
+                let refused = roots.check(tree.path(path), Intent::Existing).unwrap_err();
+                assert_eq!(refused.code(), "root_unavailable", "{path}");
+            }
+        },
+    );
+}
+
 /// The kernel chooses the target of such a symlink, regardless of its text (proc(5)).
 #[test]
 fn check_refuses_the_magic_links_of_a_mounted_proc_filesystem() {
