@@ -56,7 +56,9 @@ impl<'a> EntryResolver<'a> {
     pub(crate) fn resolve(&mut self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Named> {
         let before = budget.spent();
         let named = self.resolve_entry(entry, budget);
-        self.lookups += 1 + budget.spent() - before;
+        // Each copy of an enclosing root also counts, because an ancestor can be spelled in many ways.
+        let copies = named.as_ref().map_or(0, |named| named.roots.len());
+        self.lookups += 1 + budget.spent() - before + copies;
         named
     }
 

@@ -69,8 +69,8 @@ impl Lookup for Recorded<'_, '_> {
         Ok(found)
     }
 
-    fn is_denied(&self, root: usize, path: &Path) -> bool {
-        self.lookups.is_denied(root, path)
+    fn is_denied(&self, root: usize, path: &Path, names: usize) -> bool {
+        self.lookups.is_denied(root, path, names)
     }
 }
 

@@ -482,7 +482,7 @@ impl CheckedPath {
 
     /// Whether the entry `name` of the directory at a path below this place is denied.
     pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
-        self.roots.is_denied(&self.root, &[&self.relative, directory, Path::new(name)])
+        self.roots.is_denied(&self.root, &[&self.relative, directory, Path::new(name)], 1)
     }
 
     /// Returns an error unless the place may be changed. For an entry of a listing, this verifies

@@ -364,7 +364,7 @@ impl CheckedPath {
     /// its name.
     fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {
         let place = [self.root().path(), self.relative(), path, Path::new(name)];
-        self.roots().protected().is_some_and(|it| it.of_last_name(&place).is_some())
+        self.roots().protected().is_some_and(|it| it.of_last_names(&place, 1).is_some())
     }
 
     /// Refuses this directory, which is open, if it contains a protected name at any depth, or a

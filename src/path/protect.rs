@@ -34,7 +34,6 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
@@ -134,6 +133,7 @@ pub(crate) struct Pattern {
     names: Vec<PatternName>,
     protection: Protection,
 }
+
 #[derive(Clone, Debug)]
 struct PatternName {
     folded: String,
@@ -168,7 +168,6 @@ fn lower(text: &str) -> String {
     };
     text.chars().map(lower).collect()
 }
-
 
 impl Pattern {
     /// Parses the patterns of a configuration.
@@ -270,29 +269,30 @@ impl ProtectedNames {
     /// The strongest protection of a place, which consists of these parts of its canonical path: of
     /// its name or of a directory that contains it.
     pub(crate) fn of(&self, place: &[&Path]) -> Option<Protection> {
-        self.strongest(place, usize::MAX, Ordering::is_le)
+        self.of_last_names(place, usize::MAX)
     }
 
-    /// The protection of the last name itself. A path is entered name by name, so the names before
-    /// it are known not to be denied.
-    pub(crate) fn of_last_name(&self, place: &[&Path]) -> Option<Protection> {
-        self.strongest(place, PATTERN_NAMES, Ordering::is_eq)
+    /// The strongest protection of the last `names` names themselves. A path is entered name by
+    /// name, so the names before them are known not to be denied.
+    pub(crate) fn of_last_names(&self, place: &[&Path], names: usize) -> Option<Protection> {
+        let is_counted = |pattern: usize, rest| pattern <= rest && rest - pattern < names;
+        self.strongest(place, names.saturating_add(PATTERN_NAMES - 1), is_counted)
     }
 
     /// Whether the place is at the beginning of a pattern, so that a name below it can be protected
     /// because of the names down to this one: `.github`, for the pattern `.github/workflows`.
     pub(crate) fn begin_at(&self, place: &[&Path]) -> bool {
-        self.strongest(place, PATTERN_NAMES, Ordering::is_gt).is_some()
+        self.strongest(place, PATTERN_NAMES, |pattern, rest| pattern > rest).is_some()
     }
 
     /// The strongest protection of all patterns that match names of the path. A match begins at one
-    /// of the last `starts` names. `is_counted` compares the number of names in the pattern with
-    /// the number of names from there to the end of the path.
+    /// of the last `starts` names. `is_counted` decides by the number of names in the pattern and the
+    /// number of names from there to the end of the path.
     fn strongest(
         &self,
         place: &[&Path],
         starts: usize,
-        is_counted: impl Fn(Ordering) -> bool,
+        is_counted: impl Fn(usize, usize) -> bool,
     ) -> Option<Protection> {
         if !self.may_match(place) {
             return None;
@@ -312,7 +312,7 @@ impl ProtectedNames {
         for (start, _) in starts.filter(|(_, name)| self.may_begin(name)) {
             for pattern in &self.patterns {
                 let is_match = (!pattern.is_anchored || directories.contains(&start))
-                    && is_counted(pattern.names.len().cmp(&(names.len() - start)))
+                    && is_counted(pattern.names.len(), names.len() - start)
                     && pattern.names.iter().zip(start..).all(|(wanted, at)| is_match(wanted, at));
                 strongest = strongest.max(is_match.then_some(pattern.protection));
             }
@@ -536,7 +536,7 @@ mod tests {
         use std::os::unix::ffi::OsStrExt as _;
         let is_denied = |name| {
             let place = [Path::new("/"), Path::new(OsStr::from_bytes(name))];
-            names(&[("a?", Denied)]).of_last_name(&place).is_some()
+            names(&[("a?", Denied)]).of_last_names(&place, 1).is_some()
         };
         assert!(is_denied(b"A\xff"));
         assert!(!is_denied(b"\xffA"));

@@ -140,8 +140,8 @@ impl Lookup for Lookups<'_, '_> {
         Ok(seen.into())
     }
 
-    fn is_denied(&self, number: usize, path: &Path) -> bool {
-        self.roots.root(number).is_ok_and(|root| self.roots.is_denied(root, &[path]))
+    fn is_denied(&self, number: usize, path: &Path, names: usize) -> bool {
+        self.roots.root(number).is_ok_and(|root| self.roots.is_denied(root, &[path], names))
     }
 }
 

@@ -372,12 +372,12 @@ impl Roots {
         self.protected().is_some_and(ProtectedNames::can_deny)
     }
 
-    /// Whether a place in a root is denied because of its last name. The parts of `path` consist of
-    /// plain names.
-    pub(crate) fn is_denied(&self, root: &Root, path: &[&Path]) -> bool {
+    /// Whether a place in a root is denied because of one of its last `names` names. The parts of
+    /// `path` consist of plain names.
+    pub(crate) fn is_denied(&self, root: &Root, path: &[&Path], names: usize) -> bool {
         let is_denied = |protected: &ProtectedNames| {
             let place: Vec<_> = std::iter::once(root.path()).chain(path.iter().copied()).collect();
-            protected.of_last_name(&place) == Some(Protection::Denied)
+            protected.of_last_names(&place, names) == Some(Protection::Denied)
         };
         self.can_deny() && self.protected().is_some_and(is_denied)
     }

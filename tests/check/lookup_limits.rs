@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
-use mcp_roots_guard::{Access, Boundary, ClientRoots, Intent, ListRootsResult};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, Intent, ListRootsResult, Protection};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::support::one_step::OneStep as _;
@@ -101,6 +101,22 @@ fn no_tree_makes_a_list_entry_cost_more_than_its_budget() {
     }
 }
 
+/// The names of a path are compared with the patterns once each.
+#[test]
+fn no_path_makes_a_comparison_with_denied_names_costly() {
+    let tree = Tree::in_memory("dir root");
+    deep_chain(&tree, "x/", "x");
+    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
+    let boundary = boundary.protect("denied", Protection::Denied).build().unwrap();
+    for name in ["d/", "n/"] {
+        let request = name.repeat(1_900);
+        let checked =
+            cpu_time_of(|| boundary.allowed_roots().check(&*request, Intent::NewTree).is_ok());
+        assert_is_bounded(name, checked.1);
+        assert!(checked.0, "{name}");
+    }
+}
+
 /// Otherwise, each removal of a directory would look at millions of names.
 #[test]
 fn the_names_of_a_list_are_bounded_in_total() {
@@ -124,6 +140,24 @@ fn the_names_of_a_list_are_bounded_in_total() {
     // Names that the paths share count once.
     let roots = resolved(1_000, &|number| format!("root{deep}/{number}"));
     assert_eq!(roots.roots().len(), 1_000);
+}
+
+/// Each copy of an allowed directory counts.
+#[test]
+fn spellings_of_an_ancestor_do_not_make_a_list_costly() {
+    let tree = Tree::in_memory("dir root");
+    let mut builder = Boundary::builder();
+    for number in 0..1_000 {
+        let path = tree.path(format!("root/{number}"));
+        std::fs::create_dir(&path).unwrap();
+        builder = builder.directory(path, Access::ReadOnly);
+    }
+    let boundary = builder.build().unwrap();
+    let uris = (0..1_000).map(|number| tree.uri(format!("root{}", "/".repeat(number))));
+    let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
+    assert_eq!(roots.roots().len(), 1_000);
+    let costly = roots.rejected().iter().filter(|it| it.error().code() == "too_costly").count();
+    assert_eq!(costly, 1_000 - 400);
 }
 
 /// The symlinks of a package manager and a path of nearly maximum length need far less than the

@@ -73,9 +73,9 @@ pub(crate) trait Lookup {
     /// names, and no symlink in it may be followed. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
-    /// Returns whether the last name of `path` in root number `root` is denied. `path` consists of
-    /// plain names. A denied name is refused before it is looked up.
-    fn is_denied(&self, root: usize, path: &Path) -> bool;
+    /// Returns whether one of the last `names` names of `path` in root number `root` is denied.
+    /// `path` consists of plain names. A denied name is refused before it is looked up.
+    fn is_denied(&self, root: usize, path: &Path, names: usize) -> bool;
 }
 
 /// The kind of a directory entry, as far as it matters to the resolver.

@@ -124,7 +124,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             }
             _ => path.push(name),
         }
-        self.refuse_denied()?;
+        self.refuse_denied(1)?;
         if name.len() > NAME_BYTES {
             return Err(Code::TooLong.into());
         }
@@ -171,10 +171,11 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    fn refuse_denied(&self) -> Result<()> {
+    /// Refuses the last `names` names of the path if one of them is denied.
+    fn refuse_denied(&self, names: usize) -> Result<()> {
         match &self.position {
             // Defense: A denied name is never looked up.
-            Position::Inside { root, path, .. } if self.lookup.is_denied(*root, path) => {
+            Position::Inside { root, path, .. } if self.lookup.is_denied(*root, path, names) => {
                 Err(Protection::Denied.refusal())
             }
             _ => Ok(()),
@@ -220,20 +221,25 @@ impl<'a, N: Lookup> Walk<'a, N> {
             }
             Intent::Existing => return Err(Code::NotFound.into()),
         }
+        let Position::Inside { path, .. } = &mut self.position else {
+            return Err(Code::NotFound.into());
+        };
         let mut count = 1;
-        while let Some(name) = self.todo.pop() {
-            let Position::Inside { path, .. } = &mut self.position else { break };
+        let ended = loop {
+            let Some(name) = self.todo.pop() else { break Ok(()) };
             match name.as_encoded_bytes() {
                 b"." => continue,
-                b".." => return Err(Code::NotFound.into()),
+                b".." => break Err(Code::NotFound),
                 _ => path.push(&name),
             }
-            self.refuse_denied()?;
-            if name.len() > NAME_BYTES {
-                return Err(Code::TooLong.into());
-            }
             count += 1;
-        }
+            if name.len() > NAME_BYTES {
+                break Err(Code::TooLong);
+            }
+        };
+        // All of them at once, because a comparison takes time in proportion to the whole path.
+        self.refuse_denied(count)?;
+        ended?;
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
         };
@@ -425,8 +431,8 @@ mod tests {
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
 
-        fn is_denied(&self, _: usize, path: &Path) -> bool {
-            path.file_name() == self.denied.map(OsStr::new)
+        fn is_denied(&self, _: usize, path: &Path, names: usize) -> bool {
+            path.iter().rev().take(names).any(|name| Some(name) == self.denied.map(OsStr::new))
         }
     }
 
