@@ -102,8 +102,9 @@
 //!   [`write`](Roots::write) for the limits of the permission guarantee on macOS and Windows.
 //! - No input causes a panic in this crate, and every loop and every input is bounded.
 //! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups and 20 ms of CPU time
-//!   in a release build, whatever symlinks the path contains. A request that needs more is refused.
-//!   These bounds cover the decision, not reading the file.
+//!   in a release build, whatever symlinks the path contains. A request that needs more look-ups is
+//!   refused. With a hundred patterns for denied names, it takes up to 30 ms, and with the maximum
+//!   of a thousand 0.3 s. These bounds cover the decision, not reading the file.
 //!
 //! # What is not guaranteed
 //!
