@@ -47,7 +47,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 /// Confines the process, or prints why it is not confined.
 fn confine(options: &Options, guard: &Guard, programs: &Programs) -> mcp_roots_guard::Result<()> {
     // The server itself reaches no other process, except its clients over HTTP.
-    let confinement = programs.process_confinement();
+    let confinement = programs.process_confinement(guard);
     let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
     let confinement = match options.http {
         Some(_) => confinement,

@@ -55,11 +55,18 @@ impl Programs {
 
     /// The paths outside the allowed directories that the server itself needs if it is confined. A
     /// program that it starts cannot use more than the server.
-    pub fn process_confinement(&self) -> Confinement {
+    pub fn process_confinement(&self, guard: &Guard) -> Confinement {
         if self.is_empty() {
             return Confinement::default();
         }
-        self.confinement()
+        if self.run.is_empty() {
+            return self.confinement();
+        }
+        // The programs of `run` can run files in the directories, such as tests.
+        let roots = guard.boundary().allowed_roots();
+        roots.roots().fold(self.confinement(), |confinement, root| {
+            confinement.extra(root.path(), ExtraAccess::Execute)
+        })
     }
 
     /// Whether the tool `run` accepts the program.

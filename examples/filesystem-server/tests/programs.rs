@@ -65,11 +65,12 @@ fn allowed_program_runs_in_a_confined_server() {
     let directory = served.directory.to_str().unwrap();
     let options = [directory, "--run", "sh", "--run-as-root", "--confine"];
     let secret = served.outside.join("secret");
-    let script = format!("echo made >made; cat made {}", secret.display());
+    let script = format!("cp /usr/bin/id made; ./made -u; cat {}", secret.display());
     let arguments = json!({ "program": "sh", "arguments": ["-c", script], "path": directory });
     let text = Client::start(&options).said("run", &arguments);
     assert!(
-        text.contains("stdout:\nmade\n\nstderr") && text.contains("Permission denied"),
+        text.contains(&format!("stdout:\n{}\n\nstderr", rustix::process::geteuid().as_raw()))
+            && text.contains("Permission denied"),
         "{text}"
     );
 }
