@@ -15,10 +15,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 
 use nix::libc;
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::{Resource, getpid, getrlimit, prlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare,
     SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter,
@@ -30,6 +31,7 @@ pub(super) struct Filter {
     program: BpfProgram,
     network: bool,
     unix: bool,
+    signals: bool,
 }
 
 impl Filter {
@@ -38,8 +40,9 @@ impl Filter {
         let is_denied = |channel| denied.contains(&channel);
         let unix = is_denied(Channel::UnixSockets) && denies_unix_sockets;
         let network = is_denied(Channel::Network);
-        let program = program(network, unix, is_denied(Channel::Signals))?;
-        Some(Self { program, network, unix })
+        let signals = is_denied(Channel::Signals);
+        let program = program(network, unix, signals)?;
+        Some(Self { program, network, unix, signals })
     }
 
     /// Applies the filter to the calling thread and everything that it starts from now on. Makes
@@ -50,11 +53,13 @@ impl Filter {
     }
 
     /// Applies the filter to the calling thread, and tests whether it is enforced. A filter of a
-    /// container can forbid filters, or only report success.
+    /// container can forbid filters, or only report success. Landlock, which is enforced already,
+    /// permits all that is tested.
     pub(super) fn is_enforced_here(&self) -> bool {
         self.apply().is_ok()
             && !(self.unix && UnixDatagram::unbound().is_ok())
-            && !(self.network && UdpSocket::bind("127.0.0.1:0").is_ok())
+            && !(self.network && socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok())
+            && !(self.signals && prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT)).is_ok())
     }
 }
 
@@ -105,6 +110,9 @@ fn program(network: bool, unix: bool, signals: bool) -> Option<BpfProgram> {
 fn program(_: bool, _: bool, _: bool) -> Option<BpfProgram> {
     None
 }
+
+/// Any limit. It is set to its present value.
+const LIMIT: Resource = Resource::Core;
 
 /// The bits of the second argument of socket(2) that are the type. The others are flags (Linux's
 /// include/linux/net.h, `SOCK_TYPE_MASK`).

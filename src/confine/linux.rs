@@ -52,7 +52,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
-    let report = Confined { abi: 0, threads, paths, missing, denied, is_filtered: false };
+    let report = Confined { abi: 0, threads, paths, missing, denied, is_filtered: None };
     report.after(&restrict(ruleset, threads)?)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn prepare(
     let available = directory.roots().roots().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
-    let report = Confined { abi: 0, threads: 1, paths, missing, denied, is_filtered: false };
+    let report = Confined { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
     Ok(Prepared { ruleset, report, is_partial_allowed: scope.partial })
 }
 
@@ -109,7 +109,7 @@ impl Prepared {
         let trial = move || -> Result<_> {
             let mut confined = report.after(&restrict(ruleset, 1)?)?;
             let filter = Filter::new(&confined.denied, confined.abi < UNIX_SOCKETS as u32);
-            confined.is_filtered = filter.as_ref().is_some_and(Filter::is_enforced_here);
+            confined.is_filtered = filter.as_ref().map(Filter::is_enforced_here);
             Ok((confined, filter))
         };
         let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);
@@ -125,7 +125,7 @@ impl Prepared {
                 .says("this kernel cannot enforce all restrictions of the program")
                 .detail(gaps));
         }
-        let filter = filter.filter(|_| confined.is_filtered);
+        let filter = filter.filter(|_| confined.is_filtered == Some(true));
         Ok((confined, Restriction { ruleset: Some(self.ruleset), filter }))
     }
 }

@@ -228,8 +228,9 @@ pub struct Confined {
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
     denied: Vec<Channel>,
-    /// Whether a seccomp filter denies the sockets of the denied channels.
-    is_filtered: bool,
+    /// Whether the seccomp filter that a child process needs is enforced. `None` if it needs none,
+    /// or if filters are not supported on this architecture.
+    is_filtered: Option<bool>,
 }
 
 /// The exceptions from the confinement of a child process.
@@ -267,9 +268,10 @@ impl Confined {
     fn gaps(&self) -> impl Iterator<Item = &'static (u32, Option<Channel>, &'static str)> {
         SINCE.iter().filter(|(since, channel, _)| {
             let is_requested = channel.is_none_or(|channel| self.denied.contains(&channel));
-            let is_filtered =
-                self.is_filtered && channel.is_some_and(|channel| channel != Channel::Signals);
-            self.abi < *since && is_requested && !is_filtered
+            let is_filtered = self.is_filtered == Some(true)
+                && channel.is_some_and(|channel| channel != Channel::Signals);
+            let is_expected = *since != FILTER || self.is_filtered == Some(false);
+            self.abi < *since && is_requested && is_expected && !is_filtered
         })
     }
 
@@ -300,7 +302,12 @@ const SINCE: &[(u32, Option<Channel>, &str)] = &[
     (6, Some(Channel::Signals), "signals reach processes outside the confinement"),
     (6, Some(Channel::UnixSockets), "abstract Unix sockets of other processes can be reached"),
     (9, Some(Channel::UnixSockets), "Unix sockets of other processes can be reached by path"),
+    (FILTER, Some(Channel::Network), "Multipath TCP and other network protocols are possible"),
+    (FILTER, Some(Channel::Signals), "limits can end processes outside the confinement"),
 ];
+
+/// In place of a version: no version of Landlock denies it, but the filter of a child process does.
+const FILTER: u32 = u32::MAX;
 
 impl fmt::Display for Confined {
     #[expect(
@@ -363,7 +370,7 @@ mod tests {
             paths,
             missing: vec!["/srv/none".into()],
             denied: Vec::new(),
-            is_filtered: false,
+            is_filtered: None,
         }
     }
 
@@ -391,14 +398,16 @@ mod tests {
     #[test]
     fn unenforced_denials_are_reported_only_as_gaps() {
         for (abi, is_filtered, gaps, expected) in [
-            (3, false, 6, ""),
-            (4, false, 5, ""),
-            (5, false, 4, ""),
-            (5, true, 1, "network Unix"),
-            (6, false, 2, "signals"),
-            (6, true, 0, "network signals Unix"),
-            (9, false, 1, "signals Unix"),
-            (10, false, 0, "network signals Unix"),
+            (3, None, 6, ""),
+            (4, None, 5, ""),
+            (5, None, 4, ""),
+            (5, Some(true), 1, "network Unix"),
+            (6, None, 2, "signals"),
+            (6, Some(true), 0, "network signals Unix"),
+            (9, None, 1, "signals Unix"),
+            (10, None, 0, "network signals Unix"),
+            (10, Some(true), 0, "network signals Unix"),
+            (10, Some(false), 2, "Unix"),
         ] {
             let denied = vec![Channel::Network, Channel::Signals, Channel::UnixSockets];
             let report = Confined { denied, is_filtered, ..report(abi) };
