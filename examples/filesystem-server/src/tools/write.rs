@@ -9,7 +9,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Answered, Call};
+use super::call::{Answered, Call, OnePath};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -18,12 +18,6 @@ struct WriteFile {
     path: String,
     /// Complete new content of the file.
     content: String,
-}
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct CreateDirectory {
-    /// A path inside the allowed directories, or a `file:` URI.
-    path: String,
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -62,10 +56,7 @@ impl Server {
                        already exists.",
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true)
     )]
-    async fn create_directory(
-        Parameters(args): Parameters<CreateDirectory>,
-        call: Call,
-    ) -> Answered {
+    async fn create_directory(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
         call.text(move |roots, _| {
             roots.create_dir_all(&args.path)?;
             Ok(format!("Directory {} exists", args.path))
