@@ -25,8 +25,10 @@ pub(crate) fn check(cases: &str, era: Era, declares: Declares) {
         } else {
             let can_run = match row["needs"].as_str() {
                 Some("symlinks") => symlinks_are_visible(),
-                Some("unix") => cfg!(unix),
-                _ => true,
+                #[cfg(unix)]
+                Some("another user than root") => !rustix::process::geteuid().is_root(),
+                Some(_) => cfg!(unix),
+                None => true,
             };
             case = can_run.then(|| Case::new(&row, era, declares));
         }
@@ -106,9 +108,13 @@ impl Case {
             "read" => self.read(arguments),
             "complete" => self.complete(arguments),
             "list" => self.request("list", arguments.clone()).map(|it| it["resources"].clone()),
-            "uris" => self.request("list", arguments.clone()).map(|it| {
-                it["resources"].as_array().unwrap().iter().map(|it| it["uri"].clone()).collect()
-            }),
+            "uris" => {
+                self.request("list", arguments.clone()).map(|it| each(&it["resources"], "uri"))
+            }
+            "tools" => {
+                self.client.request("tools/list", json!({})).map(|it| each(&it["tools"], "name"))
+            }
+            "request" => self.client.request(arguments[0].as_str().unwrap(), arguments[1].clone()),
             "subscribe" | "unsubscribe" => self.request(tool, json!({ "uri": arguments })),
             "told" => Ok(json!(self.client.told(Duration::from_secs(6)))),
             "quiet" => Ok(json!(self.client.told(Duration::from_millis(1_200)))),
@@ -193,6 +199,11 @@ impl Case {
         assert_eq!(one, other);
         one.map(|mut result| result["completion"]["values"].take())
     }
+}
+
+/// A member of each object in a list.
+fn each(list: &Value, member: &str) -> Value {
+    list.as_array().unwrap().iter().map(|it| it[member].clone()).collect()
 }
 
 impl Served {

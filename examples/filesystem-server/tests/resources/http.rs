@@ -82,17 +82,8 @@ fn no_response_is_kept_after_a_cancellation() {
 fn browser_requests_from_other_origins_and_rebound_names_are_refused() {
     let http = serve(Served::new().server(), |_| ());
     let body = initialize("2025-11-25", &json!({})).to_string();
-    for (origin, status) in [
-        ("http://localhost", 200),
-        ("http://localhost:6274", 200),
-        ("http://127.0.0.1:1", 200),
-        ("http://[::1]:8000", 200),
-        ("http://evil.example", 403),
-        ("http://localhost.evil.example", 403),
-        ("https://localhost:6274", 403),
-        ("http://localhost@evil.example", 403),
-        ("null", 403),
-    ] {
+    for line in include_str!("../data/origins.txt").lines() {
+        let (status, origin) = line.split_once(' ').unwrap();
         let answer = http.send("POST", &format!("Origin: {origin}\r\n"), &body);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{origin}: {answer}");
     }

@@ -6,15 +6,6 @@ use crate::client::cases::check;
 use crate::client::served::Served;
 use crate::client::{Declares, Era, uri};
 
-const TEMPLATE: &str = "file:///{path}";
-
-fn params(template: &str, argument: &str, typed: &str) -> Value {
-    json!({
-        "ref": { "type": "ref/resource", "uri": template },
-        "argument": { "name": argument, "value": typed },
-    })
-}
-
 #[test]
 fn lists_and_completions_are_those_in_the_data() {
     for (era, declares) in [
@@ -35,24 +26,14 @@ fn number_of_completions_is_limited() {
     let mut client = served.client();
     let site = format!("{}/", &uri(&served.directory)["file:///".len()..]);
     for (typed, count, more) in [("", 100, true), ("0", 100, false), ("1", 50, false)] {
-        let params = params(TEMPLATE, "path", &format!("{site}{typed}"));
+        let params = json!({
+            "ref": { "type": "ref/resource", "uri": "file:///{path}" },
+            "argument": { "name": "path", "value": format!("{site}{typed}") },
+        });
         let completion = &client.request("completion/complete", params).unwrap()["completion"];
         let values = completion["values"].as_array().unwrap();
         assert_eq!((values.len(), &completion["hasMore"]), (count, &json!(more)), "{typed}");
         assert!(values.is_sorted_by_key(Value::to_string));
-    }
-}
-
-#[test]
-fn only_the_path_of_a_listed_template_is_completed() {
-    let served = Served::new();
-    let mut client = served.client();
-    let templates = client.request("resources/templates/list", json!({})).unwrap();
-    let template = |number: usize| &templates["resourceTemplates"][number]["uriTemplate"];
-    assert_eq!([template(0), template(1)], [TEMPLATE, "file:///{+path}"]);
-    for (template, argument) in [("file:///{name}", "path"), (TEMPLATE, "name")] {
-        let params = params(template, argument, "");
-        assert_eq!(client.code("completion/complete", params), -32602, "{argument}");
     }
 }
 

@@ -10,23 +10,6 @@ fn notifications_are_those_in_the_data() {
     check(cases, Era::Session, Declares::Nothing);
 }
 
-#[cfg(unix)]
-#[test]
-fn directory_replaced_by_a_symlink_reports_no_changes_outside() {
-    let served = Served::new();
-    let (path, outside) = (served.put("dir/secret", ""), served.outside.join("secret"));
-    let mut client = served.with_roots(&[&served.directory]);
-    assert_eq!(client.resource("subscribe", &path), 0);
-    client.is_quiet();
-    std::fs::rename(served.path("dir"), served.path("away")).unwrap();
-    std::os::unix::fs::symlink(&served.outside, served.path("dir")).unwrap();
-    // The file was removed.
-    client.is_told(&path);
-    std::fs::write(outside, "1").unwrap();
-    served.put("away/secret", "1");
-    client.is_quiet();
-}
-
 #[test]
 fn number_of_subscriptions_is_limited() {
     let served = Served::new();

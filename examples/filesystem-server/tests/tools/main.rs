@@ -6,9 +6,7 @@
 #[path = "../client/mod.rs"]
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
-mod configured;
 mod files;
-mod lists;
 #[path = "../../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;

@@ -98,21 +98,3 @@ fn cancelled_walk_stops() {
     }
     panic!("the walk was not stopped");
 }
-
-// The names in this test are not valid on Windows.
-#[cfg(unix)]
-#[test]
-fn paths_from_a_search_can_be_read() {
-    let served = Served::new();
-    let mut client = served.client();
-    let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"bad\xff.txt");
-    for (name, content) in
-        [("l\nx.txt".as_ref(), "newline"), ("l\\nx.txt".as_ref(), "backslash"), (odd, "bytes")]
-    {
-        fs::write(served.directory.join(name), content).unwrap();
-    }
-    let found = client.said("search_files", &json!({ "path": ".", "pattern": "*.txt" }));
-    let mut read: Vec<_> = found.lines().map(|path| client.read(path.as_ref())).collect();
-    read.sort();
-    assert_eq!(read, ["backslash", "bytes", "newline"], "{found}");
-}
