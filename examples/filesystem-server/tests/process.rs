@@ -1,5 +1,5 @@
-//! The server process with `--confine`.
-
+//! The server process: under a limit of the system, confined, and with programs to run.
+#![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "tests prepare files without the guard")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -11,12 +11,31 @@ mod tree;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 
 use serde_json::json;
 
 use client::served::Served;
-use client::{Client, run};
+use client::{Client, Declares, Era, PROGRAM, run};
+
+/// By default, the system terminates a process that exceeds the limit (`SIGXFSZ`).
+#[test]
+fn server_survives_a_write_beyond_the_file_size_limit() {
+    let files = Served::new();
+    let (file, other) = (files.put("f", "old"), files.path("g"));
+    // The limit is 16 or 32 KiB, because the unit of `ulimit -f` is 512 or 1,024 bytes.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&files.directory);
+    let mut server = Client::of(limited, Era::Session, Declares::Nothing);
+    let refused =
+        server.said("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
+    assert!(refused.contains("input or output failed: File too large"), "{refused}");
+    assert_eq!(server.read(&file), "old");
+    server.said("write_file", &json!({ "path": other, "content": "small" }));
+    assert_eq!(server.read(&other), "small");
+    assert_eq!(fs::read_dir(&files.directory).unwrap().count(), 2);
+}
 
 /// Replaces the directory, and waits long enough for the guard to detect the replacement.
 fn replace(directory: &Path) {
@@ -86,4 +105,31 @@ fn server_does_not_start_confined_without_directories() {
     // By default, it starts. Its client left at once.
     let (_, said) = run(&[]);
     assert!(said.contains(&format!("not confined by the kernel: {none}\n")), "{said}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_have_the_results_in_the_data() {
+    client::cases::check(include_str!("data/programs.txt"), Era::Session, Declares::Nothing);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn options_that_cannot_be_met_are_refused() {
+    let served = Served::new();
+    // A program that clients can write.
+    let tool = served.put("tool", "#!/bin/sh\n");
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let directory = served.directory.to_str().unwrap();
+    for line in include_str!("data/options.txt").lines().filter(|line| !line.starts_with('#')) {
+        let (options, text) = line.split_once(" | ").unwrap();
+        let options: Vec<_> =
+            options.split(' ').map(|option| option.replace("$D", directory)).collect();
+        let (success, error) = run(&options.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(!success && error.contains(text), "{line}: {error}");
+    }
+    if rustix::process::geteuid().is_root() {
+        let (success, error) = run(&[directory, "--run", "sh"]);
+        assert!(!success && error.contains("run the server as another user"), "{error}");
+    }
 }
