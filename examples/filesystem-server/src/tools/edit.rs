@@ -3,8 +3,9 @@
 //!
 //! Either all edits of a call are applied or none. A text is searched with `\n` as the only line
 //! ending. A line that is not replaced, or is replaced with itself, keeps its ending. A new line has
-//! the ending of the lines that it replaces, or if those differ, the most common one. The file is written only if it still has the content that was edited, so no edit of
-//! another call is lost. Otherwise, the edits are applied again, to the new content.
+//! the ending of the lines that it replaces, or if those differ, the most common one. The file is
+//! written only if it still has the content that was edited, so no edit of another call is lost.
+//! Otherwise, the edits are applied again, to the new content.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -226,19 +226,11 @@ fn answer(output: ChildOutput) -> Work {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods)]
 mod tests {
     use std::fs;
-    use std::path::Path;
     use std::process::Command;
 
     use mcp_roots_guard::Roots;
 
     use super::*;
-
-    fn sh(directory: &Path, script: &str) {
-        let mut shell = Command::new("sh");
-        let shell = shell.args(["-ec", script]).current_dir(directory);
-        let done = shell.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
-        assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
-    }
 
     /// The tools' git must not run a program that plain git runs, even without a confinement.
     #[test]
@@ -255,7 +247,11 @@ mod tests {
             fs::write(&program, "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\ncat\n").unwrap();
             let functions = include_str!("../../tests/data/git.sh");
             let script = format!("chmod +x ../run\n{functions}\n{setup}");
-            sh(&directory, &script.replace("RUN", program.to_str().unwrap()));
+            let script = script.replace("RUN", program.to_str().unwrap());
+            let mut shell = Command::new("sh");
+            let shell = shell.args(["-ec", &script]).current_dir(&directory);
+            let done = shell.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+            assert!(done.status.success(), "{row}: {}", String::from_utf8_lossy(&done.stderr));
             // The setup itself can run the program.
             let _ = fs::remove_file(&ran);
             let roots = Roots::from_dirs([&directory]).unwrap();

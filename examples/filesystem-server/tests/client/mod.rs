@@ -175,11 +175,6 @@ impl Client {
         self.end(id)
     }
 
-    /// The error code of a request, or 0 if it succeeds.
-    pub(crate) fn code(&mut self, method: &str, params: Value) -> i64 {
-        self.request(method, params).map_or_else(|error| error["code"].as_i64().unwrap(), |_| 0)
-    }
-
     pub(crate) fn begin_call(&mut self, tool: &str, arguments: &Value) -> u64 {
         self.begin("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
@@ -210,7 +205,8 @@ impl Client {
 
     /// Calls a method of `resources/` with the URI of a path, and returns its error code or 0.
     pub(crate) fn resource(&mut self, method: &str, path: &Path) -> i64 {
-        self.code(&format!("resources/{method}"), json!({ "uri": uri(path) }))
+        let result = self.request(&format!("resources/{method}"), json!({ "uri": uri(path) }));
+        result.map_or_else(|error| error["code"].as_i64().unwrap(), |_| 0)
     }
 
     /// Waits for a notification in which `find` finds something, and drops those before it.
