@@ -3,7 +3,7 @@
 use mcp_roots_guard::{ClientRoots, Fallback};
 use rmcp::service::ServiceError;
 
-use crate::server::{Client, ERAS, Era, Tree, call, connect, refusal};
+use crate::server::{Client, ERAS, Era, Tree, connect, refusal};
 
 #[tokio::test]
 async fn client_roots_narrow_the_allowed_directories() {
@@ -51,7 +51,7 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
         let denying = tree.builder_for(ClientRoots::Narrow { undeclared: none, empty: none });
         let guard = denying.build().unwrap();
         let pair = connect(&guard, &client, era).await;
-        let denied = call(&pair.client, "read", "c/in.txt").await;
+        let denied = pair.call("read", "c/in.txt").await;
         match era {
             Era::Sessions => {
                 let why = "the client offers no roots, and this server requires them";
@@ -75,14 +75,15 @@ async fn handler_errors_are_answered_by_their_kind() {
     let tree = Tree::new();
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
-        assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
+        let call = async |tool, path| pair.call(tool, path).await.unwrap();
+        assert_eq!(call("fail", "").await, Err("in my own words".into()), "{era:?}");
         // If the handler's error can have any type, the client still sees a refusal of the guard.
         // It does not see the text of any other error.
-        assert_eq!(pair.call("any", "x").await, Err(refusal("x", "not_found")), "{era:?}");
+        assert_eq!(call("any", "x").await, Err(refusal("x", "not_found")), "{era:?}");
         let failed = "the server failed to do this; its operator can see why".to_owned();
-        assert_eq!(pair.call("any", "a/in.txt").await, Err(failed), "{era:?}");
+        assert_eq!(call("any", "a/in.txt").await, Err(failed), "{era:?}");
         for (tool, code) in [("bad", -32602), ("panic", -32603), ("unwritten", -32603)] {
-            let answer = call(&pair.client, tool, "").await;
+            let answer = pair.call(tool, "").await;
             let Err(ServiceError::McpError(error)) = answer else {
                 panic!("{tool}, {era:?}: {answer:?}")
             };

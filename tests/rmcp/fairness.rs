@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use rmcp::transport::StreamableHttpServerConfig;
 use serde_json::{Value, json};
 
 use crate::http::{Connection, Http, Session};
 use crate::raw_client::{call, list};
-use crate::server::{Server, Tree};
+use crate::server::Tree;
 
 /// The duration of the long form of these tests, if it was requested.
 fn long() -> Option<Duration> {
@@ -84,11 +85,8 @@ fn another_client_does_not_wait_for_a_clients_many_searches() {
             std::fs::write(tree.path(&format!("op/big/{file}")), "text").unwrap();
         }
         let guard = tree.builder().work_at_once(slots).build().unwrap();
-        let (server, mut reports) = Server::new(&guard);
-        let sessions = guard.wrap_sessions(
-            rmcp::transport::streamable_http_server::session::local::LocalSessionManager::default(),
-        );
-        let http = Http::serve_with(move || server.clone(), sessions).await;
+        let (http, mut reports) =
+            Http::reporting(&guard, StreamableHttpServerConfig::default()).await;
         let mut attacker = http.begin(json!({})).await;
         let _connections =
             send(&http, &attacker, (1..=searches).map(|id| call(id, "search", "big"))).await;

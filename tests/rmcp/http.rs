@@ -21,12 +21,14 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 
 use crate::raw_client::{
     announcing, answered, call, declaring, initialize, list, list_changed, list_resources,
     stateless, tool_text,
 };
 use crate::server::{Server, Tree, refusal};
+use crate::sessions::wait_until_sessions;
 
 /// A server. The header `x-user` stands for the user that an authentication layer would determine.
 pub(crate) struct Http {
@@ -58,28 +60,17 @@ pub(crate) struct Head {
 
 impl Http {
     pub(crate) async fn serve(guard: &Guard) -> Self {
-        let (server, _) = Server::new(guard);
-        Self::serve_with(
-            move || server.clone(),
-            guard.wrap_sessions(LocalSessionManager::default()),
-        )
-        .await
+        Self::reporting(guard, StreamableHttpServerConfig::default()).await.0
     }
 
-    /// Serves with any session manager, and with a new server for each session.
-    pub(crate) async fn serve_with<S: rmcp::ServerHandler>(
-        server: impl Fn() -> S + Send + Sync + 'static,
-        sessions: impl SessionManager,
-    ) -> Self {
-        Self::serve_config(server, sessions, StreamableHttpServerConfig::default()).await
-    }
-
-    async fn serve_config<S: rmcp::ServerHandler>(
-        server: impl Fn() -> S + Send + Sync + 'static,
-        sessions: impl SessionManager,
+    /// Also returns the reports of the server's tools.
+    pub(crate) async fn reporting(
+        guard: &Guard,
         config: StreamableHttpServerConfig,
-    ) -> Self {
-        let service = StreamableHttpService::new(move || Ok(server()), Arc::new(sessions), config);
+    ) -> (Self, mpsc::UnboundedReceiver<String>) {
+        let (server, reports) = Server::new(guard);
+        let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
+        let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
@@ -103,7 +94,7 @@ impl Http {
                 tokio::spawn(http.serve_connection(TokioIo::new(stream), answer));
             }
         });
-        Self { address }
+        (Self { address }, reports)
     }
 
     pub(crate) async fn connect(&self) -> Connection {
@@ -230,10 +221,6 @@ impl Session {
         assert_eq!(self.connection.post(&self.id, notification).await.status, 202);
     }
 
-    pub(crate) async fn notify_on(&self, connection: &mut Connection, notification: &Value) {
-        assert_eq!(connection.post(&self.id, notification).await.status, 202);
-    }
-
     /// Sends a call and returns its text. A request for roots is answered over the other
     /// connection.
     pub(crate) async fn call(
@@ -273,7 +260,8 @@ async fn concurrent_clients_have_separate_roots() {
                     if round % 10 == 9 {
                         session.notify(&list_changed()).await;
                     } else {
-                        session.notify_on(&mut answers, &list_changed()).await;
+                        let head = answers.post(&session.id, &list_changed()).await;
+                        assert_eq!(head.status, 202);
                     }
                     current = if current == name { "c" } else { name };
                 }
@@ -292,12 +280,7 @@ async fn concurrent_clients_have_separate_roots() {
     for mut session in [one.unwrap(), other.unwrap()] {
         let left = guard.sessions() - 1;
         session.connection.request("DELETE", &session.id, "").await;
-        for _ in 0..500 {
-            if guard.sessions() > left {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
-        assert_eq!(guard.sessions(), left, "the guard's session outlives rmcp's session");
+        wait_until_sessions(&guard, left).await;
     }
 }
 
@@ -356,12 +339,9 @@ async fn a_restored_session_is_asked_again_and_narrows_as_before() {
     let store = Arc::new(Store::default());
     let mut instances = Vec::new();
     for _ in 0..2 {
-        let guard = tree.guard();
-        let (server, _) = Server::new(&guard);
         let mut config = StreamableHttpServerConfig::default();
         config.session_store = Some(store.clone());
-        let sessions = guard.wrap_sessions(LocalSessionManager::default());
-        instances.push(Http::serve_config(move || server.clone(), sessions, config).await);
+        instances.push(Http::reporting(&tree.guard(), config).await.0);
     }
     let mut session = instances[0].begin(announcing()).await;
     session.connection = instances[1].connect().await;

@@ -1,11 +1,8 @@
-//! Resources, and requests whose responses cannot ask for the client's roots.
+//! Refusals of resources, and requests whose responses cannot ask for the client's roots.
 
-use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::{Value, json};
 
-use crate::raw_client::{
-    Raw, announcing, answered, declaring, in_era, list, list_resources, request, stateless,
-};
+use crate::raw_client::{Raw, announcing, in_era, list, list_resources, request, stateless};
 use crate::server::{ERAS, Era, Tree};
 
 fn read(uri: &str) -> Value {
@@ -53,21 +50,6 @@ async fn resource_refusals_have_the_error_codes_of_their_era() {
                 );
             }
         }
-    }
-}
-
-#[tokio::test]
-async fn a_resource_request_asks_for_roots_like_a_tool_call() {
-    let tree = Tree::new();
-    let (inside, sibling) = (tree.uri("op/a/in.txt"), tree.uri("op/c/in.txt"));
-    let mut raw = connect(&tree, Era::Stateless, &json!({})).await;
-    raw.send(&stateless(read(&inside), declaring())).await;
-    let question = raw.receive().await["result"].clone();
-    assert_eq!(question["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
-    for (uri, allowed) in [(&inside, true), (&sibling, false)] {
-        raw.send(&answered(read(uri), &list([tree.uri("op/a")]))).await;
-        let answer = raw.receive().await;
-        assert_eq!(answer["result"].is_object(), allowed, "{answer}");
     }
 }
 

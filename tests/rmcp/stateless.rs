@@ -303,33 +303,34 @@ async fn a_tool_built_with_macros_receives_its_state() {
 }
 
 #[tokio::test]
-async fn a_prompt_request_asks_for_roots_like_a_tool_call() {
+async fn prompts_and_resources_ask_for_roots_like_tool_calls() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
-    let prompt = |name: &str, responses: Value| {
-        let params = json!({ "name": name, "inputResponses": responses });
-        stateless(request(1, "prompts/get", params), declaring())
-    };
-    let answer = list([tree.uri("op/a")]);
-    for name in ["short", "by hand"] {
-        raw.send(&prompt(name, json!({}))).await;
-        let asked = raw.receive().await;
-        assert_eq!(
-            asked["result"]["inputRequests"],
-            json!({ ROOTS_KEY: { "method": "roots/list" } }),
-            "{asked}"
-        );
-        raw.send(&prompt(name, json!({ ROOTS_KEY: answer }))).await;
-        let mut response = raw.receive().await;
-        if name != "short" {
-            let questions = response["result"]["inputRequests"].as_object().unwrap();
+    let prompt = |name: &str| ("prompts/get", json!({ "name": name }), "/messages/0/content/text");
+    let resource = json!({ "uri": tree.uri("op/a/in.txt") });
+    for (method, params, text) in
+        [prompt("short"), prompt("by hand"), ("resources/read", resource, "/contents/0/text")]
+    {
+        let mut send = async |responses: &Value| {
+            let mut params = params.clone();
+            params["inputResponses"] = responses.clone();
+            raw.send(&stateless(request(1, method, params), declaring())).await;
+            raw.receive().await
+        };
+        let asked = send(&json!({})).await;
+        let question = json!({ ROOTS_KEY: { "method": "roots/list" } });
+        assert_eq!(asked["result"]["inputRequests"], question, "{asked}");
+        let mut responses = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
+        let mut answer = send(&responses).await;
+        if params["name"] == "by hand" {
+            let questions = answer["result"]["inputRequests"].as_object().unwrap();
             assert_eq!(questions.keys().collect::<Vec<_>>(), [ROOTS_KEY, "mine"]);
-            raw.send(&prompt(name, json!({ ROOTS_KEY: answer, "mine": { "action": "accept" } })))
-                .await;
-            response = raw.receive().await;
+            responses["mine"] = json!({ "action": "accept" });
+            answer = send(&responses).await;
         }
-        assert_eq!(response["result"]["messages"][0]["content"]["text"], "a", "{response}");
+        assert_eq!(answer["result"].pointer(text), Some(&json!("a")), "{answer}");
+        responses[ROOTS_KEY] = list([tree.uri("none")]);
+        let refused = send(&responses).await;
+        assert_eq!(refused["error"]["data"]["kind"], "outside_roots", "{refused}");
     }
-    raw.send(&prompt("short", json!({ ROOTS_KEY: list([tree.uri("none")]) }))).await;
-    assert_eq!(raw.receive().await["error"]["data"]["kind"], "outside_roots");
 }

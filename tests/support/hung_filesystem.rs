@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -128,7 +128,7 @@ impl Drop for HungFilesystem {
 fn child_process_serves_the_filesystem() {
     let Some(at) = std::env::var_os(SERVED) else { return };
     set_pdeathsig(Signal::SIGKILL).unwrap();
-    let state = Arc::new(State(AtomicUsize::new(REPLIES)));
+    let state = Arc::new(State(AtomicBool::new(true)));
     let session = match fuser::spawn_mount2(
         Files(state.clone()),
         at,
@@ -140,7 +140,7 @@ fn child_process_serves_the_filesystem() {
     println!("{MOUNTED}");
     for line in std::io::stdin().lines() {
         if line.unwrap() == "hang" {
-            state.0.store(0, SeqCst);
+            state.0.store(false, SeqCst);
             println!("{HANGS}");
         }
     }
@@ -153,15 +153,13 @@ const HANGS: &str = "the filesystem hangs";
 const FAILED: &str = "FUSE cannot be mounted here";
 
 /// Whether the filesystem replies.
-struct State(AtomicUsize);
-
-const REPLIES: usize = 1;
+struct State(AtomicBool);
 
 impl State {
     /// Returns the reply handle if the filesystem still replies. Otherwise reports a pending
     /// request to the parent process and returns `None`.
     fn reply_handle<T>(&self, reply: T) -> Option<T> {
-        if self.0.load(SeqCst) == REPLIES {
+        if self.0.load(SeqCst) {
             return Some(reply);
         }
         println!("pending");

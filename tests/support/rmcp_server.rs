@@ -14,9 +14,9 @@ use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestSta
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-    ElicitRequest, ElicitRequestParams, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    Implementation, InputRequest, InputRequests, InputRequiredResult, ListResourcesResult,
-    ListRootsResult, PaginatedRequestParams, PromptMessage, ProtocolVersion,
+    ElicitRequest, ElicitRequestParams, ErrorCode, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, Implementation, InputRequest, InputRequests, InputRequiredResult,
+    ListResourcesResult, ListRootsResult, PaginatedRequestParams, PromptMessage, ProtocolVersion,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
     ResourceContents, Role, Root, RootsCapabilities, ServerCapabilities, ServerConfig,
 };
@@ -126,21 +126,6 @@ impl Server {
     {
         if !self.is_async {
             return self.guard.resource(ctx, params, work).await;
-        }
-        self.guard.respond(ctx, params, |roots| async move { roots.run(work).await }).await
-    }
-
-    async fn prompt<W>(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        params: &GetPromptRequestParams,
-        work: W,
-    ) -> Result<GetPromptResponse, ErrorData>
-    where
-        W: FnOnce(RequestRoots) -> Result<GetPromptResult, HandlerError> + Send + 'static,
-    {
-        if !self.is_async {
-            return self.guard.prompt(ctx, params, work).await;
         }
         self.guard.respond(ctx, params, |roots| async move { roots.run(work).await }).await
     }
@@ -294,7 +279,7 @@ impl ServerHandler for Server {
         if params.name == "short" {
             let first =
                 move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
-            return self.prompt(&ctx, &params, first).await;
+            return self.guard.prompt(&ctx, &params, first).await;
         }
         let work = async |roots: RequestRoots| {
             if roots.responses().is_empty() {
@@ -379,35 +364,28 @@ fn own_question() -> InputRequiredResult {
     )
 }
 
-/// The client's answer to `roots/list`.
-#[derive(Clone)]
-pub(crate) enum RootsAnswer {
-    Uris(Vec<String>),
-    Error,
-}
-
 /// An rmcp client that counts `roots/list` requests.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) declares: Option<RootsCapabilities>,
-    pub(crate) answer: Arc<Mutex<RootsAnswer>>,
-    pub(crate) asked: Arc<AtomicUsize>,
+    declares: Option<RootsCapabilities>,
+    /// The roots, or none if the client answers with an error.
+    uris: Arc<Mutex<Option<Vec<String>>>>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Client {
-    /// A client that declares `listChanged`.
-    pub(crate) fn new(answer: RootsAnswer) -> Self {
+    /// A client that declares `listChanged`, and answers with an error.
+    pub(crate) fn failing() -> Self {
         let mut declares = RootsCapabilities::default();
         declares.list_changed = Some(true);
-        Self {
-            declares: Some(declares),
-            answer: Arc::new(Mutex::new(answer)),
-            asked: Arc::default(),
-        }
+        Self { declares: Some(declares), uris: Arc::default(), asked: Arc::default() }
     }
 
+    /// A client that declares `listChanged`.
     pub(crate) fn of(uris: impl IntoIterator<Item = String>) -> Self {
-        Self::new(RootsAnswer::Uris(uris.into_iter().collect()))
+        let client = Self::failing();
+        client.set_roots(uris);
+        client
     }
 
     pub(crate) fn silent(self) -> Self {
@@ -415,11 +393,11 @@ impl Client {
     }
 
     pub(crate) fn undeclared() -> Self {
-        Self { declares: None, ..Self::new(RootsAnswer::Error) }
+        Self { declares: None, ..Self::failing() }
     }
 
     pub(crate) fn set_roots(&self, uris: impl IntoIterator<Item = String>) {
-        *self.answer.lock().unwrap() = RootsAnswer::Uris(uris.into_iter().collect());
+        *self.uris.lock().unwrap() = Some(uris.into_iter().collect());
     }
 
     pub(crate) fn times_asked(&self) -> usize {
@@ -439,15 +417,10 @@ impl ClientHandler for Client {
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let answer = self.answer.lock().unwrap().clone();
-        match answer {
-            RootsAnswer::Uris(uris) => {
-                Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect()))
-            }
-            RootsAnswer::Error => {
-                Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None))
-            }
-        }
+        let uris = self.uris.lock().unwrap().clone();
+        let none = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no roots here", None);
+        let roots = uris.ok_or_else(none)?.into_iter().map(Root::new);
+        Ok(ListRootsResult::new(roots.collect()))
     }
 }
 
@@ -486,33 +459,24 @@ pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
 }
 
 impl Pair {
-    /// Calls a tool and returns its text, as `Err` if the response is a tool error.
-    pub(crate) async fn call(&self, tool: &'static str, path: &str) -> Result<String, String> {
-        call(&self.client, tool, path).await.unwrap()
+    /// Calls a tool. The inner result is the tool's text, as `Err` if the response is a tool error.
+    /// A protocol error is the outer error.
+    pub(crate) async fn call(
+        &self,
+        tool: &'static str,
+        path: &str,
+    ) -> Result<Result<String, String>, ServiceError> {
+        let Value::Object(arguments) = json!({ "path": path }) else { unreachable!() };
+        let call = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let result = self.client.call_tool(call).await?;
+        let texts = result.content.iter().filter_map(|block| block.as_text());
+        let text = texts.map(|text| text.text.clone()).collect();
+        Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
     }
 
     pub(crate) async fn read(&self, path: &str) -> Result<String, String> {
-        self.call("read", path).await
+        self.call("read", path).await.unwrap()
     }
-}
-
-/// Calls a tool. The inner result is the tool's text, as `Err` if the response is a tool error. A
-/// protocol error is the outer error.
-pub(crate) async fn call(
-    client: &RunningService<RoleClient, Client>,
-    tool: &'static str,
-    path: &str,
-) -> Result<Result<String, String>, ServiceError> {
-    let Value::Object(arguments) = json!({ "path": path }) else { unreachable!() };
-    let result =
-        client.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await?;
-    let text = result
-        .content
-        .iter()
-        .filter_map(|block| block.as_text())
-        .map(|text| text.text.clone())
-        .collect();
-    Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
 }
 
 /// Waits for the next report of a tool. Returns `None` if none arrives within 20 seconds.
