@@ -428,7 +428,10 @@ fn decisions_on(
         .map_err(|error| {
             let text = error.to_string();
             let why = REASONS.iter().find(|reason| text.contains(**reason));
-            why.map_or_else(|| error.code().to_owned(), |why| format!("{}: {why}", error.code()))
+            let Some(why) = why else { return error.code().to_owned() };
+            let is_all = text == format!("check {request:?}: {why}");
+            assert!(is_all || *why == REASONS[0], "{text}");
+            format!("{}: {why}", error.code())
         });
     (made, model.decide(expected, request))
 }
@@ -438,7 +441,7 @@ fn plain_path(path: &str) -> String {
     path.trim_end_matches('/').to_owned()
 }
 
-/// The reasons why there are no roots.
+/// The reasons why there are no roots. The text goes on only after the first one.
 const REASONS: [&str; 5] = [
     "the first directory that the client listed is not available",
     "the server has no directories configured",

@@ -8,7 +8,8 @@
 //! create | new     | new root/new             allowed, and does not exist yet
 //! open   | ../x    | outside_roots            refused with this code
 //! allow: a b:ro:always c=/host/c              a boundary: access, options and aliases
-//! allow: a a/b:ro => access_conflict          an invalid boundary; without directories, any list
+//! allow: a a/b:ro => access_conflict          an invalid boundary; without directories, any list;
+//!                                             with `bare`, `bare:X` in a list is a root, too
 //! list: a/x b => a/x b:ro! (0 not_found)      the roots of a list: access, always in force, as the
 //!                                             client listed it; rejected entries
 //! within: a => a/x as /host/x                 narrows the roots, or is refused with a code
@@ -124,6 +125,7 @@ impl Case {
                 let entries = entries.split_whitespace().map(|entry| match entry {
                     "/" => top.clone(),
                     entry if entry.contains("://") => self.tree.expand(entry),
+                    entry if entry.starts_with("bare:") => self.tree.expand(&entry[5..]),
                     entry => self.tree.uri(entry),
                 });
                 let list = ListRootsResult::from_uris(entries);
@@ -187,6 +189,10 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
         builder = builder.client_roots(ClientRoots::Only);
     }
     for directory in directories.split_whitespace() {
+        if directory == "bare" {
+            builder = builder.allow_bare_paths();
+            continue;
+        }
         let (directory, aliases) = directory.split_once('=').unwrap_or((directory, ""));
         let mut flags = directory.split(':');
         let path = tree.path(flags.next().unwrap_or_default());

@@ -115,10 +115,6 @@ fn source_listing(tree: &Tree, paths: &[&str]) -> impl RootsSource + use<> {
     source_of(list(tree, paths))
 }
 
-fn failing() -> impl RootsSource {
-    |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()))
-}
-
 fn no_answer() -> impl RootsSource {
     |_: Option<String>| pending()
 }
@@ -333,8 +329,11 @@ async fn a_list_is_used_for_its_time_to_live_unless_it_is_forgotten() {
             tokio::time::advance(Duration::from_secs(seconds)).await;
             assert_eq!((client.requests(), session.state()), (requests, state));
         }
+        // A snapshot that the cache evicts is missing in the same way.
         guard.forget_all();
         assert_eq!(session.state(), RootsState::Stale);
+        assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
+        assert_eq!(client.requests(), 3);
     }
 }
 
@@ -344,11 +343,18 @@ async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
     let roots = session.roots(source_listing(&tree, &["a", "b", "c"])).await.unwrap();
-    let [f, b, c] =
-        ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
+    let places = ["a/in/f", "b", "c"].map(|path| tree.path(path));
+    let directly = places.each_ref().map(|path| roots.check(path, Intent::Existing).unwrap());
+    let narrowed = places.each_ref().map(|path| {
+        let narrowed = roots.within(path).unwrap();
+        narrowed.check(path, Intent::Existing).unwrap()
+    });
     let mut changes = session.changes();
     let assert_codes = |expected: [Option<&'static str>; 3]| {
-        assert_eq!([&f, &b, &c].map(|proof| code(session.still_allows(proof))), expected);
+        for proofs in [&directly, &narrowed] {
+            let codes = proofs.each_ref().map(|proof| code(session.still_allows(proof)));
+            assert_eq!(codes, expected);
+        }
     };
     assert_codes([None; 3]);
     session.list_changed();
@@ -381,7 +387,24 @@ async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
     }
     session.close();
     assert_eq!(code(changes.changed().await), Some("session_closed"));
-    assert_eq!(code(session.still_allows(&c)), Some("session_closed"));
+    assert_codes([Some("session_closed"); 3]);
+}
+
+/// Narrowed roots are not cached.
+#[tokio::test]
+async fn narrowing_affects_no_other_request() {
+    let tree = Tree::new("file a/f = a; file b/f = b");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let roots = session.roots(source_listing(&tree, &[""])).await.unwrap();
+    let [a, b] = ["a", "b"].map(|path| roots.within(path).unwrap().read_only());
+    let later = session.roots(no_request_expected()).await.unwrap();
+    for (roots, request, expected) in
+        [(&a, "f", "a"), (&b, "f", "b"), (&later, "a/f", "a"), (&later, "b/f", "b")]
+    {
+        assert_eq!(roots.read(request, 9).unwrap(), expected.as_bytes());
+    }
+    assert_eq!(code(later.write("a/f", "new")), None);
+    assert_eq!(code(a.read("../b/f", 9)), Some("outside_roots"));
 }
 
 #[test]
@@ -478,39 +501,6 @@ async fn one_sessions_roots_never_serve_another() {
         .collect();
     for task in tasks {
         task.await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn bare_paths_are_roots_only_if_the_operator_allows_them() {
-    let tree = Tree::new("dir a%20b; dir a b");
-    let bare = ListRootsResult::from_uris([
-        tree.path("a%20b").display().to_string(),
-        "relative".into(),
-        r"Q:\x".into(),
-        String::new(),
-        "ftp://host/x".into(),
-        tree.uri("a%20b"),
-    ]);
-    for (allowed, expected) in [(false, "a b"), (true, "a%20b a b")] {
-        let builder = Boundary::builder().directory(tree.path(""), Access::ReadOnly);
-        let builder = if allowed { builder.allow_bare_paths() } else { builder };
-        let boundary = builder.build().unwrap();
-        let roots = announcing(&Guard::new(boundary)).roots(source_of(bare.clone())).await;
-        let codes: Vec<_> = roots
-            .as_ref()
-            .unwrap()
-            .rejected()
-            .iter()
-            .map(|rejected| rejected.error().code())
-            .collect();
-        let drive = if cfg!(windows) && allowed { "outside_roots" } else { "not_absolute" };
-        assert_eq!(
-            codes[codes.len() - 4..],
-            ["not_absolute", drive, "empty", "foreign_scheme"],
-            "{allowed}"
-        );
-        assert_eq!(outcome(&tree, &roots), Ok(expected.into()), "{allowed}");
     }
 }
 
@@ -655,7 +645,8 @@ async fn a_success_resets_the_back_off() {
     let tree = Tree::new("dir a");
     let session = silent(&guard(&tree).build().unwrap());
     for _ in 0..3 {
-        assert_eq!(code(session.roots(failing()).await), Some("roots_failed"));
+        let failing = answer_after(Duration::ZERO, RootsResponse::Failed(String::new()));
+        assert_eq!(code(session.roots(failing).await), Some("roots_failed"));
         assert_eq!(code(session.roots(no_request_expected()).await), Some("roots_failed"));
         tokio::time::advance(Duration::from_millis(1001)).await;
         assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
@@ -759,33 +750,6 @@ async fn debug_output_of_a_session_reveals_no_other_session() {
         !format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())),
         "{roots:?}"
     );
-}
-
-/// When the cache is full, the evicted session requests its list again, and nothing else changes.
-#[tokio::test]
-async fn an_evicted_snapshot_is_fetched_again() {
-    let tree = Tree::new("dir a");
-    // A long limit, because this test is not about time.
-    let guard = guard(&tree).fetch_limit(Duration::from_secs(120)).build().unwrap();
-    let session = announcing(&guard);
-    let client = Client::listing(list(&tree, &["a"]));
-    session.roots(client.source()).await.unwrap();
-    // A snapshot keeps its list, so 80 of these exceed the cache's 512 MiB.
-    let large = || ListRootsResult::from_uris([format!("x://{}", "y".repeat(7_900_000))]);
-    let mut others = Vec::new();
-    while others.len() < 80 {
-        let other = announcing(&guard);
-        other.roots(source_of(large())).await.unwrap();
-        others.push(other);
-    }
-    // The cache frees the oldest entries some time after they no longer fit, while it is used.
-    let until = std::time::Instant::now() + Duration::from_secs(60);
-    while session.state() != RootsState::Stale {
-        assert!(std::time::Instant::now() < until, "the snapshot is still there");
-        drop(announcing(&guard));
-    }
-    assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
-    assert_eq!(client.requests(), 2);
 }
 
 /// A process can end although work hangs: neither the guard nor its runtime waits for it.
