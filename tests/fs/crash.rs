@@ -44,25 +44,6 @@ const SCENARIOS: &[Scenario] = &[
         files: &[("a", Some("old"), Some("new content"))],
     },
     Scenario {
-        name: "atomic file in new directories",
-        operation: |roots| {
-            let options = WriteOptions::default().create_parents();
-            let mut file = roots.atomic_file("new/sub/f", options)?;
-            file.write_all(b"new content")?;
-            file.commit()
-        },
-        files: &[("new/sub/f", None, Some("new content"))],
-    },
-    Scenario {
-        name: "conditional write",
-        operation: |roots| {
-            let options =
-                WriteOptions::default().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
-            roots.write_with("a", "new content", options)
-        },
-        files: &[("a", Some("old"), Some("new content"))],
-    },
-    Scenario {
         name: "change set",
         operation: |roots| {
             let mut changes = roots.change_set();

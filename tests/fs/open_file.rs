@@ -73,6 +73,8 @@ fn an_open_file_reads_writes_and_seeks_like_std_file() {
         let (Ok(mut guarded), Ok(mut std)) = (guarded, std) else { continue };
         assert_same_results(&mut guarded, &mut std, mode);
         assert_eq!(fs::read(&ours).unwrap(), fs::read(&theirs).unwrap(), "{mode:?} {exists}");
+        let permissions = [&ours, &theirs].map(|path| fs::metadata(path).unwrap().permissions());
+        assert_eq!(permissions[0], permissions[1], "{mode:?} {exists}");
     }
     // `open` opens a file for reading only.
     fs::write(&ours, "123456789").unwrap();

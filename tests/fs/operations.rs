@@ -6,23 +6,21 @@ use std::io::{BufRead as _, BufReader};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 #[cfg(target_os = "linux")]
-use std::sync::mpsc;
-#[cfg(target_os = "linux")]
-use std::thread;
-#[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenMode, Overwrite, Roots,
-    WalkOptions,
+    WalkOptions, WriteOptions,
 };
 #[cfg(target_os = "linux")]
-use mcp_roots_guard::{FileType, Metadata, Result};
+use mcp_roots_guard::{FileType, Result};
 
 #[cfg(target_os = "linux")]
-use rustix::fs::{CWD, Mode, makedev, mknodat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+#[cfg(target_os = "linux")]
+use rustix::fs::{CWD, Mode, OFlags, makedev, mknodat, open};
 
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
@@ -98,19 +96,6 @@ fn reads_enforce_their_limit_and_text_must_be_utf8() {
     }
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn a_device_has_metadata_but_cannot_be_opened() {
-    let roots = Roots::from_dirs(["/dev"]).unwrap();
-    let metadata = roots.metadata("null").unwrap();
-    assert_eq!(
-        (metadata.file_type(), metadata.file_type().to_string()),
-        (FileType::Device, "device".to_owned())
-    );
-    assert_eq!(code(roots.read("null", 9)), Some("special_file"));
-    assert_eq!(code(roots.write("null", "")), Some("special_file"));
-}
-
 #[test]
 fn an_open_mode_that_does_not_suit_what_is_there_is_refused() {
     let tree = Tree::new("file root/f; dir root/d");
@@ -153,15 +138,10 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
     let name = "n".repeat(255);
     roots.write(&name, "long").unwrap();
     assert_eq!(roots.read(&name, 9).unwrap(), b"long");
+    assert_eq!(roots.metadata(&name).unwrap().mode().unwrap() & 0o111, 0, "not executable");
     assert_eq!(code(roots.write("d", "x")), Some("is_a_directory"));
     assert_eq!(code(roots.write(".", "x")), Some("root_itself"));
     assert_eq!(code(roots.write("none/x", "x")), Some("not_found"));
-    // No temporary file remains after success or failure.
-    let names: Vec<_> = walked(roots.walk(".", WalkOptions::default()).unwrap())
-        .into_iter()
-        .map(|entry| entry.unwrap().relative())
-        .collect();
-    assert_eq!(names.len(), 6, "{names:?}");
 }
 
 /// A file is truncated only after it has been verified, so a refused hard link leaves the other
@@ -195,25 +175,21 @@ fn a_refused_hard_link_is_not_truncated() {
 fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
     let tree = Tree::new("fifo root/p");
     let roots = tree.roots(["root"]);
-    let (woken, wakes) = mpsc::channel();
     let path = tree.path("root/p");
-    let reader = thread::spawn({
-        let path = path.clone();
-        move || {
-            let content = fs::read(path);
-            woken.send(()).unwrap();
-            content
-        }
-    });
-    // Give the reader time to block in `open`.
-    thread::sleep(Duration::from_millis(200));
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let reader = open(&path, flags, Mode::empty()).unwrap();
     for mode in [OpenMode::ReadWrite, OpenMode::Create, OpenMode::Truncate, OpenMode::Append] {
         assert_eq!(code(roots.open_with("p", mode)), Some("special_file"), "{mode:?}");
     }
     assert_eq!(code(roots.write("p", "x")), Some("special_file"));
-    assert!(wakes.recv_timeout(Duration::from_millis(300)).is_err(), "the reader was woken");
-    fs::write(path, "released").unwrap();
-    assert_eq!(reader.join().unwrap().unwrap(), b"released");
+    // A reader polls as hung up as soon as a writer has opened the FIFO and closed it (poll(2)).
+    let had_writer = || {
+        let mut polled = [PollFd::new(&reader, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
+    };
+    assert!(!had_writer(), "the reader was woken");
+    drop(fs::File::options().write(true).open(path).unwrap());
+    assert!(had_writer());
 }
 
 #[cfg(target_os = "linux")]
@@ -272,8 +248,10 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     }
     println!("{special:?}: refused in {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
+    let null = Roots::from_dirs(["/dev"]).unwrap().metadata("null").unwrap();
+    assert_eq!(null.file_type().to_string(), "device");
     // If the policy allows special files, they are opened without blocking.
-    let tree = Tree::new("fifo root/p");
+    let tree = Tree::new("fifo root/p; link root/l -> p");
     let allow = with_rule(&tree, BoundaryBuilder::allow_special_files);
     assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
     assert_eq!(allow.read("p", 9).unwrap(), b"");
@@ -282,6 +260,9 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
         Some("special_file"),
         "opening a FIFO without a reader (ENXIO)"
     );
+    for name in ["p", "l"] {
+        assert_eq!(code(allow.hard_link(name, "new")), Some("special_file"), "{name}");
+    }
     // A file that replaces one is private, because the FIFO is not opened to read its access list.
     fs::set_permissions(tree.path("root/p"), fs::Permissions::from_mode(0o666)).unwrap();
     allow.write("p", "text").unwrap();
@@ -313,39 +294,19 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
             ("s", FileType::Socket),
         ];
         assert_eq!(types, expected, "{request}");
-        assert_eq!(entries[1].metadata().unwrap().len(), 5);
-        assert!(entries[1].metadata().unwrap().modified().is_some());
-        let same = |one: &Metadata, other: &Metadata| {
-            (one.created(), one.modified(), one.len(), one.mode(), one.hard_links())
-                == (
-                    other.created(),
-                    other.modified(),
-                    other.len(),
-                    other.mode(),
-                    other.hard_links(),
-                )
-        };
-        assert!(
-            same(&entries[1].metadata().unwrap(), &roots.metadata("d/f").unwrap()),
-            "{:?}",
-            entries[1]
-        );
-        assert!(
-            same(roots.open("d/f").unwrap().metadata(), &entries[1].metadata().unwrap()),
-            "{:?}",
-            entries[1]
-        );
-        assert_eq!(
-            entries[2].metadata().unwrap().len(),
-            "../../out/secret".len() as u64,
-            "not the size of the symlink itself"
-        );
+        let [listed, link] = [1, 2].map(|number| entries[number].metadata().unwrap());
+        let opened = roots.open("d/f").unwrap();
+        for same in [&roots.metadata("d/f").unwrap(), opened.metadata()] {
+            let [listed, same] = [&listed, same]
+                .map(|it| (it.created(), it.modified(), it.len(), it.mode(), it.hard_links()));
+            assert_eq!(listed, same, "{request}");
+        }
+        assert!(listed.len() == 5 && listed.modified().is_some());
+        assert_eq!(link.len(), "../../out/secret".len() as u64, "the size of the symlink itself");
     }
-    assert_eq!(code(roots.read_dir("d/f")), Some("not_a_directory"));
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
     let link = roots.check("ld", Intent::NoFollow).unwrap().metadata().unwrap();
     assert_eq!(link.file_type(), FileType::Symlink);
-    assert_eq!(code(roots.metadata("d/l")), Some("outside_roots"));
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
 }
 
@@ -363,8 +324,6 @@ fn a_walk_follows_no_symlink_below_its_directory() {
     };
     assert_eq!(paths("."), ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"]);
     assert_eq!(paths("a/loop/a"), ["b", "b/f", "loop", "z"]);
-    assert_eq!(code(roots.walk("p", WalkOptions::default())), Some("not_a_directory"));
-    assert_eq!(code(roots.walk("out", WalkOptions::default())), Some("outside_roots"));
     // A directory that becomes a symlink before the walk enters it is skipped.
     let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
     assert_eq!(walk.next_entry().unwrap().unwrap().relative().to_str(), Some("a"));
@@ -377,29 +336,16 @@ fn a_walk_follows_no_symlink_below_its_directory() {
 }
 
 #[test]
-fn a_rename_checks_both_paths_and_replaces_only_if_requested() {
+fn a_rename_moves_between_roots_and_moves_a_symlink_itself() {
     let tree = Tree::new(
-        "file a/f = A; file a/g = G; dir a/d; file b/h = H; link a/l -> f; link a/out -> ../out; \
-         dir out; dir ro",
+        "file a/f = A; file a/g = G; dir a/d; dir b; link a/l -> f; link a/out -> ../out; dir out",
     );
-    let roots = Boundary::builder()
-        .directory(tree.path("a"), Access::ReadWrite)
-        .directory(tree.path("b"), Access::ReadWrite)
-        .directory(tree.path("ro"), Access::ReadOnly)
-        .build()
-        .unwrap()
-        .allowed_roots();
+    let roots = tree.roots(["a", "b"]);
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
-    assert_eq!(code(roots.rename("f", "g", Overwrite::Never)), Some("already_exists"));
-    assert_eq!(code(roots.rename("f", at("b/h"), Overwrite::Never)), Some("already_exists"));
     roots.rename("f", at("b/f"), Overwrite::Never).unwrap();
     roots.rename(at("b/f"), "g", Overwrite::Always).unwrap();
     assert_eq!(fs::read(tree.path("a/g")).unwrap(), b"A");
-    assert_eq!(code(roots.rename("g", "out/g", Overwrite::Never)), Some("outside_roots"));
     assert_eq!(code(roots.rename("out/none", "x", Overwrite::Never)), Some("outside_roots"));
-    assert_eq!(code(roots.rename("none", "x", Overwrite::Never)), Some("not_found"));
-    assert_eq!(code(roots.rename("g", at("ro/g"), Overwrite::Never)), Some("read_only"));
-    assert_eq!(code(roots.rename("g", "d", Overwrite::Always)), Some("is_a_directory"));
     // Renaming a symlink moves the symlink, and replacing one replaces the symlink.
     if symlinks_are_visible() {
         roots.rename("l", "d/l", Overwrite::Never).unwrap();
@@ -417,10 +363,8 @@ fn a_rename_checks_both_paths_and_replaces_only_if_requested() {
 }
 
 #[test]
-fn directories_are_created_only_inside_the_roots() {
-    let tree = Tree::new(
-        "file root/f; link root/l -> d; link root/o -> ../out; link root/n -> x/y; dir out",
-    );
+fn directories_are_created_with_their_parents_only_if_requested() {
+    let tree = Tree::new("file root/f; link root/l -> d; link root/n -> x/y");
     let roots = tree.roots(["root"]);
     roots.create_dir("d/").unwrap();
     assert_eq!(code(roots.create_dir("d")), Some("already_exists"));
@@ -436,11 +380,6 @@ fn directories_are_created_only_inside_the_roots() {
     roots.create_dir_all("d/p/q").unwrap();
     roots.create_dir_all("d/p/q").unwrap();
     assert_eq!(code(roots.create_dir_all("f")), Some("already_exists"));
-    assert_eq!(code(roots.create_dir_all("o/x")), Some("outside_roots"));
-    // Windows resolves `..` lexically.
-    let above_nothing = if cfg!(windows) { "outside_roots" } else { "not_found" };
-    assert_eq!(code(roots.create_dir_all("new/../../out/x")), Some(above_nothing));
-    assert_eq!(tree.snapshot("out").len(), 1);
 }
 
 #[cfg(target_os = "linux")]
@@ -516,6 +455,13 @@ fn a_read_only_directory_refuses_every_change() {
     }
     assert_eq!(tree.snapshot("root"), before);
     assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
+    // What must not be changed is copied.
+    let to = Tree::new("dir root");
+    let copy = to.path("root/copy");
+    let builder = Boundary::builder().directory(tree.path("root"), Access::ReadOnly);
+    let both = builder.directory(to.path("root"), Access::ReadWrite).build().unwrap();
+    both.allowed_roots().copy("f", copy.as_path(), 9, WriteOptions::default()).unwrap();
+    assert_eq!(fs::read(copy).unwrap(), b"root/f");
 }
 
 /// A filesystem mounted inside a root is served by default, refused by policy, and never entered by
@@ -625,49 +571,6 @@ fn a_file_replaced_after_its_check_is_verified_again() {
         let opened = [checked.open(), checked.open_with(OpenMode::ReadWrite)];
         assert_eq!(opened.map(code), [Some(expected); 2], "{planted}");
         assert_eq!(code(checked.read(99)), Some(expected), "{planted}");
-    }
-}
-
-/// A process that the server starts later inherits no descriptor that the guard opened.
-#[cfg(target_os = "linux")]
-#[test]
-fn every_descriptor_is_closed_on_exec() {
-    let tree = Tree::new("dir root/d; file root/d/f");
-    let roots = tree.roots(["root"]);
-    let absolute = tree.path("root/d/../d/f");
-    let _held = (
-        roots.open("d/f").unwrap(),
-        roots.open(absolute).unwrap(),
-        roots.open_with("d/f", OpenMode::ReadWrite).unwrap(),
-        roots.open_with("d/new", OpenMode::Append).unwrap(),
-        roots.read_dir("d").unwrap(),
-    );
-    let mut seen = 0;
-    for descriptor in fs::read_dir("/proc/self/fd").unwrap().flatten() {
-        let is_in_tree =
-            fs::read_link(descriptor.path()).is_ok_and(|path| path.starts_with(tree.path("root")));
-        if is_in_tree {
-            seen += 1;
-            let info = std::path::Path::new("/proc/self/fdinfo").join(descriptor.file_name());
-            let info = fs::read_to_string(info).unwrap();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
-            let is_close_on_exec =
-                u32::from_str_radix(flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() != 0;
-            assert!(is_close_on_exec, "{:?}: {info}", fs::read_link(descriptor.path()));
-        }
-    }
-    assert!(seen >= 5, "only {seen} descriptors were found");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_new_file_is_not_executable() {
-    let tree = Tree::new("dir root");
-    let roots = tree.roots(["root"]);
-    drop(roots.open_with("opened", OpenMode::CreateNew).unwrap());
-    roots.write("written", "text").unwrap();
-    for name in ["opened", "written"] {
-        assert_eq!(tree.path("root").join(name).metadata().unwrap().mode() & 0o111, 0, "{name}");
     }
 }
 

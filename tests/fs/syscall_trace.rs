@@ -40,6 +40,8 @@ fn no_path_passed_to_the_kernel_is_outside_the_roots() {
         let seen = trace(how, TRACED_TEST, &ROOTS, FILE_ROOT);
         println!("{how}: {}", seen.counts());
         assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
+        // A process that the server starts later inherits no descriptor that the guard opened.
+        assert!(seen.inheritable.is_empty(), "{how}:\n{}", seen.inheritable.join("\n"));
         assert!(seen.judged > 5000, "{how}: {}", seen.counts());
         let by_openat2 = number == 0 && openat2_is_there();
         assert_eq!(
@@ -71,6 +73,7 @@ fn the_tracer_detects_every_access_outside() {
             "access {number} was not detected"
         );
     }
+    assert!(!seen.inheritable.is_empty(), "the accesses do not ask to be closed on exec");
 }
 
 #[test]

@@ -123,6 +123,8 @@ pub(crate) struct Seen {
     /// The number of `openat2` calls that were not refused as unavailable.
     pub(crate) answered: usize,
     pub(crate) refused: Vec<String>,
+    /// Files that were opened without being closed on exec.
+    pub(crate) inheritable: Vec<String>,
 }
 
 /// A system call that has not returned yet.
@@ -253,6 +255,9 @@ impl Seen {
         }
         self.answered += usize::from(is_openat2);
         let opens = is_openat2 || call.number == libc::SYS_openat;
+        if opens && result >= 0 && call.flags & bits(libc::O_CLOEXEC) == 0 {
+            self.inheritable.push(format!("{}: {call:?}", self.row));
+        }
         let opened = (opens && result >= 0)
             .then(|| fs::read_link(self.proc.join(format!("fd/{result}"))).unwrap());
         for argument in &call.paths {
