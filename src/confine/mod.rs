@@ -298,7 +298,7 @@ const SINCE: &[(u32, Option<Channel>, &str)] = &[
     (3, None, "files outside can be truncated by path if the user may write them"),
     (5, None, "devices that can be opened accept any ioctl"),
     (4, Some(Channel::Network), "TCP connections are possible"),
-    (10, Some(Channel::Network), "UDP is possible"),
+    (10, Some(Channel::Network), "UDP, and TCP connections by Fast Open, are possible"),
     (6, Some(Channel::Signals), "signals reach processes outside the confinement"),
     (6, Some(Channel::UnixSockets), "abstract Unix sockets of other processes can be reached"),
     (9, Some(Channel::UnixSockets), "Unix sockets of other processes can be reached by path"),
@@ -321,7 +321,7 @@ impl fmt::Display for Confined {
         let word = if threads == 1 { "thread" } else { "threads" };
         write!(f, "confined by Landlock, version {abi}, {enforced} enforced, {threads} {word}")?;
         for what in self.not_enforced() {
-            write!(f, "\n  older kernel: {what}")?;
+            write!(f, "\n  not enforced: {what}")?;
         }
         for denied in &self.denied {
             if self.gaps().all(|(_, channel, _)| *channel != Some(*denied)) {
@@ -387,7 +387,7 @@ mod tests {
         let old = report(1).to_string();
         assert!(
             old.starts_with(
-                "confined by Landlock, version 1, partly enforced, 1 thread\n  older kernel: "
+                "confined by Landlock, version 1, partly enforced, 1 thread\n  not enforced: "
             ),
             "{old}"
         );

@@ -594,8 +594,8 @@ fn denied_channels_are_closed_to_the_process(top: &Path) {
     let send = || UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", udp).map(drop);
     let signal = || nix::sys::signal::kill(nix::unistd::getppid(), None).map_err(io::Error::from);
     let attempts: [(&str, u32, &str, Try); 5] = [
-        ("TCP", 4, "TCP connections", &|| TcpStream::connect(tcp).map(drop)),
-        ("UDP", 10, "UDP is", &send),
+        ("TCP", 4, "TCP connections are", &|| TcpStream::connect(tcp).map(drop)),
+        ("UDP", 10, "UDP, and", &send),
         ("signals", 6, "signals reach", &signal),
         ("abstract sockets", 6, "abstract", &|| UnixStream::connect_addr(&name).map(drop)),
         ("sockets by path", 9, "by path", &|| UnixStream::connect(top.join("rw/socket")).map(drop)),
