@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import pathlib
 import queue
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,54 @@ RACE_SECONDS = 10
 INSIDE, OUTSIDE = "inside", "outside, and secret"
 
 
+class Peer:
+    """How to use a server like the reference server: with directories as arguments."""
+
+    # Where the tools differ from the reference server's: the name, and arguments to add.
+    tools = {}
+
+    @staticmethod
+    def set_up(_, directories):
+        """Returns the arguments and the environment for these directories."""
+        return directories, {}
+
+    @staticmethod
+    def content(text):
+        """Returns a file's content from the text of a result."""
+        return text
+
+
+class DesktopCommander(Peer):
+    """Has its directories in a configuration file below HOME. Nothing here makes it open the
+    network: with these settings it sends no telemetry, fetches no feature flags, shows no welcome
+    page, and finds a browser (an empty file) instead of downloading one."""
+
+    tools = {
+        "read_text_file": ("read_file", {}),
+        "write_file": ("write_file", {"mode": "rewrite"}),
+        "list_allowed_directories": ("get_config", {}),
+    }
+
+    @staticmethod
+    def set_up(tree, directories):
+        home = tree / "home"
+        settings = home / ".claude-server-commander"
+        browser = settings / "puppeteer-cache/chrome/none/chrome-linux64/chrome"
+        browser.parent.mkdir(parents=True)
+        browser.touch()
+        allowed = {"allowedDirectories": list(map(str, directories)), "telemetryEnabled": False}
+        (settings / "config.json").write_text(json.dumps(allowed))
+        offline = {"DESKTOP_COMMANDER_DISABLE_TELEMETRY": "1", "DC_FLAG_URL": "data:,{}"}
+        return ["--no-onboarding"], {"HOME": str(home), **offline}
+
+    @staticmethod
+    def content(text):
+        return re.sub(r"\A\[Reading [^\n]*\]\n\n", "", text)
+
+
+PEERS = {"desktop-commander": DesktopCommander}
+
+
 class Server:
     """A server process and its only client.
 
@@ -38,14 +87,17 @@ class Server:
 
     def __init__(self, command, tree, roots=None, delay=0.0, narrowed=("op",), always=()):
         self.tree, self.roots, self.delay = tree, roots, delay
-        arguments = [tree / directory for directory in narrowed]
+        self.peer = PEERS.get(title(command), Peer)
+        directories = [tree / directory for directory in narrowed]
         for directory in always:
-            if pathlib.Path(command).name == "mcp-filesystem-guarded":
-                arguments.append("--always")
-            arguments.append(tree / directory)
+            if title(command) == "mcp-filesystem-guarded":
+                directories.append("--always")
+            directories.append(tree / directory)
+        arguments, environment = self.peer.set_up(tree, directories)
         self.process = subprocess.Popen(
             [*command.split(), *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tree,
+            env={**os.environ, **environment},
         )
         self.answers, self.waiting, self.last, self.lock = {}, {}, 0, threading.Lock()
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -80,9 +132,12 @@ class Server:
 
     def wait(self, number, seconds=PATIENCE):
         try:
-            return self.waiting[number].get(timeout=seconds)
+            answer = self.waiting[number].get(timeout=seconds)
         except queue.Empty:
             return None
+        for block in answer.get("result", {}).get("content", []):
+            block["text"] = self.peer.content(block["text"])
+        return answer
 
     def read(self):
         for line in self.process.stdout:
@@ -104,7 +159,8 @@ class Server:
             pass  # the server exited before the response
 
     def call(self, tool, **arguments):
-        return self.ask("tools/call", name=tool, arguments=arguments)
+        name, added = self.peer.tools.get(tool, (tool, {}))
+        return self.ask("tools/call", name=name, arguments={**arguments, **added})
 
     def open(self, path):
         return self.call("read_text_file", path=str(path))
@@ -123,6 +179,10 @@ class Server:
 
 
 ERROR, NO_ANSWER = "an error", "no answer"
+
+
+def title(command):
+    return pathlib.Path(command.split(" -")[0]).name
 
 
 def uri(tree, root):
@@ -373,9 +433,9 @@ def main():
             seen = run(name, command)
             is_so = seen == expected.removesuffix(" (documented)")
             differ += not is_so
-            title = pathlib.Path(command.split(" -")[0]).name
             instead = "" if is_so else f"; servers.txt expects: {expected}"
-            print(f"{'ok  ' if is_so else 'FAIL'} {name} | {title}: {seen}{instead}", flush=True)
+            mark = "ok  " if is_so else "FAIL"
+            print(f"{mark} {name} | {title(command)}: {seen}{instead}", flush=True)
     unknown = said_of.keys() - ROWS.keys()
     print(f"servers: {len(ROWS)} rows of {len(commands)} servers, {differ} results differ")
     for name in unknown:
