@@ -30,7 +30,7 @@ pub(super) fn prepare(
     confined: Option<Restriction>,
 ) {
     let (server, mut confined) = (getpid(), confined);
-    let highest = getrlimit(Resource::Nofile).current.unwrap_or(MOST_DESCRIPTORS);
+    let highest = getrlimit(Resource::Nofile).maximum.unwrap_or(MOST_DESCRIPTORS);
     let before_exec = move || {
         // Defense: The child inherits no descriptor of the server.
         close_at_exec(highest.min(MOST_DESCRIPTORS))?;
@@ -78,7 +78,7 @@ fn drop_privileges() -> io::Result<()> {
 fn end_with_server(server: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The server may have ended before.
-    if getppid() == Some(server) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    if getppid() == Some(server) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPIPE)) }
 }
 
 /// The most descriptors that are marked one by one, the default of `fs.nr_open` (proc(5)).

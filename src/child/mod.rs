@@ -59,7 +59,8 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///   [`env`](Self::env).
 /// - Standard input is empty, unless [`stdin`](Self::stdin) provides it. Standard output and
 ///   standard error are captured. On Linux, no other descriptor is inherited, and the program is
-///   killed if the server ends. On other systems,
+///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)); processes that it
+///   has started are not. On other systems,
 ///   descriptors without `FD_CLOEXEC` and inheritable handles are inherited. Rust creates none.
 /// - The program runs in a new process group. The group is killed when the program exits, when a
 ///   limit is reached, when the request that the roots belong to ends, and when its client
@@ -181,7 +182,9 @@ impl ChildCommand {
     }
 
     /// Lets the program keep the server's capabilities and run set-user-ID programs such as `sudo`.
-    /// A confined program cannot run them in any case.
+    /// A confined program cannot run them in any case. A program that becomes another user this way
+    /// cannot be killed by a server that is not root: it outlives its limits, its request and the
+    /// server, and counts as one of the client's programs as long as it runs.
     pub fn keep_privileges(mut self) -> Self {
         self.task.keeps_privileges = true;
         self

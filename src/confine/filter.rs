@@ -6,7 +6,7 @@
 //! | call | denied |
 //! | --- | --- |
 //! | `socket` | every domain of a denied channel |
-//! | `socketpair` | types that can be connected again, by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is the same for Unix sockets |
+//! | `socketpair` | with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix sockets, the types that can be connected again, by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is the same for them |
 //! | `io_uring_setup` | with sockets, because a ring creates them without these calls |
 //! | `prlimit64` | with signals, because a limit can end another process: setting a limit of a process by its number |
 //!
@@ -49,7 +49,7 @@ impl Filter {
     /// only system calls.
     pub(super) fn apply(&self) -> io::Result<()> {
         // Defense: A child process has no socket that Landlock does not restrict.
-        apply_filter(&self.program).map_err(|_| io::ErrorKind::PermissionDenied.into())
+        apply_filter(&self.program).map_err(|_| io::Error::from_raw_os_error(libc::EACCES))
     }
 
     /// Applies the filter to the calling thread, and tests whether it is enforced. A filter of a
@@ -57,10 +57,15 @@ impl Filter {
     /// permits all that is tested.
     pub(super) fn is_enforced_here(&self) -> bool {
         self.apply().is_ok()
-            && !(self.unix && UnixDatagram::unbound().is_ok())
-            && !(self.network && socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok())
-            && !(self.signals && prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT)).is_ok())
+            && (!self.unix || is_denied(UnixDatagram::unbound()))
+            && (!self.network || is_denied(socket(AddressFamily::INET, SocketType::DGRAM, None)))
+            && (!self.signals || is_denied(prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT))))
     }
+}
+
+/// Any other error, such as a full descriptor table, shows nothing.
+fn is_denied<T>(done: Result<T, impl Into<io::Error>>) -> bool {
+    done.is_err_and(|error| error.into().raw_os_error() == Some(libc::EACCES))
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
@@ -83,9 +88,16 @@ fn program(network: bool, unix: bool, signals: bool) -> Option<BpfProgram> {
         };
         denied.push((libc::SYS_socket, sockets));
     }
+    let mut pairs = Vec::new();
+    if network {
+        pairs.push(one(domain, Compare::Ne, libc::AF_UNIX)?);
+    }
     if unix {
         let is = |of| one(kind, Compare::MaskedEq(SOCKET_TYPES), of);
-        denied.push((libc::SYS_socketpair, vec![is(libc::SOCK_DGRAM)?, is(libc::SOCK_RAW)?]));
+        pairs.extend([is(libc::SOCK_DGRAM)?, is(libc::SOCK_RAW)?]);
+    }
+    if !pairs.is_empty() {
+        denied.push((libc::SYS_socketpair, pairs));
     }
     if signals {
         let (process, new_limit) = (0, 2);

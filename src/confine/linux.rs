@@ -109,7 +109,9 @@ impl Prepared {
         let trial = move || -> Result<_> {
             let mut confined = report.after(&restrict(ruleset, 1)?)?;
             let filter = Filter::new(&confined.denied, confined.abi < UNIX_SOCKETS as u32);
-            confined.is_filtered = filter.as_ref().map(Filter::is_enforced_here);
+            // Without a filter, only a program that is denied nothing is as it should be.
+            let is_missing = (!confined.denied.is_empty()).then_some(false);
+            confined.is_filtered = filter.as_ref().map(Filter::is_enforced_here).or(is_missing);
             Ok((confined, filter))
         };
         let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);

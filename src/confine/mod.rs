@@ -229,7 +229,7 @@ pub struct Confined {
     missing: Vec<PathBuf>,
     denied: Vec<Channel>,
     /// Whether the seccomp filter that a child process needs is enforced. `None` if it needs none,
-    /// or if filters are not supported on this architecture.
+    /// and for the whole process.
     is_filtered: Option<bool>,
 }
 
@@ -326,6 +326,7 @@ impl fmt::Display for Confined {
         for denied in &self.denied {
             if self.gaps().all(|(_, channel, _)| *channel != Some(*denied)) {
                 let what = match denied {
+                    Channel::Network if self.is_filtered != Some(true) => "TCP and UDP",
                     Channel::Network => "the network",
                     Channel::Signals => "signals to other processes",
                     Channel::UnixSockets => "Unix sockets of other processes",
@@ -405,7 +406,7 @@ mod tests {
             (6, None, 2, "signals"),
             (6, Some(true), 0, "network signals Unix"),
             (9, None, 1, "signals Unix"),
-            (10, None, 0, "network signals Unix"),
+            (10, None, 0, "TCP signals Unix"),
             (10, Some(true), 0, "network signals Unix"),
             (10, Some(false), 2, "Unix"),
         ] {

@@ -1,6 +1,7 @@
 //! Options from a TOML file.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
@@ -9,16 +10,17 @@ use toml::{Table, Value};
 use crate::options::Options;
 
 impl Options {
-    /// Reads the options of the command line, and those of the file that `--config` names. Prints
-    /// an invalid one and exits.
+    /// Reads the options of the command line and of its `--config` file, or prints why not and exits.
     #[must_use]
     pub fn read() -> Self {
         let mut arguments: Vec<OsString> = std::env::args_os().collect();
-        let Some(file) = Self::parse_from(&arguments).config else {
+        // An option can require one of the file, so errors are found when both are known.
+        let found = Self::command().ignore_errors(true).get_matches_from(&arguments);
+        let Some(file) = found.get_one::<PathBuf>("config") else {
             return Self::parse_from(&arguments);
         };
         #[expect(clippy::disallowed_methods, reason = "the operator's own file, not a request's")]
-        let content = std::fs::read_to_string(&file).map_err(|error| error.to_string());
+        let content = std::fs::read_to_string(file).map_err(|error| error.to_string());
         match content.and_then(|content| in_file(&content)) {
             Ok(from_file) => arguments.splice(1..1, from_file.into_iter().map(OsString::from)),
             Err(error) => {
