@@ -230,7 +230,10 @@ impl Roots {
             Ok(OpenFile::new(file, metadata, request))
         });
         #[cfg(not(target_os = "linux"))]
-        None
+        {
+            let _ = request;
+            None
+        }
     }
 }
 

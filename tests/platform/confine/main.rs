@@ -36,7 +36,7 @@ use cases::CASES;
 /// The only case on systems other than Linux, which do not have Landlock.
 #[cfg(not(target_os = "linux"))]
 const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems", |top| {
-    use mcp_roots_guard::{Access, Boundary, Confinement, Guard};
+    use mcp_roots_guard::{Access, Boundary, Confinement};
     let boundary =
         Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
     let refused = boundary.confine_process(&Confinement::default()).unwrap_err();
