@@ -10,22 +10,32 @@ use unicode_normalization::UnicodeNormalization as _;
 /// characters (HFS+), and trailing dots and spaces (Windows, SMB). Replacement characters stand for
 /// invalid UTF-8.
 pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
+    let untrimmed = fold_untrimmed(name);
+    let end = untrimmed.trim_end_matches(['.', ' ']).len();
+    if end == untrimmed.len() {
+        return untrimmed;
+    }
+    let mut folded = untrimmed.into_owned();
+    folded.truncate(end);
+    Cow::Owned(folded)
+}
+
+/// Like [`fold`], but keeps trailing dots and spaces, which a wildcard can match.
+pub(super) fn fold_untrimmed(name: &OsStr) -> Cow<'_, str> {
     let name = name.to_string_lossy();
     let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
-    if name.bytes().all(is_folded) && !name.ends_with(['.', ' ']) {
+    if name.bytes().all(is_folded) {
         return name;
     }
     if name.is_ascii() {
-        return Cow::Owned(name.trim_end_matches(['.', ' ']).to_ascii_lowercase());
+        return Cow::Owned(name.to_ascii_lowercase());
     }
     let visible = name.chars().filter(|character| !is_ignorable(*character));
     // Some letters are equal only in lower case, and others only in upper case, so both are
     // applied.
     let lower = visible.nfkd().flat_map(char::to_lowercase);
     let folded = lower.flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc();
-    let mut folded: String = folded.collect();
-    folded.truncate(folded.trim_end_matches(['.', ' ']).len());
-    Cow::Owned(folded)
+    Cow::Owned(folded.collect())
 }
 
 /// Whether a character is invisible by default (`Default_Ignorable_Code_Point` in

@@ -40,7 +40,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::folded::{fold, is_ignorable};
+use super::folded::{fold, fold_untrimmed, is_ignorable};
 use super::names::components;
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
@@ -144,12 +144,15 @@ struct PatternName {
 
 impl PatternName {
     fn matches(&self, (folded, others): &(Cow<'_, str>, Vec<String>)) -> bool {
-        let is_match = |wanted: &String| others.iter().any(|name| matches(wanted, name));
+        let is_match = |lower: &String| {
+            others.iter().any(|name| matches(&self.folded, name) || matches(lower, name))
+        };
         matches(&self.folded, folded) || self.lower.as_ref().is_some_and(is_match)
     }
 }
 
-/// A name in folded form and, if that differs, in lower case, with invisible characters and without.
+/// A name in folded form and, if that differs, in the forms that only wildcards are compared with:
+/// folded except for its end, and in lower case, with invisible characters and without.
 fn forms(name: &OsStr) -> (Cow<'_, str>, Vec<String>) {
     let folded = fold(name);
     if matches!(folded, Cow::Borrowed(_)) {
@@ -157,7 +160,7 @@ fn forms(name: &OsStr) -> (Cow<'_, str>, Vec<String>) {
     }
     let lower = lower(&name.to_string_lossy());
     let visible = lower.chars().filter(|character| !is_ignorable(*character)).collect();
-    (folded, vec![lower, visible])
+    (folded, vec![fold_untrimmed(name).into_owned(), lower, visible])
 }
 
 /// The text in lower case, with as many characters, because `?` matches one.
@@ -452,6 +455,9 @@ mod tests {
             ("?.key", "\u{ad}.key", true),
             (".*", "\u{200b}...", true),
             ("\u{df}.?", "\u{df}.\u{df}", true),
+            ("secrets.*", "\u{17f}ecrets.", true),
+            ("caf\u{e9}.*", "cafe\u{301}.", true),
+            (".env.*", ".\u{ff45}nv.", true),
             ("a?", "a. ", false),
             ("?", "a", true),
             ("?", "ab", false),
