@@ -185,7 +185,7 @@
 //! | field | type | meaning |
 //! | --- | --- | --- |
 //! | `session` | number | the number of the client's session (`Session::id`), or of the request in the stateless era |
-//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attributes of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to` or `run` |
+//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to` or `run` |
 //! | `request` | text, at most 160 characters and an ellipsis | the path or URI as the client sent it, or the program of `run` |
 //! | `destination` | the same | what the client sent as the destination, or as the target of a symlink |
 //! | `root` | text | the canonical path of the root |

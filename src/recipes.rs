@@ -690,9 +690,8 @@
 //! # Read a file, then delete it
 //!
 //! Reading follows a symlink, and deleting does not. A tool that does both with two checks can
-//! therefore read one file and delete another entry.
-//! A [`ChangeSet`](crate::ChangeSet) removes a file only if it still has the content that was read,
-//! and refuses a symlink. Without the content,
+//! therefore read one file and delete another entry. A [`ChangeSet`](crate::ChangeSet) removes a
+//! file only if it still has the content that was read, and refuses a symlink. Without the content,
 //! [`no_follow`](crate::CheckedPath::no_follow) turns the proof of the file into a proof of its own
 //! name, and refuses a request whose last name is a symlink.
 //!

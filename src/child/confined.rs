@@ -7,8 +7,7 @@ impl ChildCommand {
     /// Confines the program and all processes that it starts: to the roots in force, with their
     /// access, and to the extras of the confinement. The server is not affected. If the server
     /// itself is [confined](crate::Boundary::confine_process), the program can use only what both
-    /// allow, and the server must be able to read `/proc`. The program may
-    /// run, but it also needs its libraries ([`Confinement::programs`]).
+    /// allow. The program may run, but it also needs its libraries ([`Confinement::programs`]).
     ///
     /// Executing files in the roots (execve(2)) is denied unless it is
     /// [allowed](Self::allow_programs_in_roots). An interpreter that the program may run, such as a

@@ -14,8 +14,9 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use nix::libc;
-use rustix::process::set_parent_process_death_signal;
-use rustix::process::{Pid, Resource, Signal, getpid, getppid, getrlimit};
+use rustix::process::{
+    Pid, Resource, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
 use crate::confine::Restriction;
@@ -27,9 +28,9 @@ use crate::confine::Restriction;
 pub(super) fn prepare(
     command: &mut Command,
     keeps_privileges: bool,
-    confined: Option<Restriction>,
+    mut confined: Option<Restriction>,
 ) {
-    let (server, mut confined) = (getpid(), confined);
+    let server = getpid();
     let highest = getrlimit(Resource::Nofile).maximum.unwrap_or(MOST_DESCRIPTORS);
     let before_exec = move || {
         // Defense: The child inherits no descriptor of the server.

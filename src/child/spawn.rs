@@ -1,8 +1,8 @@
 //! The thread that starts a program, moves its input and output, and stops it.
 //!
 //! The thread waits for the program until it has ended, because on Linux the program is killed when
-//! the thread ends. The process group is killed while its leader has not been waited for, because the number of a
-//! process can be reused after that (waitpid(2)).
+//! the thread ends. The process group is killed while its leader has not been waited for, because
+//! the number of a process can be reused after that (waitpid(2)).
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -109,7 +109,7 @@ impl Prepared {
         let trial = move || -> Result<_> {
             let mut confined = report.after(&restrict(ruleset, 1)?)?;
             let filter = Filter::new(&confined.denied, confined.abi < UNIX_SOCKETS as u32);
-            // Without a filter, only a program that is denied nothing is as it should be.
+            // On an architecture without filters, what only a filter denies is not enforced.
             let is_missing = (!confined.denied.is_empty()).then_some(false);
             confined.is_filtered = filter.as_ref().map(Filter::is_enforced_here).or(is_missing);
             Ok((confined, filter))

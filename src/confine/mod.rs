@@ -257,9 +257,9 @@ impl Confined {
         self.abi
     }
 
-    /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
-    /// or enforces differently. If there are none, everything that was requested is enforced,
-    /// including the denied channels. For what is never restricted, see
+    /// The requested restrictions that are not enforced, or are enforced differently, because the
+    /// kernel is too old or does not permit a seccomp filter. If there are none, everything that was
+    /// requested is enforced, including the denied channels. For what is never restricted, see
     /// [`Boundary::confine_process`](crate::Boundary::confine_process).
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         self.gaps().map(|(_, _, what)| *what)
