@@ -457,6 +457,7 @@ mod tests {
             ("\u{df}.?", "\u{df}.\u{df}", true),
             ("secrets.*", "\u{17f}ecrets.", true),
             ("caf\u{e9}.*", "cafe\u{301}.", true),
+            ("cafe\u{301}.*", "caf\u{e9}.", true),
             (".env.*", ".\u{ff45}nv.", true),
             ("a?", "a. ", false),
             ("?", "a", true),
