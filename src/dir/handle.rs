@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cap_fs_ext::DirExt as _;
-use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use cap_std::io_lifetimes::AsFilelike as _;
 
@@ -46,7 +45,11 @@ impl Handle {
     /// Opens a directory by an ambient path, following symlinks. Use this only for configured
     /// directories and for the filesystem root.
     pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
-        Ok(Self::new(Dir::open_ambient_dir(path, ambient_authority())?))
+        #[cfg(target_os = "linux")]
+        let dir = Dir::from_std_file(kernel::ambient(path)?);
+        #[cfg(not(target_os = "linux"))]
+        let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority())?;
+        Ok(Self::new(dir))
     }
 
     /// Opens the directory at `path`, without following symlinks. An empty path opens this

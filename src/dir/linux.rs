@@ -24,6 +24,13 @@ enum Links {
     Beneath,
 }
 
+/// Does the same as cap-std's `Dir::open_ambient_dir`, also with musl: there, `std` removes `O_PATH`
+/// from its custom flags, and a confined process may not open `/` for reading.
+pub(super) fn ambient(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
 pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
