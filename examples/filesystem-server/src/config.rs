@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use toml::{Table, Value};
 
-use crate::options::Options;
+use crate::options::{Options, at_home};
 
 impl Options {
     /// Reads the options of the command line and of its `--config` file, or prints why not and exits.
@@ -20,7 +20,7 @@ impl Options {
             return Self::parse_from(&arguments);
         };
         #[expect(clippy::disallowed_methods, reason = "the operator's own file, not a request's")]
-        let content = std::fs::read_to_string(file).map_err(|error| error.to_string());
+        let content = std::fs::read_to_string(at_home(file)).map_err(|error| error.to_string());
         match content.and_then(|content| in_file(&content)) {
             Ok(from_file) => arguments.splice(1..1, from_file.into_iter().map(OsString::from)),
             Err(error) => {

@@ -7,12 +7,11 @@
 
 mod config;
 pub mod http;
+mod memory;
 pub mod options;
 pub mod programs;
-pub mod server;
-
-mod memory;
 mod resources;
+pub mod server;
 mod tools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -48,7 +48,7 @@ pub struct Options {
     /// container. PATH may be a path of another system, such as C:\proj on Linux. It cannot contain
     /// an equals sign.
     #[arg(long, value_name = "PATH=DIR", value_parser = alias)]
-    pub alias: Vec<Alias>,
+    pub alias: Vec<(String, PathBuf)>,
     /// Make files and directories with this name read-only.
     ///
     /// The name matches at any depth, or, if it begins with a slash, only at the top of each
@@ -93,7 +93,6 @@ pub struct Options {
     /// content of denied files.
     #[arg(long, value_name = "SET", value_enum, conflicts_with = "deny")]
     pub tools: Vec<Tools>,
-
     /// Also offer the tool run, which runs this program. Can be repeated.
     ///
     /// PROGRAM is a name, which is looked up in PATH, or an absolute path. The program is confined
@@ -102,18 +101,15 @@ pub struct Options {
     /// the kernel cannot do this, the server does not start. The program can change protected files.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "deny")]
     pub run: Vec<String>,
-
     /// Also let the programs of --run read and execute the files in this file or directory.
     #[arg(long, value_name = "PATH", requires = "run")]
     pub run_extra: Vec<PathBuf>,
-
     /// Offer --run even if the server runs as root.
     ///
     /// The programs have none of root's capabilities, but can change the modes and times of the
     /// system's files, which root owns.
     #[arg(long, requires = "run")]
     pub run_as_root: bool,
-
     /// Serve streamable HTTP on this loopback address and port instead of stdio.
     ///
     /// There is no authentication: any program that can connect to the address has access.
@@ -160,10 +156,8 @@ pub enum Tools {
     Git,
 }
 
-/// Another path of an allowed directory, and the directory.
-type Alias = (String, PathBuf);
-
-fn alias(text: &str) -> Result<Alias, String> {
+/// Parses another path of an allowed directory, and the directory.
+fn alias(text: &str) -> Result<(String, PathBuf), String> {
     let (path, directory) = text.split_once('=').ok_or("expected PATH=DIR")?;
     Ok((path.to_owned(), directory.into()))
 }
@@ -188,9 +182,8 @@ impl Options {
     /// The limits for HTTP clients.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
-        (limits.connections, limits.sessions) = (self.max_connections, self.max_sessions);
-        limits
+        let (connections, sessions) = (self.max_connections, self.max_sessions);
+        Limits { connections, sessions, ..Limits::default() }
     }
 
     /// The programs that tools may run.
@@ -199,7 +192,7 @@ impl Options {
         Programs {
             git: self.tools.contains(&Tools::Git),
             run: self.run.clone(),
-            extras: self.run_extra.clone(),
+            extras: self.run_extra.iter().map(|path| at_home(path)).collect(),
         }
     }
 
@@ -253,9 +246,8 @@ impl Options {
         let aliases: Vec<_> = self.alias.iter().map(|(alias, _)| alias).zip(&named).collect();
         if let Some((alias, path)) = aliases.iter().find(|(_, path)| !paths.contains(path)) {
             let path = path.display();
-            return Err(
-                format!("--alias {alias}={path}: not one of the allowed directories").into()
-            );
+            let error = format!("--alias {alias}={path}: not one of the allowed directories");
+            return Err(error.into());
         }
         let options = |path: &PathBuf| {
             let is_read_only = self.read_only || read_only.contains(path);
@@ -274,5 +266,12 @@ impl Options {
 }
 
 fn absolute(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> io::Result<Vec<PathBuf>> {
-    paths.into_iter().map(std::path::absolute).collect()
+    paths.into_iter().map(|path| std::path::absolute(at_home(path.as_ref()))).collect()
+}
+
+/// Replaces `~` as the first name by the user's home directory. A shell does this, but a client
+/// starts the server without one.
+pub(crate) fn at_home(path: &Path) -> PathBuf {
+    let home = || Some(std::env::home_dir()?.join(path.strip_prefix("~").ok()?));
+    home().unwrap_or_else(|| path.to_owned())
 }

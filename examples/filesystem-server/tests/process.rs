@@ -128,6 +128,8 @@ fn options_that_cannot_be_met_are_refused() {
         let (success, error) = run(&options.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(!success && error.contains(text), "{line}: {error}");
     }
+    let home = std::env::home_dir().unwrap().join("no-such");
+    assert!(run(&["~/no-such"]).1.contains(&format!("{home:?}")));
     if rustix::process::geteuid().is_root() {
         let (success, error) = run(&[directory, "--run", "sh"]);
         assert!(!success && error.contains("run the server as another user"), "{error}");
