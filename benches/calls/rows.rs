@@ -37,7 +37,7 @@ pub(crate) fn main() {
         let [server, other] = [1, 2].map(|more| arguments.get(at + more).unwrap());
         let table = compare(&prepare(&work), &root, server, other);
         if is_update {
-            update(BESIDE_MARKS, BESIDE_HEAD, &table);
+            update("servers.md", BESIDE_MARKS, BESIDE_HEAD, &table);
         }
         return;
     }
@@ -63,7 +63,7 @@ pub(crate) fn main() {
         }
     }
     if is_update {
-        update(MARKS, HEAD, &table);
+        update("speed.md", MARKS, HEAD, &table);
     }
 }
 
@@ -306,9 +306,9 @@ const HEAD: &str = "| call | `tool` ÷ blocking | `tool` ÷ inline |\n| --- | --
 
 const BESIDE_HEAD: &str = "| call | speed | CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n";
 
-/// Writes a table to the page.
-fn update(marks: [&str; 2], head: &str, rows: &[String]) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/speed.md");
+/// Writes a table to a page in `docs`.
+fn update(page: &str, marks: [&str; 2], head: &str, rows: &[String]) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
     let text = fs::read_to_string(&page).unwrap();
     let (before, rest) = text.split_once(marks[0]).unwrap();
     let (_, after) = rest.split_once(marks[1]).unwrap();

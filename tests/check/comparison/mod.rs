@@ -2,7 +2,7 @@
 //!
 //! Each line of `data/comparison.txt` is a request on a small tree, with the expected result of
 //! each of these ways. The test fails on any different result, better or worse. Another test
-//! compares the tables in `docs/comparison.md` with the data.
+//! compares the tables in `docs` with the data.
 //!
 //! `refused` is any error except `not found`. `not offered` means that an interface lacks the
 //! operation, so nothing is run.
@@ -262,6 +262,7 @@ fn known_holes_are_holes_and_are_closed() {
 fn documented(from: &str) -> Vec<Vec<&'static str>> {
     let page = concat!(
         include_str!("../../../docs/comparison.md"),
+        include_str!("../../../docs/servers.md"),
         include_str!("../../../docs/known-holes.md")
     );
     let (_, table) = page.split_once(&format!("<!-- from {from} -->")).expect(from);
