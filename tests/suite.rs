@@ -3,6 +3,8 @@
 //! Tests that depend on the Linux kernel, on tracing or on seccomp filters are compiled on Linux
 //! only. `.ci/windows/skipped.txt` lists each test that does not run on Windows, with the reason.
 #![allow(missing_docs)]
+// Some tests exist only on one system.
+#![cfg_attr(not(target_os = "linux"), allow(unused_imports, dead_code))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod boundary;

@@ -3,6 +3,8 @@
 //!
 //! These tests have their own process, because concurrent threads that reach the same event can
 //! hide it from a subscriber that is set for one thread only. They run one at a time.
+// Some tests exist only on one system.
+#![cfg_attr(windows, allow(unused_imports))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "../support/tree.rs"]

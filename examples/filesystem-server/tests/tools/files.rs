@@ -120,10 +120,9 @@ fn edits_keep_the_mode_and_concurrent_ones_are_all_applied() {
         (0..20).map(|line| format!("{open}{line}{close}")).collect::<Vec<_>>().join("\n")
     };
     let path = served.put("file", lines('<', '>'));
-    let mut permissions = fs::metadata(&path).unwrap().permissions();
     #[cfg(unix)]
-    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o100_640);
-    fs::set_permissions(&path, permissions.clone()).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    let permissions = fs::metadata(&path).unwrap().permissions();
     let begun: Vec<_> = (0..20)
         .map(|line| {
             let edits = json!([{"oldText": format!("<{line}>"), "newText": format!("[{line}]")}]);
