@@ -188,8 +188,8 @@ pub(super) fn denied_directory() -> Error {
 pub(super) fn access_conflict(inner: &Path) -> Error {
     let inner = quoted(inner.as_os_str());
     Error::new(Code::AccessConflict).with_outcome(format!(
-        "the inner directory is {inner}: give both the same access; BoundaryBuilder::protect makes \
-         a part of a writable directory read-only"
+        "the inner directory is {inner}: give both the same access; to make a part of a writable \
+         directory read-only, protect its name"
     ))
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
+use clap::{Arg, CommandFactory as _, Parser as _};
 use toml::{Table, Value};
 
 use crate::options::{Options, at_home};
@@ -36,20 +36,30 @@ impl Options {
 /// `--KEY` for `true`, and the value itself for `directories`.
 fn in_file(content: &str) -> Result<Vec<String>, String> {
     let table: Table = content.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let command = Options::command();
     let mut arguments = Vec::new();
     for (key, value) in table {
+        let is_long = |option: &Arg| option.get_long() == Some(&key) && key != "config";
+        let is_directories = key == "directories";
+        if !is_directories && !command.get_arguments().any(is_long) {
+            return Err(format!("unknown key {key:?}"));
+        }
         let values = match value {
             Value::Array(values) => values,
             value => vec![value],
         };
+        // Otherwise, no directory could be allowed by mistake, which lifts the boundary.
+        if values.is_empty() {
+            return Err(format!("{key}: an empty list"));
+        }
         for value in values {
             arguments.push(match value {
+                Value::String(path) if is_directories && !path.starts_with('-') => path,
+                _ if is_directories => return Err(format!("{key}: not a list of paths")),
                 Value::Boolean(false) => continue,
                 Value::Boolean(true) => format!("--{key}"),
                 Value::Integer(number) => format!("--{key}={number}"),
-                Value::String(text) if key != "directories" => format!("--{key}={text}"),
-                Value::String(directory) if !directory.starts_with('-') => directory,
-                Value::String(directory) => return Err(format!("not a path: {directory}")),
+                Value::String(text) => format!("--{key}={text}"),
                 _ => return Err(format!("{key}: not a text, a number, true, or a list of them")),
             });
         }
@@ -68,7 +78,10 @@ mod tests {
             ("directories = ['/a', '/b c']\nconfine = true", Ok("--confine|/a|/b c")),
             ("deny = ['.env*', '/x']\nread-only = false", Ok("--deny=.env*|--deny=/x")),
             ("max-sessions = 8\nhttp = '127.0.0.1:1'", Ok("--http=127.0.0.1:1|--max-sessions=8")),
-            ("directories = '--no-protect'", Err("not a path: --no-protect")),
+            ("directories = '--no-protect'", Err("directories: not a list of paths")),
+            ("directories = []", Err("directories: an empty list")),
+            ("readonly = true", Err("unknown key \"readonly\"")),
+            ("config = 'other'", Err("unknown key \"config\"")),
             ("deny = [['x']]", Err("deny: not a text")),
             ("always = 1.5", Err("always: not a text")),
             ("directories = [", Err("TOML parse error")),

@@ -1,5 +1,6 @@
 //! The command-line program, which serves over stdio or streamable HTTP.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use filesystem_server::http::serve_http;
@@ -13,21 +14,28 @@ use tokio::net::TcpListener;
 /// The name of the program, as a prefix of what it prints.
 const NAME: &str = env!("CARGO_BIN_NAME");
 
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
 fn main() -> ExitCode {
     let log = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     match run(&Options::read()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{NAME}: {error}");
+            say(&error);
             ExitCode::FAILURE
         }
     }
 }
 
+/// Prints a line to standard error. A client may have closed it, which is no reason to stop.
+fn say(what: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{NAME}: {what}");
+}
+
 /// Confines the process before the runtime starts. A thread that already exists would not be
 /// confined.
-fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
+fn run(options: &Options) -> Outcome {
     #[cfg(unix)]
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
         return Err("--run as root requires --run-as-root; run the server as another user".into());
@@ -45,7 +53,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Confines the process, or prints why it is not confined.
-fn confine(options: &Options, guard: &Guard, programs: &Programs) -> mcp_roots_guard::Result<()> {
+fn confine(options: &Options, guard: &Guard, programs: &Programs) -> Outcome {
     // The server itself reaches no other process, except its clients over HTTP.
     let confinement = programs.process_confinement(guard);
     let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
@@ -54,25 +62,25 @@ fn confine(options: &Options, guard: &Guard, programs: &Programs) -> mcp_roots_g
         None => confinement.deny(Channel::Network),
     };
     match guard.boundary().confine_process(&confinement) {
-        Ok(confined) => eprintln!("{NAME}: {confined}"),
-        Err(error)
-            if !options.confine
-                && (error.kind() == ErrorKind::ConfinementUnavailable
-                    || error.code() == "no_directories") =>
-        {
-            eprintln!("{NAME}: not confined by the kernel: {error}");
+        Ok(confined) => say(confined),
+        Err(error) if options.confine => return Err(error.into()),
+        Err(error) if error.code() == "no_directories" => {
+            say("not confined: without a directory, a client can access the roots that it lists");
         }
-        Err(error) => return Err(error),
+        Err(error) if error.kind() == ErrorKind::ConfinementUnavailable => {
+            say(format_args!("not confined by the kernel: {error}"));
+        }
+        Err(error) => return Err(format!("cannot confine (see --no-confine): {error}").into()),
     }
     Ok(())
 }
 
-async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::error::Error>> {
+async fn serve(options: &Options, server: Server) -> Outcome {
     #[cfg(unix)]
     survive_large_writes()?;
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
-        eprintln!("{NAME}: http://{}/mcp", listener.local_addr()?);
+        say(format_args!("http://{}/mcp", listener.local_addr()?));
         let stop = async {
             interrupted().await;
             // A second signal stops the server without waiting for requests in flight.
@@ -84,23 +92,14 @@ async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::err
         serve_http(listener, server, options.limits(), stop).await;
         return Ok(());
     }
+    // A large response needs fewer writes if the pipe, if it is one, takes more than 64 KiB. The
+    // system limits how much all pipes of a user take (pipe(7)).
     #[cfg(target_os = "linux")]
-    enlarge_output();
+    let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), 256 << 10);
     // Stateless requests that cannot ask for roots can use those of an earlier one of the client.
     let transport = server.guard().wrap_one_client(rmcp::transport::stdio_pipes());
     server.serve(transport).await?.waiting().await?;
     Ok(())
-}
-
-/// Lets the pipe of the standard output take four times as much as usual, so that a large response
-/// needs fewer writes. The system limits how much all pipes of a user take (pipe(7)).
-#[cfg(target_os = "linux")]
-fn enlarge_output() {
-    const BYTES: usize = 256 << 10;
-    // This fails if standard output is not a pipe.
-    if rustix::pipe::fcntl_getpipe_size(std::io::stdout()).is_ok_and(|size| size < BYTES) {
-        let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), BYTES);
-    }
 }
 
 /// Handles `SIGXFSZ`, so that a write beyond the process's file size limit (`RLIMIT_FSIZE`,

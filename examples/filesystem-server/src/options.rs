@@ -52,8 +52,9 @@ pub struct Options {
     /// Make files and directories with this name read-only.
     ///
     /// The name matches at any depth, or, if it begins with a slash, only at the top of each
-    /// allowed directory. It may consist of several names separated by slashes, and the last one
-    /// may contain the wildcards * and ?. Everything inside a matching directory is also protected.
+    /// allowed directory. It is not a path of the system. It may consist of several names separated
+    /// by slashes, and the last one may contain the wildcards * and ?. Everything inside a matching
+    /// directory is also protected.
     #[arg(long, value_name = "NAME")]
     pub protect: Vec<String>,
     /// Refuse any access to files and directories with this name. NAME is matched as in --protect.
@@ -86,13 +87,13 @@ pub struct Options {
     /// directories without an option.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Also offer these tools.
+    /// Also offer the tools git_status, git_diff and git_log, which change nothing.
     ///
     /// They run git, confined with Landlock (Linux 6.12 and later) to the directories that the
     /// client can access. If the kernel cannot do this, the server does not start. Git can show the
     /// content of denied files.
-    #[arg(long, value_name = "SET", value_enum, conflicts_with = "deny")]
-    pub tools: Vec<Tools>,
+    #[arg(long, conflicts_with = "deny")]
+    pub git: bool,
     /// Also offer the tool run, which runs this program. Can be repeated.
     ///
     /// PROGRAM is a name, which is looked up in PATH, or an absolute path. The program is confined
@@ -137,8 +138,8 @@ Environment:
   RUST_LOG   what to log to standard error. With mcp_roots_guard=info, each refusal with its reason
 
 Exit status:
-  0 after the client has disconnected or a signal; 1 if the server cannot start; 2 if an option is
-  invalid";
+  0 after the client has disconnected, or with --http after a signal; 1 if the server cannot start
+  or receives no request; 2 if an option is invalid";
 
 /// What a client that lists no roots can access.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -147,13 +148,6 @@ pub enum Empty {
     Deny,
     /// All allowed directories
     Allow,
-}
-
-/// A set of tools that run programs.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Tools {
-    /// `git_status`, `git_diff` and `git_log`, which change nothing
-    Git,
 }
 
 /// Parses another path of an allowed directory, and the directory.
@@ -190,7 +184,7 @@ impl Options {
     #[must_use]
     pub fn programs(&self) -> Programs {
         Programs {
-            git: self.tools.contains(&Tools::Git),
+            git: self.git,
             run: self.run.clone(),
             extras: self.run_extra.iter().map(|path| at_home(path)).collect(),
         }
@@ -203,6 +197,13 @@ impl Options {
     /// An alias is for a directory that is not allowed, or a directory does not exist.
     pub fn guard(&self) -> Result<Guard, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
+        for name in self.protect.iter().chain(&self.deny) {
+            // A name that starts with a slash would have no effect below such a directory.
+            let path = at_home(Path::new(name));
+            if directories.iter().any(|(it, _)| it.parent().is_some() && path.starts_with(it)) {
+                return Err(format!("{name}: a path of the system; begin at the directory").into());
+            }
+        }
         let mut boundary = Boundary::builder();
         if directories.is_empty() {
             boundary = boundary.client_roots(ClientRoots::Only);

@@ -69,11 +69,6 @@ impl Programs {
         })
     }
 
-    /// Whether the tool `run` accepts the program.
-    pub(crate) fn accepts(&self, program: &str) -> bool {
-        self.run.iter().any(|allowed| allowed == program)
-    }
-
     /// The paths outside the roots that the programs of `run` may use.
     pub(crate) fn confinement(&self) -> Confinement {
         self.extras.iter().fold(Confinement::default().programs(), |confinement, path| {

@@ -165,9 +165,20 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
 
 /// The arguments of a tool that has no others.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct OnePath {
     /// A path inside the allowed directories, or a `file:` URI.
     pub(super) path: String,
+}
+
+/// The arguments of a tool that moves or copies something.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TwoPaths {
+    /// What to move or copy: a path inside the allowed directories, or a `file:` URI.
+    pub(super) source: String,
+    /// The new path, which must not exist. Its parent must exist.
+    pub(super) destination: String,
 }
 
 /// The output schema of a tool that has no other.

@@ -7,19 +7,11 @@
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Intent, Result, WalkOptions, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::{schemars, tool, tool_router};
+use rmcp::{tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Progress, Work, shown};
+use super::call::{Answered, Call, Lines, Progress, TwoPaths, Work, shown};
 use super::steps::Steps;
 use crate::server::Server;
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct CopyDirectory {
-    /// Directory to copy: a path inside the allowed directories, or a `file:` URI.
-    source: String,
-    /// Path of the copy, which must not exist. Its parent must exist.
-    destination: String,
-}
 
 #[tool_router(router = copy_tools, vis = "pub(super)")]
 impl Server {
@@ -30,12 +22,12 @@ impl Server {
                        copied as symlinks. The result names what could not be copied.",
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
-    async fn copy_directory(Parameters(args): Parameters<CopyDirectory>, call: Call) -> Answered {
+    async fn copy_directory(Parameters(args): Parameters<TwoPaths>, call: Call) -> Answered {
         call.long(move |roots, progress| copy(roots, progress, &args)).await
     }
 }
 
-fn copy(roots: &RequestRoots, progress: &Progress, args: &CopyDirectory) -> Work {
+fn copy(roots: &RequestRoots, progress: &Progress, args: &TwoPaths) -> Work {
     let from = roots.check(&args.source, Intent::Existing)?;
     let to = roots.check(&args.destination, Intent::NewTree)?;
     if roots.within(&args.source)?.still_allows(&to).is_ok() {

@@ -23,7 +23,7 @@ use crate::memory::Room;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EditFile {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
@@ -36,7 +36,7 @@ struct EditFile {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(inline)]
 struct Edit {
     /// Text to replace. Only its first occurrence is replaced. Leading and trailing white space on

@@ -1,4 +1,4 @@
-//! The tools `git_status`, `git_diff` and `git_log`, which the option `--tools git` enables. They
+//! The tools `git_status`, `git_diff` and `git_log`, which the option `--git` enables. They
 //! change nothing.
 //!
 //! A repository can name programs that git runs. They come from whoever wrote the repository, so
@@ -31,6 +31,7 @@ use crate::programs::git_confinement;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct GitDiff {
     /// A directory of the repository: a path inside the allowed directories, or a `file:` URI.
     path: String,
@@ -42,7 +43,7 @@ struct GitDiff {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GitLog {
     /// A directory of the repository: a path inside the allowed directories, or a `file:` URI.
     path: String,

@@ -15,7 +15,7 @@ use super::call::{Answered, Call, Lines, OnePath, Work, shown};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ListWithSizes {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,

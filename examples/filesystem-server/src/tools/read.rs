@@ -23,6 +23,7 @@ use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct ReadText {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
@@ -37,6 +38,7 @@ struct ReadText {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct ReadMultiple {
     /// Paths inside the allowed directories, or `file:` URIs.
     #[schemars(length(min = 1, max = PATHS))]

@@ -13,7 +13,7 @@ use super::call::{ANSWER, Answered, Call};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Run {
     /// One of the programs that the server allows.
     program: String,
@@ -39,7 +39,7 @@ impl Server {
         let programs = self.programs.clone();
         call.asynchronous(async move |roots| {
             let Run { program, arguments, path, timeout_seconds } = args;
-            if !programs.accepts(&program) {
+            if !programs.run.contains(&program) {
                 let allowed = programs.run.join(", ");
                 return Err(HandlerError::new(format!(
                     "{program:?} is not one of the allowed programs: {allowed}"

@@ -15,7 +15,7 @@ use super::steps::Steps;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SearchFiles {
     /// Directory to search: a path inside the allowed directories, or a `file:` URI.
     path: String,

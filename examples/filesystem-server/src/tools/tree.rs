@@ -13,7 +13,7 @@ use super::steps::Steps;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DirectoryTree {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,

@@ -9,23 +9,16 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Answered, Call, OnePath};
+use super::call::{Answered, Call, OnePath, TwoPaths};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct WriteFile {
     /// A path inside the allowed directories, or a `file:` URI. Its directory must exist.
     path: String,
     /// Complete new content of the file.
     content: String,
-}
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct MoveFile {
-    /// File or directory to move: a path inside the allowed directories, or a `file:` URI.
-    source: String,
-    /// New path, which must not exist.
-    destination: String,
 }
 
 #[tool_router(router = write_tools, vis = "pub(super)")]
@@ -70,7 +63,7 @@ impl Server {
                        destination exists. A symlink is moved without being followed.",
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
-    async fn move_file(Parameters(args): Parameters<MoveFile>, call: Call) -> Answered {
+    async fn move_file(Parameters(args): Parameters<TwoPaths>, call: Call) -> Answered {
         call.text(move |roots, _| {
             roots.rename(&args.source, &args.destination, Overwrite::Never)?;
             Ok(format!("Moved {} to {}", args.source, args.destination))

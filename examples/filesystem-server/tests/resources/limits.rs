@@ -67,8 +67,9 @@ fn body_is_limited_in_time_size_and_values() {
         (json!(vec![1; 66_000]), true),
         (json!(r#"[,{""#.repeat(66_000)), false),
     ] {
-        let arguments = json!({ "path": "f", "x": values });
-        let answer = client.call("read_text_file", &arguments);
+        let mut message = call(1, "read_text_file", &json!({ "path": "f" }));
+        message["params"]["_meta"] = json!({ "x": values });
+        let answer = client.post(&message);
         assert_eq!(answer.starts_with("HTTP/1.1 413"), refused, "{answer}");
         assert_eq!(answer.contains("served"), !refused, "{answer}");
     }
