@@ -19,13 +19,11 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let log = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
-    match run(&Options::read()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&error);
-            ExitCode::FAILURE
-        }
+    if let Err(error) = run(&Options::read()) {
+        say(&error);
+        return ExitCode::FAILURE;
     }
+    ExitCode::SUCCESS
 }
 
 /// Prints a line to standard error. A client may have closed it, which is no reason to stop.

@@ -201,7 +201,8 @@ impl Options {
             // A name that starts with a slash would have no effect below such a directory.
             let path = at_home(Path::new(name));
             if directories.iter().any(|(it, _)| it.parent().is_some() && path.starts_with(it)) {
-                return Err(format!("{name}: a path of the system; begin at the directory").into());
+                let expected = "expected a name inside the directories, not a path of the system";
+                return Err(format!("{expected}: {name}").into());
             }
         }
         let mut boundary = Boundary::builder();
