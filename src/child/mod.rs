@@ -60,8 +60,8 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// - Standard input is empty, unless [`stdin`](Self::stdin) provides it. Standard output and
 ///   standard error are captured. On Linux, no other descriptor is inherited, and the program is
 ///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)); processes that it
-///   has started are not. On other systems,
-///   descriptors without `FD_CLOEXEC` and inheritable handles are inherited. Rust creates none.
+///   has started are not. On other systems, descriptors without `FD_CLOEXEC` and inheritable handles
+///   are inherited. Rust creates none.
 /// - The program runs in a new process group. The group is killed when the program exits, when a
 ///   limit is reached, when the request that the roots belong to ends, and when its client
 ///   withdraws the roots. A process that creates its own session or group (setsid(2)) escapes this.

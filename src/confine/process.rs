@@ -27,8 +27,8 @@ impl Boundary {
     ///   make, even outside the accessible paths;
     /// - the network, signals, and Unix sockets, by which a service such as a session bus or a
     ///   container daemon executes requests unconfined, unless they are
-    ///   [denied](Confinement::deny); and network protocols other
-    ///   than TCP and UDP, such as Multipath TCP, which reaches TCP servers;
+    ///   [denied](Confinement::deny); and network protocols other than TCP and UDP, such as
+    ///   Multipath TCP, which reaches TCP servers;
     /// - other privileges: a process that runs as root can set the clock and the host's name;
     /// - limits, priority and processors of other processes of the same user (prlimit(2));
     /// - access through other names of the same object, which bind mounts and hard links create. A
