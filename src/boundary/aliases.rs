@@ -24,7 +24,9 @@ use crate::path::index::Tree;
 #[cfg(unix)]
 use crate::path::names::drive;
 use crate::path::names::{components, is_absolute, is_same};
-use crate::roots::{DeclaredAlias, Intent, Lookups, Place, RejectedRoot, Root, Roots, resolve};
+use crate::roots::{
+    DeclaredAlias, Intent, Located, Lookups, Place, RejectedRoot, Root, Roots, resolve,
+};
 
 /// Returns the normalized form of an alias, with which paths are compared.
 pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
@@ -65,7 +67,7 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     let mut budget = Budget::new();
     let mut lookups = Lookups::new(filesystem, &mut budget);
     match resolve(&mut lookups, filesystem.index(), None, text, Intent::Existing) {
-        Ok(Place::Inside { root: top, path, .. }) => {
+        Ok(Place::Inside(Located { root: top, path, .. })) => {
             let top = filesystem.root(top)?;
             if is_same(&top.canonical.join(&path), &root.canonical) {
                 return Ok(true);

@@ -18,7 +18,9 @@ use crate::path::index::{Origin, RootKind};
 #[cfg(unix)]
 use crate::path::names::drive;
 use crate::path::names::{components, ends_as_directory};
-use crate::roots::{Intent, Links, Lookups, Place, Root, Roots, display_path, kind_of, resolve};
+use crate::roots::{
+    Intent, Links, Located, Lookups, Place, Root, Roots, display_path, kind_of, resolve,
+};
 
 /// An entry of a list, before it is resolved.
 pub(crate) struct Entry {
@@ -86,7 +88,7 @@ impl<'a> EntryResolver<'a> {
         }
         let mut lookups = Lookups::recording(enclosing, budget);
         match resolve(&mut lookups, index, None, location, Intent::NewTree)? {
-            Place::Inside { root, path, .. } => {
+            Place::Inside(Located { root, path, .. }) => {
                 let kind = kind_of(&lookups.look_up(root, &path)?)?.unwrap_or(RootKind::Directory);
                 let root = enclosing.root(root)?.below(&path, kind);
                 let root = self.as_listed(root, location, entry);
@@ -138,7 +140,9 @@ pub(super) fn open_configured(
     let mut budget = Budget::new();
     let mut lookups = Lookups::recording(filesystem, &mut budget);
     let place = resolve(&mut lookups, index, None, location, Intent::Existing)?;
-    let Place::Inside { root, path, .. } = place else { return Err(Code::NotFound.into()) };
+    let Place::Inside(Located { root, path, .. }) = place else {
+        return Err(Code::NotFound.into());
+    };
     let kind = kind_of(&lookups.look_up(root, &path)?)?.ok_or(Code::NotFound)?;
     let top = filesystem.root(root)?;
     let found = top.below(&path, kind);

@@ -61,8 +61,8 @@ use crate::path::names::is_same;
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::path::{Location, Protection};
 use crate::roots::{
-    Intent, Links, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join, resolve,
-    retry_changed,
+    Intent, Links, Located, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join,
+    resolve, retry_changed,
 };
 use crate::wire::ListRootsResult;
 
@@ -490,7 +490,7 @@ impl Boundary {
         let mut lookups = Lookups::new(filesystem, &mut budget);
         let (index, text) = (filesystem.index(), location.as_os_str());
         match resolve(&mut lookups, index, None, text, Intent::NewTree)? {
-            Place::Inside { root, path, .. } => {
+            Place::Inside(Located { root, path, .. }) => {
                 Ok(Some(join(filesystem.root(root)?.path(), &path)))
             }
             Place::Above(_) => Ok(None),

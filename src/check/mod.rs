@@ -68,6 +68,8 @@ pub struct CheckedPath {
     found: Found,
     /// Whether the last name of the request is a symlink that was followed.
     is_target: bool,
+    /// Whether the request ends in a slash, `.` or `..`, and so names a directory.
+    names_directory: bool,
     intent: Intent,
     request: Location,
     /// The directory beneath which the operations run, if it is not the root.
@@ -204,7 +206,7 @@ impl Roots {
     }
 
     fn proof(&self, located: Located, request: &Location, intent: Intent) -> Result<CheckedPath> {
-        let Located { root, path, found, is_target } = located;
+        let Located { root, path, found, is_target, names_directory } = located;
         let root = self.shared_root(root)?;
         Ok(CheckedPath {
             roots: self.clone(),
@@ -212,6 +214,7 @@ impl Roots {
             relative: path,
             found,
             is_target,
+            names_directory,
             intent,
             request: request.clone(),
             opened: None,
@@ -288,7 +291,7 @@ impl CheckedPath {
         // The listed directory itself is an entry of its parent, and is reached from the root.
         let opened = self.opened.clone().filter(|opened| opened.depth < depth);
         let mut parent = Self { relative, found, is_target: false, opened, ..self.clone() };
-        parent.intent = Intent::NoFollow;
+        (parent.intent, parent.names_directory) = (Intent::NoFollow, false);
         parent.request = Location::of_place(&parent.canonical());
         Some(parent)
     }
@@ -416,6 +419,10 @@ impl CheckedPath {
         self.intent
     }
 
+    pub(crate) fn names_directory(&self) -> bool {
+        self.names_directory
+    }
+
     /// The number of the root in the snapshot of this proof.
     pub(crate) fn root_number(&self) -> Option<usize> {
         self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)))
@@ -466,6 +473,7 @@ impl CheckedPath {
             relative: self.relative.join(path),
             found,
             is_target: false,
+            names_directory: false,
             intent: Intent::NoFollow,
             request: self.request.join(path),
             opened: Some(Opened {

@@ -161,7 +161,8 @@ errors! {
         NotADirectory = "not_a_directory", "not a directory";
     }
 
-    /// The request names a directory, but a file is required.
+    /// The request names a directory, but a file is required. A request that ends in a slash or in
+    /// `/.` names a directory, whether or not there is one.
     IsADirectory: NotServed {
         IsADirectory = "is_a_directory", "is a directory";
     }

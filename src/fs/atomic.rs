@@ -372,9 +372,10 @@ impl CheckedPath {
     pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {
         options.validate(self.intent())?;
         self.ensure_writable()?;
+        self.ensure_names_file()?;
         self.ensure_may_appear()?;
         let (handle, place) = self.place()?;
-        let name = place.file_name().ok_or(Code::RootItself)?.to_owned();
+        let name = place.file_name().ok_or(Code::IsADirectory)?.to_owned();
         let mut created = Created::default();
         let directory = self.create_dirs(&handle, &place, 1, &mut created)?;
         let policy = self.roots().policy();

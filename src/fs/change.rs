@@ -16,7 +16,8 @@ use crate::roots::{Found, Intent, Roots};
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. If a name
-    /// is a symlink, the symlink itself is renamed or replaced, not its target.
+    /// is a symlink, the symlink itself is renamed or replaced, not its target. Only a directory can
+    /// get a name that ends in a slash.
     ///
     /// # Errors
     ///
@@ -80,6 +81,16 @@ impl<'a> Renaming<'a> {
         to.ensure_removable().map_err(Error::of_destination)?;
         let (from_directory, from_name) = from.parent_dir()?;
         let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
+        if to.names_directory() {
+            let is_dir = match from_directory.look_in(&from_name, from.roots().policy().mounts)? {
+                Look::Missing => return Err(Code::NotFound.into()),
+                Look::Other(metadata) => metadata.is_dir(),
+                Look::Link(..) => false,
+            };
+            if !is_dir {
+                return Err(Error::from(Code::NotADirectory).of_destination());
+            }
+        }
         from.ensure_not_root_alias(&from_directory, &from_name)?;
         to.ensure_may_appear().map_err(Error::of_destination)?;
         from.ensure_contains_nothing_protected(&from_directory, &from_name)?;

@@ -5,6 +5,7 @@
 //! | the place is read-only, protected or a root | refused | allowed | refused |
 //! | the place is the beginning of a pattern | `protected` | allowed | `protected` for the destination |
 //! | the name exists | `already_exists` | | `already_exists` |
+//! | the name ends in a slash, and nothing is there | `not_found` | `not_found` | `not_found` |
 //! | the target is inside, and exists or not | created | the text | |
 //! | the target is outside | refused as outside | the text | |
 //! | the target is denied | `protected` | the text | |
@@ -186,6 +187,7 @@ fn read_link(path: &CheckedPath) -> Result<PathBuf> {
 
 fn symlink(path: &CheckedPath, text: &OsStr) -> Result<()> {
     path.ensure_removable()?;
+    ensure_names_no_directory(path)?;
     path.ensure_may_appear()?;
     let (text, is_dir) = path.resolve_symlink(text).map_err(Error::of_target)?;
     let (directory, name) = path.parent_dir()?;
@@ -203,6 +205,7 @@ fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
     if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
         return Err(Error::new(Code::HardLinked).says("the server refuses hard links"));
     }
+    ensure_names_no_directory(to).map_err(Error::of_destination)?;
     to.ensure_may_appear().map_err(Error::of_destination)?;
     let (from_directory, from_name) = from.parent_dir()?;
     let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
@@ -224,6 +227,16 @@ fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
     linked.map_err(|error| match Error::from(error) {
         error if error.reason() == Code::AlreadyExists => error.of_destination(),
         error => error,
+    })
+}
+
+/// Refuses a link where the request names a directory (symlink(2), link(2)).
+fn ensure_names_no_directory(path: &CheckedPath) -> Result<()> {
+    path.ensure_names_file().map_err(|_| {
+        if path.exists() {
+            return Code::AlreadyExists.into();
+        }
+        Error::new(Code::NotFound).says("the path ends in a slash, but there is no directory")
     })
 }
 

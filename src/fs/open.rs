@@ -291,6 +291,9 @@ impl CheckedPath {
 
     fn open_to_write(&self, mode: OpenMode) -> Result<OpenFile> {
         self.ensure_writable()?;
+        if mode.intent() == Intent::New {
+            self.ensure_names_file()?;
+        }
         let (handle, place) = self.place()?;
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.

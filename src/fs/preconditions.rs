@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Look, Rule};
 use crate::error::{Code, Error, Result};
-use crate::roots::{Intent, Root, Roots};
+use crate::roots::{Intent, Root, Roots, named_as_directory};
 
 impl CheckedPath {
     /// Returns an error if an entry that is put here could make a protected name appear, because
@@ -21,6 +21,11 @@ impl CheckedPath {
             return Err(Error::new(Code::Protected).says(text));
         }
         Ok(())
+    }
+
+    /// Refuses a file where the request names a directory, whether or not there is one (open(2)).
+    pub(super) fn ensure_names_file(&self) -> Result<()> {
+        if self.names_directory() { Err(named_as_directory()) } else { Ok(()) }
     }
 
     /// If names are protected, verifies that the directory opened by [`place`](Self::place) is

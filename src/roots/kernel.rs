@@ -34,7 +34,7 @@ use crate::dir::{Follow, Handle, Look, Rule};
 use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
-use crate::path::names::components;
+use crate::path::names::{components, ends_as_directory};
 use crate::path::protect::ProtectedNames;
 use crate::roots::{Found, Intent, Located, Root, Roots};
 
@@ -72,7 +72,9 @@ impl Roots {
                 found
             }
         };
-        Some(Ok(Located { root: number, path: names, found, is_target: false }))
+        let names_directory = last.is_none() && ends_as_directory(rest);
+        let (root, path) = (number, names);
+        Some(Ok(Located { root, path, found, is_target: false, names_directory }))
     }
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to

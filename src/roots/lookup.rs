@@ -12,7 +12,7 @@ use crate::path::Location;
 use crate::path::index::ROOT_NAMES;
 use crate::path::names::{below, path_key};
 use crate::roots::root::join;
-use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Roots, resolve, resolve_symlink};
+use crate::roots::{EntryKind, Intent, Located, Lookup, Place, Roots, resolve, resolve_symlink};
 
 /// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
@@ -49,16 +49,6 @@ impl Links {
             self.changed = self.changed.max(Some(metadata.status_changed().unwrap_or(unknown)));
         }
     }
-}
-
-/// A place in a root of a snapshot.
-pub(crate) struct Located {
-    pub(crate) root: usize,
-    /// The path relative to the root. It consists of plain names.
-    pub(crate) path: PathBuf,
-    pub(crate) found: Found,
-    /// Whether the last name of the request is a symlink that was followed.
-    pub(crate) is_target: bool,
 }
 
 impl<'a, 'b> Lookups<'a, 'b> {
@@ -222,9 +212,7 @@ pub(crate) fn resolve_symlink_in(
 
 fn place_inside(place: Place) -> Result<Located> {
     match place {
-        Place::Inside { root, path, found, is_target } => {
-            Ok(Located { root, path, found, is_target })
-        }
+        Place::Inside(located) => Ok(located),
         Place::Above(_) => Err(Code::OutsideRoots.into()),
     }
 }

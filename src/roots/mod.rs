@@ -16,10 +16,12 @@ mod lookup;
 mod kernel;
 
 pub(crate) use self::allowed::AllowedDirectory;
-pub(crate) use self::lookup::{Links, Located, Lookups, resolve_symlink_in, retry_changed};
+pub(crate) use self::lookup::{Links, Lookups, resolve_symlink_in, retry_changed};
 pub use self::rejected::RejectedRoot;
 pub use self::resolve::Intent;
-pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve, resolve_symlink};
+pub(crate) use self::resolve::{
+    EntryKind, Found, Located, Lookup, Place, named_as_directory, resolve, resolve_symlink,
+};
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};
 pub(crate) use self::sharing::WeakTable;

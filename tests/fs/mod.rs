@@ -21,4 +21,6 @@ pub(crate) mod races;
 pub(crate) mod syscall_counts;
 #[cfg(target_os = "linux")]
 pub(crate) mod syscall_trace;
+#[cfg(target_os = "linux")]
+pub(crate) mod trailing_slashes;
 pub(crate) mod writing;

@@ -16,7 +16,7 @@ use crate::support::tree::Tree;
 
 #[path = "../../examples/operate/main.rs"]
 #[allow(dead_code, reason = "the test calls `run` instead of `main`")]
-mod program;
+pub(super) mod program;
 
 /// The command line of the program, one argument a line. If it is set, [`Program::start`] runs the
 /// program in this process, which is a child of the test.

@@ -69,8 +69,11 @@ pub(crate) fn decide_unless_denied(
         }
         match &here {
             Name::Missing => {
+                let only_dots_follow = todo.iter().all(|name| name == ".");
                 return match intent {
-                    Intent::New | Intent::NoFollow if todo.is_empty() => Ok((at, false)),
+                    Intent::New if todo.is_empty() => Ok((at, false)),
+                    Intent::New if only_dots_follow => Err("is_a_directory"),
+                    Intent::NoFollow if only_dots_follow => Ok((at, false)),
                     Intent::NewTree => {
                         for name in todo.iter().filter(|name| *name != ".") {
                             if name == ".." {

@@ -28,7 +28,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use self::walk::Walk;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::path::index::{Node, PathIndex};
 
 /// The purpose for which a path is checked.
@@ -56,14 +56,15 @@ pub enum Intent {
     /// To access an existing file or directory. Symlinks are followed.
     Existing,
     /// To create or overwrite a file. The parent must exist, and the last name may exist. If the
-    /// last name is a symlink, it is followed, even if its target does not exist yet.
+    /// last name is a symlink, it is followed, even if its target does not exist yet. A new name
+    /// that ends in a slash is refused, because it names a directory.
     New,
     /// To create a directory, or to create a file and its missing parents. Like
     /// [`New`](Intent::New), but parents may be missing. Only plain names may follow the first
     /// missing name.
     NewTree,
     /// To remove, rename, link or describe the last name itself. If it is a symlink, it is not
-    /// followed. The name need not exist.
+    /// followed, and a slash after it is refused. The name need not exist.
     NoFollow,
 }
 
@@ -90,16 +91,22 @@ pub(crate) enum EntryKind {
 /// The result of resolving a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Inside a root, at a path of plain names relative to the root.
-    Inside {
-        root: usize,
-        path: PathBuf,
-        found: Found,
-        /// Whether the last name of the request is a symlink that was followed.
-        is_target: bool,
-    },
+    Inside(Located),
     /// At an ancestor of roots.
     Above(Node),
+}
+
+/// A place inside a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) root: usize,
+    /// The path relative to the root. It consists of plain names.
+    pub(crate) path: PathBuf,
+    pub(crate) found: Found,
+    /// Whether the last name of the request is a symlink that was followed.
+    pub(crate) is_target: bool,
+    /// Whether the path that led here ends in a slash, `.` or `..`, and so names a directory.
+    pub(crate) names_directory: bool,
 }
 
 /// What exists at a place inside a root.
@@ -129,6 +136,11 @@ pub(crate) fn resolve<'a>(
         // Defense: `..` applies to where a symlink led, not to the text of the path.
         walk.push(request)
     })
+}
+
+/// The error for a file that would have the name of a directory, whether or not there is one.
+pub(crate) fn named_as_directory() -> Error {
+    Error::new(Code::IsADirectory).says("is a directory, because the path ends in a slash or a dot")
 }
 
 /// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::{EntryKind, Found, Intent, Lookup, Place};
+use super::{EntryKind, Found, Intent, Located, Lookup, Place, named_as_directory};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::Protection;
@@ -22,6 +22,8 @@ pub(super) struct Walk<'a, N> {
     hops: usize,
     /// Whether the last name of the request is a symlink that was followed.
     is_target: bool,
+    /// Whether the last component is `.` or `..`.
+    is_dot: bool,
     /// The last symlink that was followed, and its target. They are reported only to the operator.
     last_link: Option<(PathBuf, OsString)>,
 }
@@ -51,6 +53,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             steps: 0,
             hops: 0,
             is_target: false,
+            is_dot: false,
             last_link: None,
         }
     }
@@ -114,6 +117,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             FileKind::Unknown => return Err(Code::NotFound.into()),
         }
         let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
+        self.is_dot = matches!(name.as_encoded_bytes(), b"." | b"..");
         match name.as_encoded_bytes() {
             b"." => return Ok(None),
             b".." => {
@@ -131,33 +135,30 @@ impl<'a, N: Lookup> Walk<'a, N> {
         let Position::Inside { root, path, file_kind } = &mut self.position else {
             return Ok(None);
         };
-        match self.lookup.look(*root, path)? {
-            EntryKind::Directory => *file_kind = FileKind::Directory,
-            EntryKind::Other => *file_kind = FileKind::Other,
+        let text = match self.lookup.look(*root, path)? {
+            EntryKind::Link(text) => text,
             EntryKind::Missing => return self.missing().map(Some),
-            EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
-                return Ok(Some(Place::Inside {
-                    root: *root,
-                    path: path.clone(),
-                    found: Found::Link,
-                    is_target: false,
-                }));
+            found => {
+                let is_dir = found == EntryKind::Directory;
+                *file_kind = if is_dir { FileKind::Directory } else { FileKind::Other };
+                return Ok(None);
+            }
+        };
+        let only_dots_follow = self.only_dots_follow();
+        if self.intent == Intent::NoFollow && only_dots_follow {
+            if self.todo.is_empty() {
+                return self.inside(Found::Link).map(Some);
             }
             // rmdir(2) and rename(2) also refuse `link/`.
-            EntryKind::Link(_)
-                if self.intent == Intent::NoFollow
-                    && self.todo.iter().all(|name| &**name == ".") =>
-            {
-                return Err(Code::NotADirectory.into());
-            }
-            EntryKind::Link(text) => {
-                let link = path.clone();
-                path.pop();
-                // Defense: Where a symlink led is its target, which is not removed in its place.
-                self.is_target |= self.todo.iter().all(|name| &**name == ".");
-                self.follow(link, text)?;
-            }
+            let text = "not a directory; without the slash, the symlink itself is meant";
+            return Err(Error::new(Code::NotADirectory).says(text));
         }
+        let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
+        let link = path.clone();
+        path.pop();
+        // Defense: Where a symlink led is its target, which is not removed in its place.
+        self.is_target |= only_dots_follow;
+        self.follow(link, text)?;
         Ok(None)
     }
 
@@ -213,13 +214,13 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
     /// name and the remaining components.
     fn missing(&mut self) -> Result<Place> {
-        match self.intent {
-            Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
-            Intent::NewTree => {}
-            Intent::New | Intent::NoFollow => {
+        match (self.intent, self.only_dots_follow()) {
+            (Intent::Existing, _) => return Err(Code::NotFound.into()),
+            (Intent::New | Intent::NoFollow, false) => {
                 return Err(Error::new(Code::NotFound).says("the parent directory does not exist"));
             }
-            Intent::Existing => return Err(Code::NotFound.into()),
+            (Intent::New, true) if !self.todo.is_empty() => return Err(named_as_directory()),
+            _ => {}
         }
         let Position::Inside { path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
@@ -227,6 +228,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         let mut count = 1;
         let ended = loop {
             let Some(name) = self.todo.pop() else { break Ok(()) };
+            self.is_dot = &*name == ".";
             match name.as_encoded_bytes() {
                 b"." => continue,
                 b".." => break Err(Code::NotFound),
@@ -240,15 +242,12 @@ impl<'a, N: Lookup> Walk<'a, N> {
         // All of them at once, because a comparison takes time in proportion to the whole path.
         self.refuse_denied(count)?;
         ended?;
-        let Position::Inside { root, path, .. } = &mut self.position else {
-            return Err(Code::NotFound.into());
-        };
-        Ok(Place::Inside {
-            root: *root,
-            path: std::mem::take(path),
-            found: Found::Missing(count),
-            is_target: self.is_target,
-        })
+        self.inside(Found::Missing(count))
+    }
+
+    /// Whether nothing but `.` remains.
+    fn only_dots_follow(&self) -> bool {
+        self.todo.iter().all(|name| &**name == ".")
     }
 
     fn end(&mut self) -> Result<Place> {
@@ -260,15 +259,21 @@ impl<'a, N: Lookup> Walk<'a, N> {
         } else if self.file_kind()? == FileKind::Unknown {
             return self.missing();
         }
+        self.inside(Found::Exists)
+    }
+
+    /// The place at the position.
+    fn inside(&mut self, found: Found) -> Result<Place> {
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
         };
-        Ok(Place::Inside {
+        Ok(Place::Inside(Located {
             root: *root,
             path: std::mem::take(path),
-            found: Found::Exists,
+            found,
             is_target: self.is_target,
-        })
+            names_directory: self.is_dot,
+        }))
     }
 
     /// Refuses a request that ends at a root if the root's name does not lead to what the root is.
@@ -458,7 +463,7 @@ mod tests {
 
     fn resolved(memory: &mut Memory, aliases: &PathIndex, request: &str, intent: Intent) -> String {
         match resolve(memory, aliases, Some(0), OsStr::new(&native(request)), intent) {
-            Ok(Place::Inside { root, path, found, .. }) => {
+            Ok(Place::Inside(Located { root, path, found, .. })) => {
                 format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
             }
             Ok(Place::Above(_)) => "above".into(),
@@ -619,7 +624,7 @@ mod tests {
                 OsStr::new(&native(request)),
                 Intent::Existing,
             );
-            assert!(!matches!(place, Ok(Place::Inside { .. })), "{request}");
+            assert!(!matches!(place, Ok(Place::Inside(_))), "{request}");
         }
         assert!(resolve(&mut memory, &aliases, None, OsStr::new("a"), Intent::New).is_err());
         assert!(memory.asked.is_empty());
