@@ -94,15 +94,20 @@ impl Handle {
     /// symlink.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
         // Defense: Without openat2, a directory swapped for a symlink is not opened.
-        let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
+        let opened = self.dir.open_dir_nofollow(name);
+        self.verify_child(name, opened.map(Self::new), mounts)
+    }
+
+    /// Verifies a directory that was opened as `name` in this one.
+    fn verify_child(&self, name: &OsStr, opened: io::Result<Self>, mounts: Rule) -> Result<Self> {
+        let child = opened.map_err(|error| match walk_error(error) {
             // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. Unless the name is
             // now something other than a directory or a symlink, the path counts as changed.
             error if error.reason() == Code::NotADirectory && !self.is_other(name) => {
                 Code::Changed.into()
             }
             error => error,
-        });
-        let child = Self::new(opened?);
+        })?;
         #[cfg(windows)]
         let _ = child.place.set(kernel::verify_place(self, name, &child.dir)?);
         if mounts == Rule::Refuse && child.mount()? != self.mount()? {
@@ -320,10 +325,15 @@ impl Handle {
         if let Some(opened) = kernel::open_dir(&self.dir, path, mounts) {
             return opened.map_err(walk_error);
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |at: &Self, name: &OsStr| -> io::Result<File> {
+            Ok(rustix::fs::openat(&at.dir, name, flags, Mode::empty())?.into())
+        };
         // The name `.` is the open directory itself, wherever it has been moved.
-        let dir = self.dir(path, mounts)?;
-        Ok(rustix::fs::openat(&dir.dir, ".", flags, Mode::empty()).map_err(io::Error::from)?.into())
+        let Some((parent, name)) = split(path) else { return Ok(open(self, OsStr::new("."))?) };
+        let parent = self.dir(parent, mounts)?;
+        let opened = open(&parent, name).map(Self::from);
+        Ok(parent.verify_child(name, opened, mounts)?.dir.into_std_file())
     }
 
     /// Opens the directory at `path`. The handles of other directories can be listed too.

@@ -4,18 +4,20 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::time::Instant;
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2,
+};
 use rustix::io::Errno;
 
 use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
 use crate::error::{Code, Result};
-use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME, PATH_BYTES};
+use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
 enum Links {
     /// Fails with `ELOOP` at the first symlink.
@@ -35,13 +37,9 @@ pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
-/// Opens a directory so that its descriptor can be listed, unlike with [`dir`]. Needs permission to
-/// search the directory too, as opening it a second time by the name `.` does. Returns `None` also if
-/// the path is too long.
+/// Opens a directory so that its descriptor can be listed, unlike with [`dir`].
 pub(super) fn open_dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
-    let path = path.join(".");
-    let is_short = path.as_os_str().len() < PATH_BYTES;
-    is_short.then(|| plain(at, &path, OFlags::RDONLY | OFlags::DIRECTORY, None, mounts)).flatten()
+    plain(at, path, OFlags::RDONLY | OFlags::DIRECTORY, None, mounts)
 }
 
 /// `O_PATH | O_NOFOLLOW` opens a symlink itself, even with `RESOLVE_NO_SYMLINKS` (openat2(2)).
