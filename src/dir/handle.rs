@@ -316,6 +316,16 @@ impl Handle {
         Ok(rustix::fs::linkat(&self.dir, from, &to_dir.dir, to, rustix::fs::AtFlags::empty())?)
     }
 
+    /// Gives an open file a name in this directory, and fails with `AlreadyExists` if the name
+    /// exists. Returns `None` if the system cannot link a file without its name.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unused_self))]
+    pub(crate) fn link_file(&self, file: &File, to: &OsStr) -> Option<io::Result<()>> {
+        #[cfg(target_os = "linux")]
+        return kernel::link_file(file, &self.dir, to);
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
     /// Opens the directory at `path` for reading, without following symlinks. On Linux, the handles
     /// from [`dir`](Self::dir) are not open for reading (`O_PATH`, open(2)).
     #[cfg(unix)]

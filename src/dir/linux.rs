@@ -227,9 +227,19 @@ fn mounted(stat: &Statx) -> Mount {
     (known, if known { stat.stx_mnt_id } else { device })
 }
 
+/// Gives an open file a name, and fails with `EEXIST` if the name exists. Returns `None` if `/proc`
+/// is not mounted, or if the file has no name left (ENOENT, linkat(2)).
+pub(super) fn link_file(file: &File, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match rustix::fs::linkat(CWD, path, to_dir, to, AtFlags::SYMLINK_FOLLOW) {
+        Err(Errno::NOENT) => None,
+        linked => Some(linked.map_err(Into::into)),
+    }
+}
+
 /// Renames a name, and fails with `EEXIST` if the destination exists. Returns `None` if the
-/// filesystem cannot check this atomically (EINVAL, renameat2(2)), or if the call is not available
-/// (ENOSYS, EPERM).
+/// filesystem cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or if the call is not
+/// available (ENOSYS, EPERM).
 pub(super) fn rename_new(
     from_dir: &Dir,
     from: &OsStr,

@@ -22,12 +22,13 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::check::{CheckedPath, Name};
 use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
 use crate::roots::{Found, Intent, Located, resolve_symlink_in};
 
@@ -105,12 +106,12 @@ impl CheckedPath {
     /// Creates a hard link: a second name `to` of this regular file, in the same root. An existing
     /// entry is never replaced, and a symlink is not followed.
     ///
-    /// The file must be readable. It is opened and verified, and then linked under a temporary name
-    /// in the directory of `to`. If that name refers to the verified file, it is linked to `to` and
-    /// removed. If another process exchanged the file in the meantime, nothing is created. A
-    /// process that can write to the directory can still replace the temporary name in the time
-    /// between the comparison and the link to `to`. If this process is killed, the temporary name
-    /// can remain, as after [`write`](Self::write).
+    /// The file must be readable. It is opened and verified, and on Linux, the open file itself is
+    /// linked. Without `/proc`, and on other systems, the file is linked by its name: under a
+    /// temporary name in the directory of `to`, which is linked to `to` if it refers to the verified
+    /// file, and removed. A process that can write to the directory can then replace the temporary
+    /// name between the comparison and the link, and the temporary name remains if this process is
+    /// killed, as after [`write`](Self::write), or may not remove it, which the error says.
     ///
     /// Both names refer to the same file for as long as they exist. If the client later withdraws
     /// the directory of one name but not that of the other, the file can still be read and written
@@ -207,27 +208,68 @@ fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
     }
     ensure_names_no_directory(to).map_err(Error::of_destination)?;
     to.ensure_may_appear().map_err(Error::of_destination)?;
-    let (from_directory, from_name) = from.parent_dir()?;
     let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
     // While the file is open, no other file has its identity.
     let (file, metadata) = from.open_existing(Want::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
-    from.ensure_not_moved(&from_directory)?;
     to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
-    let new = TemporaryLink::new(&from_directory, &from_name, &to_directory)?;
-    match to_directory.look_in(&new.name, Rule::Allow)? {
-        // The identity is read again, because overlayfs can change it when a file is linked.
-        Look::Other(linked) if linked.identity() == Metadata::without_birth(&file)?.identity() => {}
-        _ => return Err(Code::Changed.into()),
-    }
-    to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
-    let linked = to_directory.hard_link(&new.name, &to_directory, &to_name);
-    linked.map_err(|error| match Error::from(error) {
-        error if error.reason() == Code::AlreadyExists => error.of_destination(),
-        error => error,
+    let linked = match to_directory.link_file(&file, &to_name) {
+        Some(linked) => linked.map_err(Error::from),
+        None => link_by_name(from, &file, to, &to_directory, &to_name),
+    };
+    linked.map_err(|error| match error.reason() {
+        Code::AlreadyExists => error.of_destination(),
+        _ => error,
     })
+}
+
+/// Links a file by its name, where an open file cannot be linked: first to a temporary name, which
+/// must then refer to the open file.
+fn link_by_name(
+    from: &CheckedPath,
+    file: &File,
+    to: &CheckedPath,
+    directory: &Handle,
+    name: &OsStr,
+) -> Result<()> {
+    let (from_directory, from_name) = from.parent_dir()?;
+    from.ensure_not_moved(&from_directory)?;
+    let temporary = link_temporarily(&from_directory, &from_name, directory)?;
+    let link = || -> Result<()> {
+        match directory.look_in(&temporary, Rule::Allow)? {
+            // The identity is read again, because overlayfs can change it when a file is linked.
+            Look::Other(it) if it.identity() == Metadata::without_birth(file)?.identity() => {}
+            _ => return Err(Code::Changed.into()),
+        }
+        to.ensure_not_moved(directory).map_err(Error::of_destination)?;
+        Ok(directory.hard_link(&temporary, directory, name)?)
+    };
+    let linked = link();
+    directory.remove_file(&temporary).map_err(|error| {
+        let created =
+            if linked.is_ok() { "the link was created, but" } else { "no link was created, and" };
+        let outcome = format!("{created} the temporary name {} remains", quoted(&temporary));
+        Error::from(error).with_outcome(outcome)
+    })?;
+    linked
+}
+
+/// Gives the file a temporary name in a directory, and returns the name.
+fn link_temporarily(from_directory: &Handle, from: &OsStr, directory: &Handle) -> Result<OsString> {
+    for _ in 0..NAMES_TRIED {
+        let name = temporary_name();
+        match from_directory.hard_link(from, directory, &name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // The file was there when it was opened.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Code::Changed.into());
+            }
+            linked => return linked.map(|()| name).map_err(Error::from),
+        }
+    }
+    Err(Code::AlreadyExists.into())
 }
 
 /// Refuses a link where the request names a directory (symlink(2), link(2)).
@@ -241,33 +283,3 @@ fn ensure_names_no_directory(path: &CheckedPath) -> Result<()> {
 }
 
 const SYMLINK: &str = "create symlink";
-
-/// A second name of a file that is not yet in its final place. It is removed on drop.
-struct TemporaryLink<'a> {
-    directory: &'a Handle,
-    name: OsString,
-}
-
-impl<'a> TemporaryLink<'a> {
-    fn new(from_directory: &Handle, from: &OsStr, directory: &'a Handle) -> Result<Self> {
-        for _ in 0..NAMES_TRIED {
-            let name = temporary_name();
-            match from_directory.hard_link(from, directory, &name) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // The file was there when it was opened.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(Code::Changed.into());
-                }
-                linked => return linked.map(|()| Self { directory, name }).map_err(Error::from),
-            }
-        }
-        Err(Code::AlreadyExists.into())
-    }
-}
-
-impl Drop for TemporaryLink<'_> {
-    fn drop(&mut self) {
-        // The file has its final name, or the caller reports why it does not.
-        let _ = self.directory.remove_file(&self.name);
-    }
-}

@@ -218,17 +218,25 @@ impl Seen {
             Follows::With(bit) => flags & bits(bit) != 0,
             Follows::Without(bit) => flags & bits(bit) == 0,
         };
-        let argument = |&(dir, path): &(usize, usize)| {
-            let text = read(args[path], 4096);
+        let argument = |&(dir, path_at): &(usize, usize)| {
+            let text = read(args[path_at], 4096);
             let end = text.iter().position(|byte| *byte == 0).expect("a path ends with NUL");
             let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
+            if let (libc::SYS_linkat, Ok(open)) = (number, path.strip_prefix("/proc/self/fd")) {
+                let file = fs::read_link(self.proc.join("fd").join(open)).unwrap_or_default();
+                let (dir, path) = (file.parent().unwrap().into(), file.file_name().unwrap().into());
+                return PathArgument { dir, path, is_followed_symlink: false };
+            }
             // A descriptor is an int: the upper half of the register is undefined.
             let dir = match i32::from_ne_bytes(*args[dir].to_ne_bytes().first_chunk().unwrap()) {
                 libc::AT_FDCWD => self.proc.join("cwd"),
                 number => self.proc.join("fd").join(number.to_string()),
             };
             let dir = fs::read_link(dir).unwrap_or_default();
+            // linkat(2) never follows the new name.
+            let is_new_name = number == libc::SYS_linkat && path_at == 3;
             let is_followed_symlink = follows
+                && !is_new_name
                 && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
             PathArgument { dir, path, is_followed_symlink }
         };
