@@ -247,7 +247,7 @@ pub(super) fn rename_new(
     to: &OsStr,
 ) -> Option<io::Result<()>> {
     match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => None,
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => None,
         renamed => Some(renamed.map_err(Into::into)),
     }
 }
