@@ -192,10 +192,13 @@ impl Error {
         self
     }
 
-    /// Adds the effects of the operation that failed, which name only requests, or how a program
-    /// ended. Their text is quoted.
+    /// Adds an effect of the operation that failed, which names only requests, or how a program
+    /// ended. Its text is quoted.
     pub(crate) fn with_outcome(mut self, outcome: String) -> Self {
-        self.0.outcome = Some(outcome);
+        self.0.outcome = Some(match self.0.outcome {
+            Some(first) => first + "; " + &outcome,
+            None => outcome,
+        });
         self
     }
 

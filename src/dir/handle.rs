@@ -406,11 +406,15 @@ impl Handle {
         self.dir.rename(from, &to_dir.dir, to)
     }
 
-    /// Syncs the directory's entries to the device. Windows has no call for this.
+    /// Opens the directory to sync its entries, because fsync(2) refuses the handle itself if that
+    /// was opened with `O_PATH`. Returns `None` if the process may not read the directory. Windows
+    /// has no call to sync one.
     #[cfg(not(windows))]
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        // The handle itself may have been opened with `O_PATH`, which fsync(2) refuses.
-        self.dir.open(".")?.into_std().sync_all()
+    pub(crate) fn open_to_sync(&self) -> io::Result<Option<File>> {
+        match self.dir.open(".") {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+            opened => Ok(Some(opened?.into_std())),
+        }
     }
 }
 

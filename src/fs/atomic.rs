@@ -17,6 +17,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(not(windows))]
+use super::list::is_replaced;
 #[cfg(unix)]
 use super::open::verify;
 use super::open::{NEW_FILE, PRIVATE_FILE};
@@ -28,11 +30,9 @@ use crate::check::{CheckedPath, Name};
 #[cfg(unix)]
 use crate::dir::Policy;
 use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
-#[cfg(unix)]
-use crate::error::Error;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result, quoted};
 use crate::limits::NAMES_TRIED;
-use crate::roots::Found;
+use crate::roots::{Found, Intent};
 
 /// A file that is written in pieces and appears under its name only when it is committed.
 ///
@@ -221,9 +221,14 @@ impl AtomicFile {
             self.temporary.file.sync_all()?;
         }
         if self.options.durability == Durability::DataAndDirectory {
-            self.created.sync();
+            self.created.sync()?;
         }
         Ok(())
+    }
+
+    /// Whether the file has its final name.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.temporary.is_renamed
     }
 
     pub(super) fn place(&self) -> &CheckedPath {
@@ -279,6 +284,12 @@ impl AtomicFile {
         let directory = self.temporary.directory.clone();
         let condition = Condition::new(&place, (&directory, &name), self.options.version());
         place.ensure_not_file_root_alias(&directory, &name)?;
+        // Not every filesystem can sync a directory, and Windows has no call for it.
+        #[cfg(not(windows))]
+        let to_sync = match self.options.durability {
+            Durability::DataAndDirectory => directory.open_to_sync()?,
+            Durability::None | Durability::Data => None,
+        };
         let is_old = self.old.is_some();
         #[cfg(unix)]
         let is_same = |(one, other): (&Metadata, &Metadata)| one.is_same_state(other);
@@ -301,12 +312,11 @@ impl AtomicFile {
             _ => error,
         })?;
         self.created.keep();
-        // The write has already succeeded. Not every filesystem can sync a directory, and Windows
-        // has no call for it.
         #[cfg(not(windows))]
-        if self.options.durability == Durability::DataAndDirectory {
-            let _ = directory.sync();
-        }
+        to_sync.map_or(Ok(()), |directory| sync_dir(&directory)).map_err(|error| {
+            let outcome = "the file has its new content, which a power failure may undo";
+            Error::from(error).with_outcome(outcome.to_owned())
+        })?;
         Ok(())
     }
 
@@ -405,6 +415,20 @@ impl CheckedPath {
         above: usize,
         created: &mut Created,
     ) -> Result<Handle> {
+        self.create_missing(handle, place, above, created).map_err(|error| match error.reason() {
+            // Another process has removed a directory since the check.
+            Code::NotFound if self.intent() == Intent::NewTree => Code::Changed.into(),
+            _ => error,
+        })
+    }
+
+    fn create_missing(
+        &self,
+        handle: &Handle,
+        place: &Path,
+        above: usize,
+        created: &mut Created,
+    ) -> Result<Handle> {
         let missing = match self.found() {
             // Only `Intent::NewTree` finds more than one missing name.
             Found::Missing(missing) => missing.saturating_sub(above),
@@ -474,13 +498,19 @@ impl Created {
 
     /// Syncs the directories that contain the created ones, as far as the filesystem supports that.
     /// Windows has no call for it.
-    #[cfg_attr(windows, allow(clippy::unused_self))]
-    pub(super) fn sync(&self) {
+    #[cfg_attr(windows, allow(clippy::unused_self, clippy::unnecessary_wraps))]
+    pub(super) fn sync(&self) -> Result<()> {
         #[cfg(not(windows))]
         for parent in self.path.ancestors().skip(1) {
-            let Some(base) = &self.base else { return };
-            let _ = base.dir(parent, Rule::Allow).map(|parent| parent.sync());
+            let Some(base) = &self.base else { break };
+            let opened = base.dir(parent, Rule::Allow).and_then(|it| Ok(it.open_to_sync()?));
+            match opened {
+                // Another process has moved or removed it.
+                Err(error) if is_replaced(error.reason()) => {}
+                opened => opened?.map_or(Ok(()), |directory| sync_dir(&directory))?,
+            }
         }
+        Ok(())
     }
 }
 
@@ -498,6 +528,19 @@ impl Drop for Created {
                 let _ = parent.remove_dir(name);
             }
         }
+    }
+}
+
+/// Syncs an open directory, if its filesystem supports that (EINVAL, fsync(2)).
+#[cfg(not(windows))]
+fn sync_dir(directory: &File) -> io::Result<()> {
+    match directory.sync_all() {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
+        synced => synced,
     }
 }
 
@@ -527,7 +570,18 @@ impl Temporary {
     fn rename(&mut self, name: &OsStr, is_old: bool) -> Result<()> {
         let renamed = self.directory.rename(&self.name, &self.directory, name, is_old);
         self.is_renamed = renamed.is_ok();
-        Ok(renamed?)
+        renamed.map_err(|error| {
+            let error = Error::from(error);
+            // In an append-only directory, no name can be removed (ioctl_iflags(2)).
+            let remains = error.reason() == Code::PermissionDenied
+                && self.directory.remove_file(&self.name).is_err();
+            if !remains {
+                return error;
+            }
+            let _ = self.file.set_len(0);
+            let outcome = format!("the empty temporary file {} remains", quoted(&self.name));
+            error.with_outcome(outcome)
+        })
     }
 }
 

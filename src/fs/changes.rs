@@ -215,6 +215,7 @@ impl ChangeSet {
             let active =
                 self.roots.ensure_not_ended().map_err(|error| self.roots.log_refusal(error));
             if let Err(error) = active.and_then(|()| change.commit()) {
+                let made = made + usize::from(change.is_made());
                 let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
                 return Err(PartialCommit::new(committed, pending, error));
             }
@@ -271,6 +272,11 @@ impl Change {
                 from.run_to(name, to, |from, to| verify_rename(from, to, *replace))
             }
         }
+    }
+
+    /// Whether a commit that failed has made the change, which then may not be durable.
+    fn is_made(&self) -> bool {
+        matches!(self, Self::Write(file) if file.is_in_place())
     }
 
     fn commit(&mut self) -> Result<()> {

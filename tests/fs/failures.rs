@@ -17,8 +17,9 @@
 //!
 //! The operation also has to end, without a panic.
 //!
-//! A write whose directory cannot be synced after the rename succeeds, because the content is
-//! complete under its name. An error therefore always means that the old file is still there.
+//! A write whose directory cannot be synced after the rename returns an error, although its content
+//! is complete under its name: the tree is as without a failure. Every other error means that the
+//! old file is still there.
 #![cfg(target_arch = "x86_64")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -341,12 +342,22 @@ fn snapshot(tree: &Tree) -> Snapshot {
 
 /// Returns what is wrong after a call failed. `right` is the same operation without a failure.
 fn judge(run: &Run, right: &Run, effect: Effect, failure: Failure) -> impl Iterator<Item = String> {
-    let has_failed = run.answer != right.answer;
+    let mut has_failed = run.answer != right.answer;
     let mut wrong = Vec::new();
     if run.descriptors[0] != run.descriptors[1] {
         wrong.push(format!("open descriptors: {:?}", run.descriptors));
     }
     let failed = run.calls.get(failure.position).copied();
+    let before = run.calls.get(..failure.position).unwrap_or_default();
+    let is_late =
+        failed == Some(libc::SYS_fsync) && before.iter().any(|call| RENAMES.contains(call));
+    if is_late && failure.errno != Errno::EINTR {
+        if !has_failed {
+            wrong.push("the directory was not synced".into());
+        }
+        // A set makes no further change.
+        has_failed = effect == Effect::InSteps;
+    }
     // The file is synced before any directory. The sync of a file is repeated after EINTR.
     let first_sync = run.calls.iter().position(|call| *call == libc::SYS_fsync);
     if !has_failed && failure.errno != Errno::EINTR && first_sync == Some(failure.position) {
@@ -383,6 +394,8 @@ fn judge(run: &Run, right: &Run, effect: Effect, failure: Failure) -> impl Itera
 }
 
 const EMPTY: &str = "file []";
+
+const RENAMES: [c_long; 2] = [libc::SYS_renameat, libc::SYS_renameat2];
 
 /// Takes the entry before the operation, after it, and after it without a failure.
 fn judge_entry(

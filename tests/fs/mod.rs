@@ -3,6 +3,8 @@
 pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod crash;
+#[cfg(target_os = "linux")]
+pub(crate) mod directories;
 pub(crate) mod entries;
 #[cfg(target_os = "linux")]
 pub(crate) mod failures;

@@ -34,7 +34,7 @@ const NAMED: u32 = 7001;
 const ROOT: User = (0, &[0]);
 
 /// One user for each way of getting access to a file.
-const USERS: [User; 7] = [
+pub(crate) const USERS: [User; 7] = [
     (OWNER, &[OWNER]),
     (NAMED, &[NAMED]),
     (NAMED, &[GROUP]),
@@ -112,7 +112,7 @@ fn acl(path: &Path) -> Option<Vec<u8>> {
 
 /// Creates a directory that everybody can write to, on a filesystem with access control lists.
 /// Without root, returns `None`, or panics if `CI` is set.
-fn directory(on: &str) -> Option<tempfile::TempDir> {
+pub(crate) fn directory(on: &str) -> Option<tempfile::TempDir> {
     if !rustix::process::geteuid().is_root() {
         assert!(std::env::var_os("CI").is_none(), "this test must run in CI, but needs root");
         crate::support::skip::skip("changing the user requires root");
@@ -138,7 +138,7 @@ fn directories(beneath: &Path) -> [PathBuf; 3] {
     })
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
