@@ -260,9 +260,13 @@ impl Handle {
         Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
     }
 
+    pub(crate) fn metadata_without_birth(&self) -> Result<Metadata> {
+        Ok(Metadata::without_birth(&self.dir.as_filelike_view::<File>())?)
+    }
+
     /// The directory's identity, read from the open handle.
     pub(crate) fn identity(&self) -> Result<Identity> {
-        Ok(Metadata::without_birth(&self.dir.as_filelike_view::<File>())?.identity())
+        Ok(self.metadata_without_birth()?.identity())
     }
 
     pub(crate) fn mount(&self) -> Result<Mount> {

@@ -178,16 +178,14 @@ pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
     Ok(target(link).map_err(io::Error::from)?)
 }
 
-/// Whether a symlink is in a proc filesystem. `at` is the symlink or its directory. The device of a
-/// proc filesystem has the major number 0, like that of every filesystem without a block device
-/// (Documentation/admin-guide/devices.txt), so that most symlinks need no further call.
+/// Whether a symlink is in a proc filesystem. `at` is the symlink or its directory.
 pub(super) fn is_in_proc<F: AsFd>(at: &F, symlink: &Metadata) -> Result<bool> {
-    if rustix::fs::major(symlink.identity().device) == 0 { is_proc(at) } else { Ok(false) }
+    Ok(symlink.may_be_in_proc() && is_proc(at)?)
 }
 
 /// Whether a file is in a proc filesystem. There, the kernel chooses the target of a symlink,
 /// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
-pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
+pub(crate) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0;
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
     // The field is signed on some systems. No known type is negative.

@@ -313,6 +313,13 @@ impl Metadata {
 
 #[cfg(target_os = "linux")]
 impl Metadata {
+    /// Whether the file can be in a proc filesystem, of which the device has the major number 0, as
+    /// that of every filesystem without a block device (Documentation/admin-guide/devices.txt). Most
+    /// files need no further call.
+    pub(crate) fn may_be_in_proc(&self) -> bool {
+        rustix::fs::major(self.identity.device) == 0
+    }
+
     /// Converts the result of statx(2).
     pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
         let at =

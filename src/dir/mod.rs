@@ -30,8 +30,6 @@ mod cursor;
 #[cfg(not(windows))]
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-#[cfg(target_os = "linux")]
-use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::Path;
@@ -42,6 +40,8 @@ use cap_std::fs::OpenOptions;
 pub(crate) use self::budget::{Budget, Effort};
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::handle::Handle;
+#[cfg(target_os = "linux")]
+pub(crate) use self::kernel::is_proc;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::Access;
@@ -108,12 +108,6 @@ pub(crate) use self::listing::{DirectoryEntry, Entries, NameAt, NameList, USUAL_
 /// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
 /// the kernel does not report a mount ID.
 pub(crate) type Mount = (bool, u64);
-
-/// Whether an open file is in a proc filesystem.
-#[cfg(target_os = "linux")]
-pub(crate) fn is_proc(file: &File) -> Result<bool> {
-    kernel::is_proc(file)
-}
 
 /// Splits a path into its parent and its last name. Returns `None` if there is no last name.
 pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {

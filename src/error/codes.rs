@@ -192,7 +192,8 @@ errors! {
 
     /// The boundary or the operation does not allow this type of file.
     ForbiddenFile: NotServed {
-        /// A FIFO, a socket or a device, or a symlink if the entry itself was requested.
+        /// A FIFO, a socket or a device, a symlink if the entry itself was requested, or a file of a
+        /// proc filesystem.
         SpecialFile = "special_file", "not a regular file";
         /// The entry whose target was requested is not a symbolic link.
         NotASymlink = "not_a_symlink", "not a symbolic link";

@@ -114,7 +114,9 @@ impl CheckedPath {
 }
 
 impl AtomicFile {
-    /// Gives the file its name. If this fails, the old file remains, and the new one is removed.
+    /// Gives the file its name. If this fails, the old file remains, and the new one is removed,
+    /// unless the error says otherwise: that only syncing the directory failed, or that an
+    /// append-only directory keeps the temporary file, which is then empty.
     ///
     /// # Errors
     ///

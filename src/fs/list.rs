@@ -285,6 +285,9 @@ impl WalkOptions {
 
 /// A walk through a directory tree.
 ///
+/// A directory of a proc filesystem is yielded, but not entered, unless the allowed directory is in
+/// one.
+///
 /// The walk keeps its first directory open, and has at most one other directory open at a time.
 /// Each directory is opened from the first along a path on which no symlink is followed, so every
 /// entry was beneath the first directory when it was listed. A directory that is removed, renamed
@@ -501,7 +504,13 @@ impl Walk {
         match self.listed.directory.list(path, self.listed.mounts) {
             // The directory was removed or replaced before it was entered.
             Err(error) if is_replaced(error.reason()) => Ok(()),
-            listed => self.read_names(path, Names::new(listed?)),
+            listed => {
+                let listed = listed?;
+                match self.listed.place.ensure_not_proc(&listed.0) {
+                    Err(error) if error.reason() == Code::SpecialFile => Ok(()),
+                    is_not => is_not.and_then(|()| self.read_names(path, Names::new(listed))),
+                }
+            }
         }
     }
 
@@ -614,7 +623,15 @@ impl CheckedPath {
     fn list(&self) -> Result<(Arc<Listed>, Names)> {
         let (handle, place) = self.directory_place()?;
         let listed = handle.list(&place, self.roots().policy().mounts)?;
+        self.ensure_not_proc(&listed.0)?;
         Ok((self.listed(Arc::clone(&listed.0)), Names::new(listed)))
+    }
+
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unused_self))]
+    fn ensure_not_proc(&self, directory: &Handle) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        self.root().ensure_not_proc(directory, &directory.metadata_without_birth()?)?;
+        Ok(())
     }
 
     fn listed(&self, directory: Arc<Handle>) -> Arc<Listed> {

@@ -109,7 +109,8 @@ operations! {
     /// and a failed write leaves the old content. This requires permission to write to the
     /// directory (rename(2)) and, on Unix, to read or to write the old file. The content is synced
     /// to the device before the rename. The directory is synced afterwards, if the filesystem
-    /// supports that.
+    /// supports that and the process may read the directory. If that fails, the error says that the
+    /// file has its new content.
     ///
     /// The new file keeps the permission bits of the old one, without set-user-ID and set-group-ID.
     /// It also keeps the owner and the group, as far as the process may set them. If the owner
@@ -141,7 +142,7 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a
     /// single-file root, even inside another root, because it can only be written
     /// [in place](crate::InPlace::Always);
-    /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
+    /// [`IsADirectory`](crate::ErrorKind::IsADirectory), also for a new name that ends in a slash;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
     /// may neither read nor write, or whose access control list cannot be kept; operating system
@@ -180,8 +181,9 @@ operations! {
     ///
     /// # Errors
     ///
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory), and operating system errors, which the
-    /// iterator can also yield.
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a directory of a proc
+    /// filesystem; operating system errors, which the iterator can also yield.
     read_dir() -> ReadDir, "list",
         Intent::Existing, "[`Intent::Existing`]",
         |path| list::read_dir(path);

@@ -226,8 +226,9 @@ impl Roots {
     fn open_directly(&self, request: &Location) -> Option<Result<OpenFile>> {
         #[cfg(target_os = "linux")]
         return self.open_by_kernel(request).map(|file| {
-            let file = file?;
+            let (file, root) = file?;
             let metadata = verify(&file, self.policy())?;
+            root.ensure_not_proc(&file, &metadata)?;
             Ok(OpenFile::new(file, metadata, request))
         });
         #[cfg(not(target_os = "linux"))]
@@ -286,6 +287,8 @@ impl CheckedPath {
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
         let metadata = verify(&file, self.roots().policy())?;
+        #[cfg(target_os = "linux")]
+        self.root().ensure_not_proc(&file, &metadata)?;
         Ok((file, metadata))
     }
 

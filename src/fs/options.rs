@@ -177,8 +177,9 @@ pub enum Durability {
     /// one or the new one.
     Data,
     /// The content, the permissions, the name and the names of created parents. After a power
-    /// failure, the file is the new one. Windows has no call to sync a directory, and not every
-    /// filesystem supports it. In these cases, this is the same as [`Data`](Self::Data).
+    /// failure, the file is the new one. Windows has no call to sync a directory, not every
+    /// filesystem supports it, and a directory that the process may not read cannot be synced. In
+    /// these cases, this is the same as [`Data`](Self::Data).
     #[default]
     DataAndDirectory,
 }

@@ -79,7 +79,7 @@ impl Roots {
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to
     /// leave the decision to the resolver.
-    pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
+    pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<(File, &Root)>> {
         let (number, rest) = self.start(request)?;
         let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
@@ -98,7 +98,7 @@ impl Roots {
             }
         };
         match opened {
-            Ok(file) => Some(Ok(file)),
+            Ok(file) => Some(Ok((file, root))),
             Err(error) => same_refusal(error).map(Err),
         }
     }

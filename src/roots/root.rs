@@ -3,10 +3,16 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dir::{Access, Handle, Identity, Look, Rule};
+#[cfg(target_os = "linux")]
+use crate::dir::{Metadata, is_proc};
+#[cfg(target_os = "linux")]
+use crate::error::Error;
 use crate::error::{Code, Result};
 use crate::path::index::RootKind;
 use crate::roots::AllowedDirectory;
@@ -124,6 +130,23 @@ impl Root {
             b"/" | b"/proc" => true,
             path => path.starts_with(b"/proc/"),
         }
+    }
+
+    /// Refuses an open file or directory of a proc filesystem, unless the allowed directory itself
+    /// is in one. Only what is on another device than the allowed directory is asked for its
+    /// filesystem.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn ensure_not_proc<F: AsFd>(&self, file: &F, metadata: &Metadata) -> Result<()> {
+        let allowed = || self.directory.identity().map(|allowed| allowed.device);
+        if metadata.may_be_in_proc()
+            && allowed() != Some(metadata.device())
+            // Defense: What shows processes, such as the server and its environment, is refused.
+            && is_proc(file)?
+        {
+            let text = "it belongs to a proc filesystem, which shows running processes";
+            return Err(Error::new(Code::SpecialFile).says(text));
+        }
+        Ok(())
     }
 
     pub(crate) fn is_filesystem_root(&self) -> bool {

@@ -153,6 +153,53 @@ fn the_filesystem_root_can_be_a_root_and_proc_symlinks_are_refused() {
     assert_eq!(code(roots.remove_dir_all("/")), Some("root_itself"));
 }
 
+/// `/proc/PID/environ` has the server's keys, and other files show its memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn processes_are_not_shown_below_the_filesystem_root() {
+    use mcp_roots_guard::{OpenMode, WalkOptions, WriteOptions};
+    use std::path::Path;
+
+    let (tree, options) = (Tree::new(""), WriteOptions::default());
+    let pid = std::process::id();
+    let own = |name: &str| format!("/proc/{pid}/{name}");
+    let whole = Boundary::builder().directory("/", Access::ReadWrite).build().unwrap();
+    let listed = ListRootsResult::from_uris([format!("file:///proc/{pid}")]);
+    // Without a configured directory, what the client lists is below `/`.
+    for roots in [whole.allowed_roots(), crate::support::listed(&listed).unwrap()] {
+        for name in ["environ", "maps", "mem", "cmdline", "status", "task"] {
+            let path = own(name);
+            let results = [
+                code(roots.read(&path, 1 << 20)),
+                code(roots.open_with(&path, OpenMode::ReadWrite)),
+                code(whole.allowed_roots().copy(&path, tree.path("copy"), 1 << 20, options)),
+                code(roots.version(&path, 1 << 20)),
+                code(roots.read_dir(&path)),
+                code(roots.walk(&path, WalkOptions::default())),
+            ];
+            let served = results.iter().filter(|code| {
+                !matches!(code, Some("special_file" | "not_a_directory" | "is_a_directory"))
+            });
+            assert_eq!(served.count(), 0, "{path}: {results:?}");
+        }
+    }
+    let roots = whole.allowed_roots();
+    for directory in ["/proc", &own("fd"), &own("map_files")] {
+        assert_eq!(code(roots.read_dir(directory)), Some("special_file"), "{directory}");
+    }
+    let mut walk = roots.walk("/", WalkOptions::default().max_depth(2).skip_unreadable()).unwrap();
+    let mut seen = 0;
+    while let Some(entry) = walk.next_entry().unwrap() {
+        seen += usize::from(entry.relative() == Path::new("proc"));
+        assert!(!entry.relative().starts_with("proc/1"), "{entry:?}");
+    }
+    assert_eq!(seen, 1, "the directory itself is listed");
+    // Who allows a directory of a proc filesystem means it.
+    let roots = Roots::from_dirs([own("")]).unwrap();
+    assert!(roots.read("status", 1 << 20).is_ok());
+    assert!(roots.read_dir("fd").is_ok());
+}
+
 /// A root is a name, so it costs no descriptor and need not exist.
 #[test]
 fn ten_thousand_roots_are_served_without_a_descriptor() {

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Overwrite};
+use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Overwrite, WalkOptions};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -55,6 +55,32 @@ fn overlay(tree: &Tree) -> nix::Result<()> {
         MsFlags::empty(),
         Some(options.as_str()),
     )
+}
+
+/// For example, in a tree that is prepared for chroot(2).
+#[test]
+fn a_proc_filesystem_mounted_in_a_root_is_not_served() {
+    let tree = Tree::new("dir root/proc; file root/f; dir root/bound");
+    let mounts = |tree: &Tree| {
+        let to = tree.path("root/proc");
+        mount(Some("proc"), &to, Some("proc"), MsFlags::empty(), NONE)?;
+        bind(Path::new("/proc/self"), &tree.path("root/bound"))
+    };
+    mounted(&tree, mounts, |tree| {
+        let roots = tree.roots(["root"]);
+        for path in ["proc/1/status", "proc/cpuinfo", "bound/status"] {
+            let refused = roots.read(path, 1 << 20).unwrap_err();
+            assert_eq!(refused.code(), "special_file", "{path}");
+            let refused = roots.check(path, Intent::Existing).unwrap().read(1 << 20).unwrap_err();
+            assert_eq!(refused.code(), "special_file", "{path}");
+        }
+        let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
+        let mut walked = Vec::new();
+        while let Some(entry) = walk.next_entry().unwrap() {
+            walked.push(entry.relative().display().to_string());
+        }
+        assert_eq!(walked, ["bound", "f", "proc"]);
+    });
 }
 
 fn bind(from: &Path, to: &Path) -> nix::Result<()> {
