@@ -353,6 +353,10 @@ impl BoundaryBuilder {
             return Err(Code::TooManyRoots.into());
         }
         for directory in &mut self.directories {
+            if directory.path.as_os_str().is_empty() {
+                let text = "the path of the directory is empty; is a variable unset?";
+                return Err(Error::new(Code::Empty).says(text));
+            }
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
             // Windows itself uses short names for some of a user's directories, such as `%TEMP%`.

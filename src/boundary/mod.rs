@@ -59,7 +59,7 @@ use crate::error::{Code, Error, Result};
 use crate::path::index::ROOT_NAMES;
 use crate::path::names::is_same;
 use crate::path::protect::{Pattern, ProtectedNames};
-use crate::path::{Location, Protection};
+use crate::path::{Location, Protection, unexpanded};
 use crate::roots::{
     Intent, Links, Located, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join,
     resolve, retry_changed,
@@ -359,9 +359,11 @@ impl Boundary {
             };
             match named {
                 Ok(named) => found.push((index, text, named)),
-                Err(error) => {
+                Err(mut error) => {
                     if error.reason() == Code::NotFound {
                         pending.planned.extend(self.planned(directory).ok().flatten());
+                        let text = unexpanded(directory.path.as_os_str());
+                        error = text.into_iter().fold(error, Error::says);
                     }
                     pending.reject(index, &text, error);
                 }

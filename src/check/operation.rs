@@ -7,7 +7,7 @@ use crate::check::CheckedPath;
 use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, Allowed};
-use crate::path::{IntoLocation, Location};
+use crate::path::{IntoLocation, Location, unexpanded};
 use crate::roots::{Intent, Root, Roots, display_path, retry_changed};
 
 /// What errors and events call an operation.
@@ -64,10 +64,13 @@ impl Operation<'_> {
                 error = Code::RootUnavailable.into();
             }
             let source = self.source.sent();
+            let of_destination = self.destination.filter(|_| error.is_of_destination());
+            let refused = of_destination.unwrap_or(self.source);
             if error.reason() == Code::OutsideRoots && error.operator_detail().is_none() {
-                let of_destination = self.destination.filter(|_| error.is_of_destination());
-                let why = self.roots.why_outside(of_destination.unwrap_or(self.source));
+                let why = self.roots.why_outside(refused);
                 error = why.into_iter().fold(error, Error::detail);
+            } else if error.reason() == Code::NotFound {
+                error = unexpanded(refused.as_os_str()).into_iter().fold(error, Error::says);
             }
             self.roots.log_refusal(
                 match self.destination.map(Location::sent).or(self.name.target) {

@@ -67,7 +67,7 @@ errors! {
     /// The text is not a path, or has a form that is refused.
     InvalidPath: InvalidText {
         /// The request is empty.
-        Empty = "empty", "the path is empty";
+        Empty = "empty", "the path is empty; write . for the directory itself";
         /// The text contains a NUL byte, either literally or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
         /// A URI without an absolute path or, where a root or a URI is required, text that is

@@ -25,7 +25,11 @@ impl CheckedPath {
 
     /// Refuses a file where the request names a directory, whether or not there is one (open(2)).
     pub(super) fn ensure_names_file(&self) -> Result<()> {
-        if self.names_directory() { Err(named_as_directory()) } else { Ok(()) }
+        match (self.names_directory(), self.exists()) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Code::IsADirectory.into()),
+            (true, false) => Err(named_as_directory()),
+        }
     }
 
     /// If names are protected, verifies that the directory opened by [`place`](Self::place) is

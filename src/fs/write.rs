@@ -35,7 +35,8 @@ pub(super) fn write(
 }
 
 impl CheckedPath {
-    /// Creates a directory. Its parent must exist.
+    /// Creates a directory. Its parent must exist. Unlike mkdir(2), this follows a dangling symlink
+    /// as the last name if its target is inside a root, and creates the target.
     ///
     /// Check the path for [`Intent::NewTree`](crate::Intent::NewTree), because
     /// [`Intent::New`](crate::Intent::New) refuses a new name that ends in a slash.

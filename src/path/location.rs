@@ -29,6 +29,7 @@ use crate::path::escapes::decode;
 #[cfg(unix)]
 use crate::path::index::Origin;
 use crate::path::index::PathIndex;
+use crate::path::names::components;
 #[cfg(unix)]
 use crate::path::names::drive;
 
@@ -429,6 +430,21 @@ fn remove_dots(path: &[u8]) -> OsString {
         bytes.extend(segment);
     }
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+/// The text for a path at which nothing is, if it looks as if it was expected to be expanded.
+pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
+    let is_escape = |bytes: &[u8]| matches!(bytes, [b'%', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit));
+    components(path).find_map(|(name, _)| match name.as_encoded_bytes() {
+        b"~" => Some("no such file or directory; ~ is not expanded, so write the full path"),
+        name if name.eq_ignore_ascii_case(b"file:") => {
+            Some("no such file or directory; write a path here instead of a file: URI")
+        }
+        name if name.windows(3).any(is_escape) => {
+            Some("no such file or directory; only file: URIs are percent-decoded, and only once")
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -16,5 +16,6 @@ pub(crate) mod index;
 mod folded;
 pub(crate) mod protect;
 
+pub(crate) use location::unexpanded;
 pub use location::{IntoLocation, Location};
 pub use protect::{PROTECTED_DEFAULTS, Protection};

@@ -45,6 +45,44 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     }
 }
 
+/// Nothing is expanded. The text says so where somebody may have expected it.
+#[cfg(unix)]
+#[test]
+fn a_text_that_is_not_expanded_says_what_to_write() {
+    let tree = Tree::new("file in/f; dir in/d; link in/ld -> d");
+    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    let none = "no such file or directory";
+    for (request, why) in [
+        ("~/x", format!("{none}; ~ is not expanded, so write the full path")),
+        ("a%20b", format!("{none}; only file: URIs are percent-decoded, and only once")),
+        ("100%", none.to_owned()),
+        ("~x", none.to_owned()),
+        ("", "the path is empty; write . for the directory itself".to_owned()),
+    ] {
+        let text = text(roots.read(request, 9));
+        assert!(text.ends_with(&format!("{request:?}: {why}")), "{text}");
+    }
+    // A `Path` is used unchanged.
+    let why = format!("{none}; write a path here instead of a file: URI");
+    let text_of = |path: &str| text(roots.read(std::path::Path::new(path), 9));
+    assert!(text_of("file:///x").ends_with(&why));
+    let entry = |path: &str| text(roots.check(path, Intent::NoFollow));
+    let why = "not a directory; without the slash, the symlink itself is meant";
+    assert_eq!(entry("ld/"), format!("check \"ld/\": {why}"));
+    assert_eq!(text(roots.write(".", "x")), "write \".\": is a directory");
+    let why = "is a directory, because the path ends in a slash or a dot";
+    assert_eq!(text(roots.write("new/", "x")), format!("write \"new/\": {why}"));
+    for (directory, why) in [
+        ("", "the path of the directory is empty; is a variable unset?"),
+        ("~/x", "~ is not expanded, so write the full path"),
+        ("file:///srv", "write a path here instead of a file: URI"),
+    ] {
+        let built = Boundary::builder().directory(directory, Access::ReadOnly).build();
+        let text = text(built);
+        assert!(text.ends_with(why), "{text}");
+    }
+}
+
 #[test]
 fn an_exceeded_limit_is_named_with_its_number() {
     let tree = Tree::new("file in/f = 123; file in/d/x; file in/d/y");

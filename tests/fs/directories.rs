@@ -9,12 +9,13 @@ use std::thread;
 use mcp_roots_guard::{Intent, Overwrite, Roots, WalkOptions};
 use nix::libc;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 use super::permissions::{USERS, as_user, directory, set_mode};
 use crate::support::code;
 use crate::support::kernel::without_openat2;
 use crate::support::one_step::OneStep as _;
-use crate::support::seccomp::block_call;
+use crate::support::seccomp::{block_call, block_calls};
 use crate::support::skip::skip;
 use crate::support::tree::Tree;
 
@@ -43,6 +44,37 @@ fn a_hard_link_adds_one_name_in_a_sticky_directory() {
     fs::remove_file(top.join("sticky/g")).unwrap();
     assert_eq!(code(old.hard_link(&new)), Some("not_found"));
     assert_eq!(names(&top), ["f".to_owned(), "sticky".to_owned()].into());
+}
+
+/// Without `/proc`, the file is linked by its name, first to a temporary one.
+#[test]
+fn a_hard_link_without_proc_says_which_temporary_name_stays() {
+    let Some(directory) = directory("/tmp") else { return };
+    let top = directory.path().canonicalize().unwrap();
+    fs::write(top.join("f"), "content").unwrap();
+    set_mode(&top.join("f"), 0o666);
+    fs::create_dir(top.join("sticky")).unwrap();
+    set_mode(&top.join("sticky"), 0o1777);
+    let roots = Roots::from_dirs([&top]).unwrap();
+    let results = as_user(USERS[0], || {
+        let (flags, follow) = (4, u64::try_from(libc::AT_SYMLINK_FOLLOW).unwrap());
+        let by_descriptor =
+            SeccompCondition::new(flags, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, follow);
+        let rule = SeccompRule::new(vec![by_descriptor.unwrap()]).unwrap();
+        block_calls(libc::SYS_linkat, libc::ENOENT, vec![rule]);
+        ["g", "g", "sticky/g", "sticky/g"].map(|to| roots.hard_link("f", to))
+    });
+    let texts = results.map(|result| result.map_err(|error| error.to_string()));
+    assert_eq!(texts[0], Ok(()));
+    assert!(texts[1].as_ref().unwrap_err().ends_with("destination already exists"), "{texts:?}");
+    assert_eq!(names(&top), ["f", "g", "sticky"].map(String::from).into());
+    let stay = names(&top.join("sticky"));
+    assert_eq!((stay.len(), stay.contains("g")), (3, true));
+    for (text, made) in [(&texts[2], "the link was created, but"), (&texts[3], "no link was")] {
+        let text = text.as_ref().unwrap_err();
+        let named = stay.iter().filter(|name| text.contains(&format!("{name:?} remains")));
+        assert_eq!((named.count(), text.contains(made)), (1, true), "{text}");
+    }
 }
 
 /// In such a directory, names can be created, but neither removed nor renamed (ioctl_iflags(2)).
