@@ -16,6 +16,7 @@ pub(crate) const OPTIONS: &str = "  --root DIR_OR_URI   a directory or `file:` U
   --alias PATH=DIR    accept PATH as another path of the allowed directory DIR
   --protect NAME      make files and directories with this name read-only
   --deny NAME         refuse any access to files and directories with this name
+  --exempt NAME       a name that --protect and --deny do not apply to
   --protect-defaults  protect the names through which a tool could run code later, such as `.git`
   --refuse hard-links refuse files with more than one hard link
   --refuse mounts     refuse other filesystems that are mounted inside the directories
@@ -110,6 +111,7 @@ impl Options {
                 self.builder = builder().protect(name, Protection::ReadOnly);
             }
             ("--deny", Some(name)) => self.builder = builder().protect(name, Protection::Denied),
+            ("--exempt", _) => self.builder = builder().exempt(value),
             ("--refuse", Some("hard-links")) => self.builder = builder().refuse_hard_links(),
             ("--refuse", Some("mounts")) => self.builder = builder().refuse_mounts(),
             ("--allow", Some("special")) => self.builder = builder().allow_special_files(),

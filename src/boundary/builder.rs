@@ -1,5 +1,6 @@
 //! The builder of a [`Boundary`].
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -24,6 +25,7 @@ pub struct BoundaryBuilder {
     pub(super) bare_paths: bool,
     pub(super) policy: Policy,
     pub(super) protected: Vec<(String, Protection)>,
+    pub(super) exempt: Vec<OsString>,
     pub(super) links_until: Option<SystemTime>,
 }
 
@@ -297,6 +299,32 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Exempts a name from the patterns of [`protect`](Self::protect): a match that ends at a name
+    /// that is equal to this one does not count. Only the name itself is exempt. What is in it is
+    /// compared with the patterns like everything else, and so is another spelling, such as one in
+    /// capital letters.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # for name in [".env", ".env.example"] {
+    /// #     std::fs::write(work.path().join(name), "KEY=").unwrap();
+    /// # }
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .protect(".env*", Protection::Denied)
+    ///     .exempt(".env.example")
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
+    /// assert_eq!(roots.read_to_string(".env.example", 99)?, "KEY=");
+    /// assert_eq!(roots.read(".env", 99).unwrap_err().kind(), ErrorKind::Protected);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn exempt(mut self, name: impl Into<OsString>) -> Self {
+        self.exempt.push(name.into());
+        self
+    }
+
     /// Makes the names in [`PROTECTED_DEFAULTS`] read-only.
     pub fn protect_defaults(self) -> Self {
         PROTECTED_DEFAULTS
@@ -320,7 +348,7 @@ impl BoundaryBuilder {
     ///   two directories with different access are the same, or if one is inside the other or would
     ///   be once it is created.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
-    ///   pattern for protected names is invalid.
+    ///   pattern for protected names is invalid, or if none matches an exempt name.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
     ///   directory is denied by a pattern that matches below another one.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
@@ -377,7 +405,7 @@ impl BoundaryBuilder {
                 *alias = aliases::parse(alias)?;
             }
         }
-        let protected = Pattern::parse_all(&self.protected)?;
+        let protected = Pattern::parse_all(&self.protected, &self.exempt)?;
         // The start is read before the first list is resolved.
         let links_until = self.links_until.unwrap_or_else(process_start);
         let boundary = Boundary {

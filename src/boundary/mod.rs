@@ -179,6 +179,7 @@ impl Boundary {
             bare_paths: false,
             policy: Policy::default(),
             protected: Vec::new(),
+            exempt: Vec::new(),
             links_until: None,
         }
     }

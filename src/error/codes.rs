@@ -319,7 +319,7 @@ errors! {
         AccessConflict = "access_conflict",
             "a directory has different access from one inside it, or is configured twice";
         /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
-        /// or a wildcard in a name other than the last.
+        /// or a wildcard in a name other than the last; or no pattern matches an exempt name.
         InvalidPattern = "invalid_pattern", "the pattern is invalid";
         /// An alias of an allowed directory is not absolute, contains `.` or `..`, or is one too
         /// many.

@@ -31,11 +31,13 @@
 //! | let the kernel follow a symlink into it | if a pattern denies, the kernel follows no symlink, and receives only paths without denied names |
 //! | find its name in a listing or a walk | denied entries are omitted and do not count towards any limit |
 //! | list it as a client root | the entry is rejected |
+//! | write an exempt name in another way: `.ENV.EXAMPLE` for `.env.example` | exempt names are compared byte for byte |
+//! | hide a denied name below an exempt one: `.env.example/.env` | only a match that ends at the exempt name does not count |
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
@@ -132,6 +134,9 @@ pub(crate) struct Pattern {
     /// The last one may contain wildcards.
     names: Vec<PatternName>,
     protection: Protection,
+    /// The exempt names that the last name would match. They are compared byte for byte, so that no
+    /// other spelling is exempt.
+    exempt: Vec<OsString>,
 }
 
 #[derive(Clone, Debug)]
@@ -178,8 +183,11 @@ impl Pattern {
     /// # Errors
     ///
     /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
-    /// pattern is invalid. The error names the pattern.
-    pub(crate) fn parse_all(patterns: &[(String, Protection)]) -> Result<Vec<Self>> {
+    /// pattern is invalid, or if no pattern can match an exempt name. The error names it.
+    pub(crate) fn parse_all(
+        patterns: &[(String, Protection)],
+        exempt: &[OsString],
+    ) -> Result<Vec<Self>> {
         let parse = |(number, (text, protection)): (usize, &(String, Protection))| {
             let parsed = if number < PROTECTED_PATTERNS {
                 Self::parse(text, *protection)
@@ -190,7 +198,23 @@ impl Pattern {
                 Error::new(Code::InvalidPattern).says(reason).at("protect", text.as_ref())
             })
         };
-        patterns.iter().enumerate().map(parse).collect()
+        let mut patterns: Vec<_> = patterns.iter().enumerate().map(parse).collect::<Result<_>>()?;
+        for name in exempt {
+            let is_name = components(name).map(|(name, _)| name).eq([&**name]);
+            let forms = forms(name);
+            let mut is_used = false;
+            for pattern in &mut patterns {
+                if is_name && pattern.names.last().is_some_and(|last| last.matches(&forms)) {
+                    pattern.exempt.push(name.clone());
+                    is_used = true;
+                }
+            }
+            if !is_used {
+                let text = "no pattern for protected names matches this name";
+                return Err(Error::new(Code::InvalidPattern).says(text).at("exempt", name));
+            }
+        }
+        Ok(patterns)
     }
 
     fn parse(text: &str, protection: Protection) -> std::result::Result<Self, &'static str> {
@@ -225,7 +249,7 @@ impl Pattern {
             },
         };
         let names = names.iter().map(parse).collect::<std::result::Result<_, _>>()?;
-        Ok(Self { is_anchored, names, protection })
+        Ok(Self { is_anchored, names, protection, exempt: Vec::new() })
     }
 }
 
@@ -311,11 +335,17 @@ impl ProtectedNames {
             Some((name, folded)) => wanted.matches(folded.get_or_init(|| forms(name))),
             None => true,
         };
+        let is_exempt = |pattern: &Pattern, start: usize| {
+            let last = names.get(start + pattern.names.len() - 1);
+            // Defense: A name is exempt only if it is equal byte for byte.
+            pattern.exempt.iter().any(|exempt| last.is_some_and(|last| last == exempt))
+        };
         let starts = names.iter().enumerate().skip(earliest);
         for (start, _) in starts.filter(|(_, name)| self.may_begin(name)) {
             for pattern in &self.patterns {
                 let is_match = (!pattern.is_anchored || directories.contains(&start))
                     && is_counted(pattern.names.len(), names.len() - start)
+                    && !is_exempt(pattern, start)
                     && pattern.names.iter().zip(start..).all(|(wanted, at)| is_match(wanted, at));
                 strongest = strongest.max(is_match.then_some(pattern.protection));
             }
@@ -416,7 +446,7 @@ mod tests {
     fn parsed(patterns: &[(&str, Protection)]) -> Vec<Pattern> {
         let patterns: Vec<_> =
             patterns.iter().map(|(text, protection)| ((*text).into(), *protection)).collect();
-        Pattern::parse_all(&patterns).unwrap()
+        Pattern::parse_all(&patterns, &[]).unwrap()
     }
 
     fn names(patterns: &[(&str, Protection)]) -> Arc<ProtectedNames> {
@@ -477,6 +507,40 @@ mod tests {
         for (pattern, path, matches) in rows {
             let expected = matches.then_some(ReadOnly);
             assert_eq!(at(&[(pattern, ReadOnly)], path), expected, "{pattern} {path}");
+        }
+    }
+
+    /// Only a match that ends at an exempt name, byte for byte, does not count.
+    #[test]
+    fn exempt_name_is_exempt_itself_and_nothing_else() {
+        let patterns = [(".env*", Denied), (".git", ReadOnly), ("a/b*", ReadOnly)]
+            .map(|(text, protection)| (text.to_owned(), protection));
+        let parse = |exempt: &[&str]| {
+            let exempt: Vec<_> = exempt.iter().map(OsString::from).collect();
+            Pattern::parse_all(&patterns, &exempt)
+        };
+        let parsed = parse(&[".env.example", ".git", "b.c"]).unwrap();
+        let names = ProtectedNames::new(&parsed, [Path::new("/")].into_iter()).unwrap();
+        for (path, expected) in [
+            (".env.example", None),
+            ("a/.env.example/x", None),
+            (".ENV.EXAMPLE", Some(Denied)),
+            (".env.example.", Some(Denied)),
+            (".env.example/.env", Some(Denied)),
+            (".env.example/.env.example", None),
+            (".env/.env.example", Some(Denied)),
+            (".git/config", None),
+            (".GIT/config", Some(ReadOnly)),
+            ("a/b.c", None),
+            ("a/b.d", Some(ReadOnly)),
+            ("a/b.d/a/b.c", Some(ReadOnly)),
+        ] {
+            assert_eq!(names.of(&[Path::new("/"), Path::new(path)]), expected, "{path}");
+        }
+        for unused in ["", ".", "other", "a/b.c", ".env.example/", "/.git", "env.example"] {
+            let error = parse(&[".git", unused]).unwrap_err();
+            assert_eq!(error.reason(), Code::InvalidPattern, "{unused}");
+            assert!(error.to_string().contains(&format!("exempt {unused:?}: ")), "{error}");
         }
     }
 
@@ -638,16 +702,16 @@ mod tests {
             "\u{200b}", &long, &many,
         ];
         for pattern in rows {
-            let error = Pattern::parse_all(&[(pattern.into(), Denied)]).unwrap_err();
+            let error = Pattern::parse_all(&[(pattern.into(), Denied)], &[]).unwrap_err();
             assert_eq!(error.reason(), Code::InvalidPattern, "{pattern:?}");
         }
-        let error = Pattern::parse_all(&[("a//b".into(), Denied)]).unwrap_err();
+        let error = Pattern::parse_all(&[("a//b".into(), Denied)], &[]).unwrap_err();
         let text = r#"protect "a//b": the pattern is empty, or contains an empty name"#;
         assert_eq!(error.to_string(), text);
-        let count = |count| Pattern::parse_all(&vec![("a".into(), Denied); count]).is_ok();
+        let count = |count| Pattern::parse_all(&vec![("a".into(), Denied); count], &[]).is_ok();
         assert_eq!((count(1_000), count(1_001)), (true, false));
-        assert!(Pattern::parse_all(&[(vec!["a"; 16].join("/"), Denied)]).is_ok());
+        assert!(Pattern::parse_all(&[(vec!["a"; 16].join("/"), Denied)], &[]).is_ok());
         let defaults = PROTECTED_DEFAULTS.map(|name| (name.into(), ReadOnly));
-        assert!(Pattern::parse_all(&defaults).is_ok());
+        assert!(Pattern::parse_all(&defaults, &[]).is_ok());
     }
 }
