@@ -136,6 +136,8 @@ fn atomic_file_appears_when_it_is_committed() {
     assert_eq!(code(roots.atomic_file("../x", new())), Some("outside_roots"));
     // A root that is a single file can be written only in place.
     let only = tree.roots(["root/f"]);
+    let in_place = new().in_place(InPlace::Always);
+    only.write_with(tree.path("root/../root/f"), "my content", in_place).unwrap();
     assert_eq!(code(only.atomic_file(tree.path("root/f"), new())), Some("root_itself"));
     for options in [new(), if_unchanged("my content")] {
         let in_place = options.in_place(InPlace::Always);

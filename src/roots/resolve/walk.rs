@@ -15,7 +15,12 @@ pub(super) struct Walk<'a, N> {
     lookup: &'a mut N,
     aliases: &'a PathIndex,
     intent: Intent,
-    position: Position,
+    /// The position, if it is an ancestor of a root. Otherwise, it is `path` in the root `root`.
+    above: Option<Node>,
+    root: usize,
+    path: PathBuf,
+    /// What is at the position, or `Missing` if that is not known yet.
+    here: EntryKind,
     /// The remaining components. The next one is last.
     todo: Vec<Cow<'a, OsStr>>,
     steps: usize,
@@ -28,27 +33,16 @@ pub(super) struct Walk<'a, N> {
     last_link: Option<(PathBuf, OsString)>,
 }
 
-enum Position {
-    Inside { root: usize, path: PathBuf, file_kind: FileKind },
-    Above(Node),
-}
-
-/// The kind of the file at the position, as far as it is already known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FileKind {
-    Unknown,
-    Directory,
-    Other,
-}
-
 impl<'a, N: Lookup> Walk<'a, N> {
     pub(super) fn new(lookup: &'a mut N, aliases: &'a PathIndex, intent: Intent) -> Self {
-        let position = Position::Above(TOP);
         Self {
             lookup,
             aliases,
             intent,
-            position,
+            above: Some(TOP),
+            root: 0,
+            path: PathBuf::new(),
+            here: EntryKind::Missing,
             todo: Vec::new(),
             steps: 0,
             hops: 0,
@@ -61,15 +55,15 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// Resolves the path that `start` adds.
     pub(super) fn run(mut self, start: impl FnOnce(&mut Self) -> Result<()>) -> Result<Place> {
         let place = start(&mut self).and_then(|()| self.walk());
-        place.map_err(|error| match (self.position, self.last_link) {
-            (Position::Inside { root, .. }, _) => error.in_root(root),
-            (Position::Above(_), Some((link, text))) => {
+        place.map_err(|error| match (self.above, self.last_link) {
+            (None, _) => error.in_root(self.root),
+            (Some(_), Some((link, text))) => {
                 // The symlink appears only in the operator's detail, so the text of the refusal is
                 // always the same.
                 let (link, text) = (quoted(link.as_os_str()), quoted(&text));
                 error.detail(["after following the symlink ", &link, " to ", &text].concat())
             }
-            (Position::Above(_), None) => error,
+            (Some(_), None) => error,
         })
     }
 
@@ -77,7 +71,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         loop {
             self.count_step()?;
             let Some(name) = self.todo.pop() else { return self.end() };
-            if let Position::Above(node) = self.position {
+            if let Some(node) = self.above {
                 self.step_above(node, &name)?;
             } else if let Some(place) = self.step(&name)? {
                 return Ok(place);
@@ -98,7 +92,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         match name.as_encoded_bytes() {
             b"." => return Ok(()),
             b".." => {
-                self.position = Position::Above(self.aliases.parent(node));
+                self.above = Some(self.aliases.parent(node));
                 return Ok(());
             }
             _ => {}
@@ -111,51 +105,45 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Processes one component inside a root. Returns a place if the walk ends there.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
-        match self.file_kind()? {
-            FileKind::Directory => {}
-            FileKind::Other => return Err(self.not_a_directory()),
-            FileKind::Unknown => return Err(Code::NotFound.into()),
+        match self.look_here()? {
+            EntryKind::Directory => {}
+            EntryKind::Missing => return Err(Code::NotFound.into()),
+            _ => return Err(self.not_a_directory()),
         }
-        let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
         self.is_dot = matches!(name.as_encoded_bytes(), b"." | b"..");
         match name.as_encoded_bytes() {
             b"." => return Ok(None),
             b".." => {
-                if !path.pop() {
+                if !self.path.pop() {
                     self.leave_root();
                 }
                 return Ok(None);
             }
-            _ => path.push(name),
+            _ => self.path.push(name),
         }
         self.refuse_denied(1)?;
         if name.len() > NAME_BYTES {
             return Err(Code::TooLong.into());
         }
-        let Position::Inside { root, path, file_kind } = &mut self.position else {
-            return Ok(None);
-        };
-        let text = match self.lookup.look(*root, path)? {
+        let text = match self.lookup.look(self.root, &self.path)? {
             EntryKind::Link(text) => text,
             EntryKind::Missing => return self.missing().map(Some),
             found => {
-                let is_dir = found == EntryKind::Directory;
-                *file_kind = if is_dir { FileKind::Directory } else { FileKind::Other };
+                self.here = found;
                 return Ok(None);
             }
         };
         let only_dots_follow = self.only_dots_follow();
         if self.intent == Intent::NoFollow && only_dots_follow {
             if self.todo.is_empty() {
-                return self.inside(Found::Link).map(Some);
+                return Ok(Some(self.inside(Found::Link)));
             }
             // rmdir(2) and rename(2) also refuse `link/`.
             let text = "not a directory; without the slash, the symlink itself is meant";
             return Err(Error::new(Code::NotADirectory).says(text));
         }
-        let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
-        let link = path.clone();
-        path.pop();
+        let link = self.path.clone();
+        self.path.pop();
         // Defense: Where a symlink led is its target, which is not removed in its place.
         self.is_target |= only_dots_follow;
         self.follow(link, text)?;
@@ -164,23 +152,19 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     fn not_a_directory(&self) -> Error {
         let error = Error::new(Code::NotADirectory);
-        match &self.position {
-            Position::Inside { path, .. } if path.as_os_str().is_empty() => {
-                error.says("the allowed path is a single file: use its absolute path")
-            }
-            _ => error,
+        if self.path.as_os_str().is_empty() {
+            return error.says("the allowed path is a single file: use its absolute path");
         }
+        error
     }
 
     /// Refuses the last `names` names of the path if one of them is denied.
     fn refuse_denied(&self, names: usize) -> Result<()> {
-        match &self.position {
-            // Defense: A denied name is never looked up.
-            Position::Inside { root, path, .. } if self.lookup.is_denied(*root, path, names) => {
-                Err(Protection::Denied.refusal())
-            }
-            _ => Ok(()),
+        // Defense: A denied name is never looked up.
+        if self.lookup.is_denied(self.root, &self.path, names) {
+            return Err(Protection::Denied.refusal());
         }
+        Ok(())
     }
 
     /// Starts a walk at the symlink at `link` in a root, as if the walk had just met it.
@@ -222,9 +206,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
             (Intent::New, true) if !self.todo.is_empty() => return Err(named_as_directory()),
             _ => {}
         }
-        let Position::Inside { path, .. } = &mut self.position else {
-            return Err(Code::NotFound.into());
-        };
         let mut count = 1;
         let ended = loop {
             let Some(name) = self.todo.pop() else { break Ok(()) };
@@ -232,7 +213,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             match name.as_encoded_bytes() {
                 b"." => continue,
                 b".." => break Err(Code::NotFound),
-                _ => path.push(&name),
+                _ => self.path.push(&name),
             }
             count += 1;
             if name.len() > NAME_BYTES {
@@ -242,7 +223,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         // All of them at once, because a comparison takes time in proportion to the whole path.
         self.refuse_denied(count)?;
         ended?;
-        self.inside(Found::Missing(count))
+        Ok(self.inside(Found::Missing(count)))
     }
 
     /// Whether nothing but `.` remains.
@@ -251,37 +232,32 @@ impl<'a, N: Lookup> Walk<'a, N> {
     }
 
     fn end(&mut self) -> Result<Place> {
-        if let Position::Above(node) = self.position {
+        if let Some(node) = self.above {
             return Ok(Place::Above(node));
         }
-        if matches!(&self.position, Position::Inside { path, .. } if path.as_os_str().is_empty()) {
+        if self.path.as_os_str().is_empty() {
             self.look_at_root()?;
-        } else if self.file_kind()? == FileKind::Unknown {
+        } else if self.look_here()? == EntryKind::Missing {
             return self.missing();
         }
-        self.inside(Found::Exists)
+        Ok(self.inside(Found::Exists))
     }
 
     /// The place at the position.
-    fn inside(&mut self, found: Found) -> Result<Place> {
-        let Position::Inside { root, path, .. } = &mut self.position else {
-            return Err(Code::NotFound.into());
-        };
-        Ok(Place::Inside(Located {
-            root: *root,
-            path: std::mem::take(path),
+    fn inside(&mut self, found: Found) -> Place {
+        Place::Inside(Located {
+            root: self.root,
+            path: std::mem::take(&mut self.path),
             found,
             is_target: self.is_target,
             names_directory: self.is_dot,
-        }))
+        })
     }
 
     /// Refuses a request that ends at a root if the root's name does not lead to what the root is.
     /// A root's own name is never created.
     fn look_at_root(&mut self) -> Result<()> {
-        let Position::Inside { root, path, .. } = &self.position else { return Ok(()) };
-        let expected = self.aliases.is(*root);
-        match (self.lookup.look(*root, path)?, expected) {
+        match (self.lookup.look(self.root, &self.path)?, self.aliases.is(self.root)) {
             (EntryKind::Directory, RootKind::Directory) | (EntryKind::Other, RootKind::File) => {
                 Ok(())
             }
@@ -289,21 +265,16 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    /// The kind of the file at the position, or `Unknown` if it no longer exists.
-    fn file_kind(&mut self) -> Result<FileKind> {
-        let Position::Inside { root, path, file_kind } = &mut self.position else {
-            return Ok(FileKind::Directory);
-        };
-        if *file_kind == FileKind::Unknown {
-            *file_kind = match self.lookup.look(*root, path)? {
-                EntryKind::Directory => FileKind::Directory,
-                EntryKind::Other => FileKind::Other,
-                EntryKind::Missing => FileKind::Unknown,
+    /// What is at the position. `Missing` if it no longer exists.
+    fn look_here(&mut self) -> Result<EntryKind> {
+        if self.here == EntryKind::Missing {
+            self.here = match self.lookup.look(self.root, &self.path)? {
                 // The root was not a symlink when it was resolved.
                 EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
+                found => found,
             };
         }
-        Ok(*file_kind)
+        Ok(self.here.clone())
     }
 
     /// Starts an absolute path at the root with the longest matching path or alias. If there is
@@ -323,35 +294,34 @@ impl<'a, N: Lookup> Walk<'a, N> {
             Some((Some(node), rest)) => (node, rest),
             _ => (TOP, path),
         };
-        self.position = Position::Above(node);
+        self.above = Some(node);
         rest
     }
 
     /// Moves from a root to the position above it.
     fn leave_root(&mut self) {
-        let Position::Inside { root, .. } = self.position else { return };
-        match self.aliases.above(root) {
-            Above::Root(outer, path) if path.as_os_str().is_empty() => self.enter(outer),
+        match self.aliases.above(self.root) {
             Above::Root(outer, path) => {
-                self.position = Position::Inside { root: outer, path, file_kind: FileKind::Unknown }
+                self.enter(outer);
+                if !path.as_os_str().is_empty() {
+                    (self.path, self.here) = (path, EntryKind::Missing);
+                }
             }
-            Above::Ancestor(node) => self.position = Position::Above(node),
+            Above::Ancestor(node) => self.above = Some(node),
         }
     }
 
     pub(super) fn enter(&mut self, root: usize) {
-        let file_kind = if self.aliases.is(root) == RootKind::Directory {
-            FileKind::Directory
-        } else {
-            FileKind::Unknown
-        };
-        self.position = Position::Inside { root, path: PathBuf::new(), file_kind };
+        (self.above, self.root, self.path) = (None, root, PathBuf::new());
+        let is_dir = self.aliases.is(root) == RootKind::Directory;
+        self.here = if is_dir { EntryKind::Directory } else { EntryKind::Missing };
+        self.is_dot = false;
     }
 
     fn go_to(&mut self, node: Node) {
         match self.aliases.root_at(node) {
             Some(root) => self.enter(root),
-            None => self.position = Position::Above(node),
+            None => self.above = Some(node),
         }
     }
 
@@ -372,7 +342,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         stored: impl Fn(&'p OsStr) -> Cow<'a, OsStr>,
     ) -> Result<()> {
         let mut names = components(path).map(|(name, _)| name);
-        while let Position::Above(node) = self.position {
+        while let Some(node) = self.above {
             let Some(name) = names.next() else { break };
             self.count_step()?;
             self.step_above(node, name)?;
