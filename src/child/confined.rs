@@ -13,10 +13,10 @@ impl ChildCommand {
     /// [allowed](Self::allow_programs_in_roots). An interpreter that the program may run, such as a
     /// shell or the dynamic loader, can still read a file in the roots and run what it says, in the
     /// same confinement. Each [`Channel`](crate::Channel) to processes outside the confinement is
-    /// denied unless the confinement [allows](Confinement::allow) it. Where a seccomp filter does
-    /// this, a 32-bit program is killed, and io_uring(7) is not available to a program without
-    /// sockets. The other restrictions and gaps are those of
-    /// [`Boundary::confine_process`](crate::Boundary::confine_process).
+    /// denied unless the confinement [allows](Confinement::allow) it. A seccomp filter (on x86-64,
+    /// AArch64 and RISC-V) kills a 32-bit program, refuses clone(2) with `CLONE_PARENT`, and
+    /// refuses io_uring(7) to a program without sockets. The other restrictions and gaps are those
+    /// of [`Boundary::confine_process`](crate::Boundary::confine_process).
     ///
     /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
     /// [`allow_partial_confinement`](Self::allow_partial_confinement) is called.

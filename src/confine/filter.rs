@@ -1,7 +1,8 @@
 //! A seccomp filter (seccomp(2)) that denies a child process what Landlock does not.
 //!
 //! Landlock can deny TCP and UDP, but no other protocol, and Unix sockets by path only from version
-//! 9 on. The filter makes these system calls fail with `EACCES`:
+//! 9 on. A program can also create processes that the server would have to reap. The filter makes
+//! these system calls fail with `EACCES`:
 //!
 //! | call | denied |
 //! | --- | --- |
@@ -9,6 +10,10 @@
 //! | `socketpair` | with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix sockets, the types that can be connected again, by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is the same for them |
 //! | `io_uring_setup` | with sockets, because a ring creates them without these calls |
 //! | `prlimit64` | with signals, because a limit can end another process: setting a limit of a process by its number |
+//! | `clone` | always: `CLONE_PARENT`, which makes the new process a child of the server |
+//!
+//! `clone3` has its flags in memory, which a filter cannot read. It fails with `ENOSYS`, as on an
+//! old kernel, so the C library uses `clone`.
 //!
 //! A program for another architecture than the server's, such as a 32-bit program, is killed
 //! (`SIGSYS`), because its calls have other numbers.
@@ -28,28 +33,29 @@ use seccompiler::{
 use super::Channel;
 
 pub(super) struct Filter {
-    program: BpfProgram,
+    programs: [BpfProgram; 2],
     network: bool,
     unix: bool,
     signals: bool,
 }
 
 impl Filter {
-    /// `None` if there is nothing to deny, or if filters are not supported on this architecture.
+    /// `None` if filters are not supported on this architecture.
     pub(super) fn new(denied: &[Channel], denies_unix_sockets: bool) -> Option<Self> {
         let is_denied = |channel| denied.contains(&channel);
         let unix = is_denied(Channel::UnixSockets) && denies_unix_sockets;
         let network = is_denied(Channel::Network);
         let signals = is_denied(Channel::Signals);
-        let program = program(network, unix, signals)?;
-        Some(Self { program, network, unix, signals })
+        let programs = programs(network, unix, signals)?;
+        Some(Self { programs, network, unix, signals })
     }
 
-    /// Applies the filter to the calling thread and everything that it starts from now on. Makes
+    /// Applies both filters to the calling thread and everything that it starts from now on. Makes
     /// only system calls.
     pub(super) fn apply(&self) -> io::Result<()> {
         // Defense: A child process has no socket that Landlock does not restrict.
-        apply_filter(&self.program).map_err(|_| io::Error::from_raw_os_error(libc::EACCES))
+        let applied = self.programs.iter().try_for_each(|program| apply_filter(program));
+        applied.map_err(|_| io::Error::from_raw_os_error(libc::EACCES))
     }
 
     /// Applies the filter to the calling thread, and tests whether it is enforced. A filter of a
@@ -69,15 +75,17 @@ fn is_denied<T>(done: Result<T, impl Into<io::Error>>) -> bool {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-fn program(network: bool, unix: bool, signals: bool) -> Option<BpfProgram> {
+fn programs(network: bool, unix: bool, signals: bool) -> Option<[BpfProgram; 2]> {
     let condition = |argument, length, operator, value: i32| {
         SeccompCondition::new(argument, length, operator, u64::try_from(value).ok()?).ok()
     };
     let one = |argument, operator, value| {
         SeccompRule::new(vec![condition(argument, Length::Dword, operator, value)?]).ok()
     };
-    let (domain, kind) = (0, 1);
-    let mut denied = Vec::new();
+    let (flags, domain, kind) = (0, 0, 1);
+    // Defense: A confined program cannot create a child of the server.
+    let sibling = one(flags, Compare::MaskedEq(SIBLING), libc::CLONE_PARENT)?;
+    let mut denied = vec![(libc::SYS_clone, vec![sibling])];
     if network || unix {
         denied.push((libc::SYS_io_uring_setup, Vec::new()));
         let sockets = match (network, unix) {
@@ -107,21 +115,28 @@ fn program(network: bool, unix: bool, signals: bool) -> Option<BpfProgram> {
         ];
         denied.push((libc::SYS_prlimit64, vec![SeccompRule::new(conditions).ok()?]));
     }
-    if denied.is_empty() {
-        return None;
-    }
-    let x32 = denied.iter().map(|(call, rules)| (call | X32, rules.clone()));
-    let rules: BTreeMap<_, _> = denied.iter().cloned().chain(x32).collect();
-    let error = SeccompAction::Errno(libc::EACCES.try_into().ok()?);
+    let unknown = vec![(libc::SYS_clone3, Vec::new())];
+    Some([failing(denied, libc::EACCES)?, failing(unknown, libc::ENOSYS)?])
+}
+
+/// A filter that makes these calls fail with this error.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+fn failing(calls: Vec<(i64, Vec<SeccompRule>)>, error: i32) -> Option<BpfProgram> {
+    let x32: Vec<_> = calls.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
+    let rules: BTreeMap<_, _> = calls.into_iter().chain(x32).collect();
+    let error = SeccompAction::Errno(error.try_into().ok()?);
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, error, arch).ok()?;
     filter.try_into().ok()
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn program(_: bool, _: bool, _: bool) -> Option<BpfProgram> {
+fn programs(_: bool, _: bool, _: bool) -> Option<[BpfProgram; 2]> {
     None
 }
+
+/// The bit of `CLONE_PARENT` (clone(2)).
+const SIBLING: u64 = 0x8000;
 
 /// Any limit. It is set to its present value.
 const LIMIT: Resource = Resource::Core;

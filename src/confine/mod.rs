@@ -228,8 +228,8 @@ pub struct Confined {
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
     denied: Vec<Channel>,
-    /// Whether the seccomp filter that a child process needs is enforced. `None` if it needs none,
-    /// and for the whole process.
+    /// Whether the seccomp filter of a child process is enforced. `None` if no channel is denied
+    /// and filters are not supported, and for the whole process.
     is_filtered: Option<bool>,
 }
 

@@ -20,6 +20,8 @@ use crate::support::{code, is_own_process};
 
 #[cfg(feature = "landlock")]
 mod confined;
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+mod unreaped;
 
 fn command(roots: &Roots, directory: &str, program: &str) -> Result<ChildCommand> {
     roots.check(directory, Intent::Existing)?.command(program)
