@@ -99,16 +99,16 @@ pub(crate) const CHILD_SHORT_PAUSE: Duration = Duration::from_millis(1);
 /// message is at its end, and a model has to read it.
 pub(crate) const CHILD_ERROR: usize = 2048;
 
-/// How long a caller waits for a killed child process to end. A process in an uninterruptible
-/// system call, for example on a hung filesystem, ends later.
+/// How long a caller waits for a killed child process to end. One that another process traces, or
+/// that is in an uninterruptible system call, for example on a hung filesystem, ends later.
 pub(crate) const CHILD_KILL: Duration = Duration::from_secs(2);
 
-/// How long after its time limit a child process must have ended. If it hangs in the kernel, the
-/// caller gets an error then.
+/// How long after its time limit a child process must have ended. If its start hangs in the kernel,
+/// the caller gets an error then.
 pub(crate) const CHILD_LATE: Duration = Duration::from_secs(10);
 
-/// How long output is read after a child process has ended, if a process that it left behind holds
-/// the pipe open.
+/// How long output is read after a child process has ended or was killed, if a process that it left
+/// behind holds the pipe open.
 pub(crate) const CHILD_DRAIN: Duration = Duration::from_millis(500);
 
 // Protected names.

@@ -16,6 +16,7 @@
 //! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
 //! | the end of the server | the kernel kills the program | `exec` |
 //! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
+//! | a killed program that cannot be reaped, because it is traced or hangs | the thread ends after a short time, and later starts reap it | `spawn`, `unix` |
 //! | too many programs of one client | permits for each account | `permits` |
 //! | the powers of root and of set-user-ID programs | dropped by the new process | `exec` |
 //! | access to files outside the roots, and to other processes | the new process confines itself (feature `landlock`) | `exec`, `confine` |
@@ -65,7 +66,11 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// - The program runs in a new process group. The group is killed when the program exits, when a
 ///   limit is reached, when the request that the roots belong to ends, and when its client
 ///   withdraws the roots. A process that creates its own session or group (setsid(2)) escapes this.
-///   On Windows, only the program itself is killed.
+///   If the program is not confined, such a process can also be a child of the server
+///   (`CLONE_PARENT`, clone(2)), which nobody reaps. On Windows, only the program itself is killed.
+/// - The call returns at most about two seconds after the program is killed. If the program cannot
+///   be reaped by then, because it hangs in the kernel or another process traces it (ptrace(2)), a
+///   later call reaps it, and it no longer counts as one of the client's programs.
 ///
 /// - On Linux, the program has no capabilities (capabilities(7)) and gains none, unless it is allowed
 ///   to [keep them](Self::keep_privileges). A program of a server that runs as root cannot set the
@@ -184,7 +189,7 @@ impl ChildCommand {
     /// Lets the program keep the server's capabilities and run set-user-ID programs such as `sudo`.
     /// A confined program cannot run them in any case. A program that becomes another user this way
     /// cannot be killed by a server that is not root: it outlives its limits, its request and the
-    /// server, and counts as one of the client's programs as long as it runs.
+    /// server, and no longer counts as one of the client's programs after its limits.
     pub fn keep_privileges(mut self) -> Self {
         self.task.keeps_privileges = true;
         self

@@ -3,21 +3,26 @@
 //! The thread waits for the program until it has ended, because on Linux the program is killed when
 //! the thread ends. The process group is killed while its leader has not been waited for, because
 //! the number of a process can be reused after that (waitpid(2)).
+//!
+//! A killed program cannot be reaped while it hangs in the kernel, while another process traces it,
+//! or while this thread traces one of its threads (ptrace(2)). So the thread waits for a bounded
+//! time and then ends, which releases what it traces. Later starts reap what is left.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::output::{Captured, ChildOutput, Ended};
 use super::permits::Permit;
-use super::system::{NULL, Pipes, has_exited, kill};
+use super::system::{NULL, Pipes, Unreaped, has_exited, kill};
 use crate::confine::Prepared;
 use crate::error::{Code, Error, Result};
-use crate::limits::{CHILD_DRAIN, CHILD_PAUSE, CHILD_SHORT_PAUSE};
+use crate::limits::{CHILD_DRAIN, CHILD_KILL, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
 /// A program to start.
 pub(super) struct Task {
@@ -49,6 +54,7 @@ pub(super) fn run(
 ) -> Result<ChildOutput> {
     // A time that cannot be represented never comes.
     let deadline = Instant::now().checked_add(task.time);
+    reap_left();
     let mut command = task.command;
     command.stdin(if task.stdin.is_some() { Stdio::piped() } else { File::open(NULL)?.into() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -83,18 +89,48 @@ pub(super) fn run(
         true
     });
     kill(&mut child);
-    let status = child.wait()?;
-    let mut pipes = pipes?;
-    // Reads what is left. A process that escaped from the group can hold the pipes open.
-    let drained = Instant::now() + CHILD_DRAIN;
-    while pipes.have_output() && Instant::now() < drained {
-        pipes.transfer(CHILD_PAUSE, &mut captured);
+    let killed = Instant::now();
+    if let Ok(pipes) = &mut pipes {
+        // Reads what is left. A process that escaped from the group can hold the pipes open.
+        while pipes.have_output() && killed.elapsed() < CHILD_DRAIN {
+            pipes.transfer(CHILD_PAUSE, &mut captured);
+        }
     }
+    let status = reap(child, killed);
+    // Returns the permit.
+    drop(pipes?);
+    let unknown = || Error::new(Code::Io).detail("the exit status of the program is unknown");
     let ended = match captured.left {
         None => Ended::OutputLimit,
-        Some(_) if is_complete => Ended::Exited(status),
+        Some(_) if is_complete => Ended::Exited(status.ok_or_else(unknown)?),
         Some(_) => Ended::TimedOut,
     };
     let [stdout, stderr] = captured.streams;
     Ok(ChildOutput { name: task.name, ended, stdout, stderr, confined })
+}
+
+/// Killed programs that could not be reaped in time. Nothing else reaps them, so their numbers are
+/// not reused.
+static LEFT: Mutex<Vec<Unreaped>> = Mutex::new(Vec::new());
+
+fn reap_left() {
+    // Defense: A program that could not be reaped is reaped later.
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|left| !left.reap());
+}
+
+/// Waits until a killed program is reaped, but not for long. Returns its status if it is known.
+fn reap(child: Child, killed: Instant) -> Option<ExitStatus> {
+    let mut left = Unreaped::new(child);
+    let mut pause = CHILD_SHORT_PAUSE;
+    while !left.reap() {
+        // Defense: A program that cannot be reaped costs its caller only a short time.
+        if killed.elapsed() > CHILD_KILL {
+            let status = left.status;
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(left);
+            return status;
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(CHILD_PAUSE);
+    }
+    left.status
 }

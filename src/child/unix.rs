@@ -3,12 +3,16 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, Cursor, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process_group, waitid,
+    waitpgid, waitpid,
+};
 
 use super::output::Captured;
 use super::permits::Permit;
@@ -96,4 +100,49 @@ pub(super) fn kill(child: &mut Child) {
 fn look(child: &Child) -> rustix::io::Result<bool> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(Pid::from_child(child)), options).map(|status| status.is_some())
+}
+
+/// A killed program and its process group.
+pub(super) struct Unreaped {
+    child: Child,
+    /// How the program ended, once it is reaped.
+    pub(super) status: Option<ExitStatus>,
+}
+
+impl Unreaped {
+    pub(super) fn new(child: Child) -> Self {
+        Self { child, status: None }
+    }
+
+    /// Reaps the program and those processes of its group that are children of the server, as far
+    /// as they have ended: siblings of the program (`CLONE_PARENT`, clone(2)) and, if the server is
+    /// the init process of a container, orphans. Returns whether none of them is left.
+    pub(super) fn reap(&mut self) -> bool {
+        // The number of the program and of the group, which is not reused while either exists.
+        let leader = Pid::from_child(&self.child);
+        // A thread of the program that this thread traces must be reaped before the program.
+        // Defense: The process group is reaped with the program.
+        let is_group_left = loop {
+            match waitpgid(leader, WaitOptions::NOHANG) {
+                Ok(Some((process, status))) if process == leader => self.set_status(status),
+                Ok(Some(_)) => {}
+                left => break left.is_ok(),
+            }
+        };
+        // It may have moved to another group (setpgid(2)).
+        while self.status.is_none() {
+            match waitpid(Some(leader), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => self.set_status(status),
+                Ok(None) => return false,
+                // Other code of the server has reaped it.
+                Err(_) => break,
+            }
+        }
+        !is_group_left
+    }
+
+    /// Ignores a stop, which the kernel reports of a program that this thread traces.
+    fn set_status(&mut self, status: WaitStatus) {
+        self.status = (!status.stopped()).then(|| ExitStatus::from_raw(status.as_raw()));
+    }
 }

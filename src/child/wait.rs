@@ -60,13 +60,13 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
             done => return done.map_err(|_| Error::new(Code::Io).detail("the thread panicked"))?,
         }
         if late.is_some_and(|late| late < Instant::now()) {
-            break Error::new(Code::Busy).detail("the killed program has not ended");
+            break Error::new(Code::Busy).detail("the start of the program has not ended");
         }
         if let Err(error) = ensure_wanted() {
             break error;
         }
     };
-    // A killed program that hangs in the kernel ends later.
+    // A program that hangs in the kernel ends later.
     drop(ready);
     let _ = result.recv_timeout(CHILD_KILL);
     Err(refusal)

@@ -1,7 +1,7 @@
 //! The pipes of a program, on Windows, which cannot wait for several of them at once.
 
 use std::io::{Read, Write as _};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -73,4 +73,22 @@ pub(super) fn has_exited(child: &mut Child) -> bool {
 /// Kills the program, but not the processes that it has started.
 pub(super) fn kill(child: &mut Child) {
     let _ = child.kill();
+}
+
+/// A killed program.
+pub(super) struct Unreaped {
+    child: Child,
+    pub(super) status: Option<ExitStatus>,
+}
+
+impl Unreaped {
+    pub(super) fn new(child: Child) -> Self {
+        Self { child, status: None }
+    }
+
+    /// Returns whether the program has ended.
+    pub(super) fn reap(&mut self) -> bool {
+        self.status = self.child.try_wait().ok().flatten();
+        self.status.is_some()
+    }
 }
