@@ -417,20 +417,11 @@ impl CheckedPath {
         above: usize,
         created: &mut Created,
     ) -> Result<Handle> {
-        self.create_missing(handle, place, above, created).map_err(|error| match error.reason() {
-            // Another process has removed a directory since the check.
+        // Another process can have removed a directory since the check.
+        let is_removed = |error: Error| match error.reason() {
             Code::NotFound if self.intent() == Intent::NewTree => Code::Changed.into(),
             _ => error,
-        })
-    }
-
-    fn create_missing(
-        &self,
-        handle: &Handle,
-        place: &Path,
-        above: usize,
-        created: &mut Created,
-    ) -> Result<Handle> {
+        };
         let missing = match self.found() {
             // Only `Intent::NewTree` finds more than one missing name.
             Found::Missing(missing) => missing.saturating_sub(above),
@@ -438,7 +429,7 @@ impl CheckedPath {
         };
         let mounts = self.roots().policy().mounts;
         let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
-        let mut directory = handle.dir(present, mounts)?;
+        let mut directory = handle.dir(present, mounts).map_err(is_removed)?;
         // A root's own names are never created.
         let canonical = self.canonical();
         let first = canonical.ancestors().nth((above + missing).saturating_sub(1));
@@ -452,7 +443,7 @@ impl CheckedPath {
                 // Another process has just created it. The next open fails if it is not a
                 // directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-                result => result.map(|()| true)?,
+                result => result.map(|()| true).map_err(|error| is_removed(error.into()))?,
             };
             let opened = directory.dir(Path::new(name), mounts).and_then(|child| {
                 let identity = is_new.then(|| child.identity()).transpose()?;
@@ -462,7 +453,7 @@ impl CheckedPath {
                 // For example, no descriptor is left. The caller reports this error.
                 let _ = directory.remove_dir(name);
             }
-            let (child, identity) = opened?;
+            let (child, identity) = opened.map_err(is_removed)?;
             created.add(directory, name, identity);
             directory = child;
         }
