@@ -44,6 +44,8 @@ pub(super) struct Reply {
     pub(super) room: Arc<Room>,
     /// Whether the protocol's revision has structured content.
     has_structured: bool,
+    /// Whether the protocol's revision has audio content.
+    pub(super) has_audio: bool,
 }
 
 impl Reply {
@@ -156,8 +158,10 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
     fn from_context_part(call: &mut ToolCallContext<'_, Server>) -> Result<Self, ErrorData> {
         let ctx = RequestContext::from_context_part(call)?;
         let revision = ctx.protocol_version();
-        let has_structured = revision.is_none_or(|it| it >= ProtocolVersion::V_2025_06_18);
-        let reply = Reply { room: Room::of(&ctx.extensions), has_structured };
+        let has_structured =
+            revision.as_ref().is_none_or(|it| *it >= ProtocolVersion::V_2025_06_18);
+        let has_audio = revision.is_none_or(|it| it >= ProtocolVersion::V_2025_03_26);
+        let reply = Reply { room: Room::of(&ctx.extensions), has_structured, has_audio };
         let guard = call.service.guard.clone();
         Ok(Self { guard, ctx, answers: InputResponses::from_context_part(call)?, reply })
     }

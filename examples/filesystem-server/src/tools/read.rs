@@ -89,7 +89,8 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn read_media_file(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
-        call.result(move |roots, room| read_media(roots, room, &args.path)).await
+        let has_audio = call.reply.has_audio;
+        call.result(move |roots, room| read_media(roots, room, &args.path, has_audio)).await
     }
 }
 
@@ -186,14 +187,19 @@ fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> 
     }
 }
 
-fn read_media(roots: &RequestRoots, room: &Room, path: &str) -> Work<CallToolResult> {
+fn read_media(
+    roots: &RequestRoots,
+    room: &Room,
+    path: &str,
+    has_audio: bool,
+) -> Work<CallToolResult> {
     room.for_file(roots, path, LIMIT)?;
     let checked = roots.check(path, Intent::Existing)?;
     let data = STANDARD.encode(checked.read(LIMIT)?);
     let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
     let block = match mime.split('/').next() {
         Some("image") => ContentBlock::image(data, mime),
-        Some("audio") => ContentBlock::audio(data, mime),
+        Some("audio") if has_audio => ContentBlock::audio(data, mime),
         _ => {
             ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime))
         }

@@ -149,3 +149,19 @@ fn large_text_is_sent_once_in_each_revision() {
         assert_eq!(text.as_str().map(str::len), Some(3 << 20), "{revision}");
     }
 }
+
+/// The schema of 2024-11-05 has no audio content.
+#[test]
+fn audio_is_a_resource_in_the_first_revision() {
+    let served = Served::new();
+    served.put("a.mp3", "sound");
+    for (revision, kind) in [("2024-11-05", "resource"), ("2025-03-26", "audio")] {
+        let mut client = served.client();
+        client.initialize(revision);
+        let call = json!({ "name": "read_media_file", "arguments": { "path": "a.mp3" } });
+        let content = client.request("tools/call", call).unwrap()["content"][0].take();
+        assert_eq!(content["type"], kind, "{revision}");
+        let content = content.get("resource").unwrap_or(&content);
+        assert_eq!(content["mimeType"], "audio/mpeg", "{revision}");
+    }
+}
