@@ -137,8 +137,9 @@ impl GuardBuilder {
     /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the guard
     /// has threads of its own, which start on demand and do not keep the process from ending.
     ///
-    /// This is for tests with a paused clock (`tokio::time::pause`), which would advance while
-    /// threads that its runtime does not know are working.
+    /// This is for a server that waits for work in progress when it stops
+    /// (`Runtime::shutdown_timeout`), and for tests with a paused clock (`tokio::time::pause`), which
+    /// would advance while threads that its runtime does not know are working.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

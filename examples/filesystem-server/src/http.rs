@@ -10,6 +10,7 @@
 //! request. A request that has a result cannot be cancelled, because rmcp would keep the response.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use mcp_roots_guard::rmcp::GuardedSessions;
 use rmcp::model::{ErrorCode, RequestId};
 use rmcp::transport::common::http_header::{
@@ -80,9 +80,9 @@ impl Default for Limits {
     }
 }
 
-/// Serves MCP under `/mcp` until `stop` completes. Then it ends all streams and completes the
-/// requests in flight. A browser's request is accepted only if the page that sent it was loaded
-/// from this machine.
+/// Serves MCP under `/mcp` until `stop` completes. Then it ends the streams of notifications, and
+/// completes the requests in flight, for which it takes at most [`STOP`]. A browser's request is
+/// accepted only if the page that sent it was loaded from this machine.
 pub async fn serve_http(
     listener: TcpListener,
     server: Server,
@@ -93,13 +93,19 @@ pub async fn serve_http(
         .with_allowed_origins(ORIGINS)
         .with_sse_retry(None)
         .with_max_request_body_bytes(BODY);
-    let streams = config.cancellation_token.clone();
+    let calls = config.cancellation_token.clone();
+    let listening = calls.child_token();
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(limits.idle_time);
     manager.session_config.sse_retry = None;
     let sessions = Arc::new(server.guard().wrap_sessions(manager));
+    let service = |config| {
+        let server = server.clone();
+        StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config)
+    };
     let http = Arc::new(Http {
-        service: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
+        listening: service(config.clone().with_cancellation_token(listening.clone())),
+        calls: service(config),
         limits,
         memory: Memory::new(),
         places: Arc::new(Semaphore::new(limits.sessions)),
@@ -107,11 +113,12 @@ pub async fn serve_http(
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new());
     protocol.header_read_timeout(limits.header_time).max_buf_size(FIRST);
-    let (connections, open) =
-        (Arc::new(Semaphore::new(limits.connections)), GracefulShutdown::new());
-    tokio::pin!(stop);
+    let connections = Arc::new(Semaphore::new(limits.connections));
+    let mut stop = pin!(stop);
     loop {
         let (stream, permit) = tokio::select! {
+            biased;
+            // Clients have already sent requests on the connections that wait to be accepted.
             accepted = accept(&listener, &connections) => accepted,
             () = &mut stop => break,
         };
@@ -128,16 +135,36 @@ pub async fn serve_http(
             }
         });
         let stream = TokioIo::new(Box::pin(stream));
-        let connection = open.watch(protocol.serve_connection(stream, answer));
-        tokio::spawn(async move {
+        let connection = protocol.serve_connection(stream, answer);
+        let stopping = listening.clone();
+        let serving = async move {
+            let mut connection = pin!(connection);
             // An error ends only this connection.
-            let _ = connection.await;
+            tokio::select! {
+                biased;
+                // A request that has arrived is served.
+                _ = connection.as_mut() => {}
+                () = stopping.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
+        };
+        tokio::spawn(async move {
+            serving.await;
             drop(permit);
         });
     }
     drop(listener);
-    streams.cancel();
-    open.shutdown().await;
+    listening.cancel();
+    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+    let mut closed = pin!(connections.acquire_many(all));
+    let is_late = timeout(STOP, &mut closed).await.is_err();
+    calls.cancel();
+    if is_late {
+        // The ends of the streams are sent, unless a client does not read them.
+        let _ = timeout(ENDS, closed).await;
+    }
 }
 
 /// Accepts a connection when one of the permitted ones is free.
@@ -158,13 +185,18 @@ async fn accept(
 
 /// The state that all connections share.
 struct Http {
-    service: StreamableHttpService<Server, GuardedSessions<LocalSessionManager>>,
+    /// Serves requests that end.
+    calls: Service,
+    /// Serves streams of notifications, which end before the calls when the server stops.
+    listening: Service,
     limits: Limits,
     memory: Arc<Memory>,
     /// One permit for each session that may exist.
     places: Arc<Semaphore>,
 }
 
+type Sessions = GuardedSessions<LocalSessionManager>;
+type Service = StreamableHttpService<Server, Sessions>;
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl Http {
@@ -181,7 +213,7 @@ impl Http {
                 let why = "the stream of a request cannot be resumed";
                 return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, why));
             }
-            return Ok(self.service.handle(Request::from_parts(head, body)).await);
+            return Ok(self.listening.handle(Request::from_parts(head, body)).await);
         }
         let session = head.headers.get(HEADER_SESSION_ID).cloned();
         let is_stateless = head
@@ -233,7 +265,8 @@ impl Http {
             }
         }
         head.extensions.insert(room.clone());
-        let answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
+        let service = if method == Some(LISTEN) { &self.listening } else { &self.calls };
+        let answer = service.handle(Request::from_parts(head, Full::new(body))).await;
         // The response has been handed to the system when its body is dropped.
         Ok(answer.map(|body| {
             let keep = move |frame| {
@@ -275,9 +308,9 @@ pub(crate) type SessionPermit = Arc<OwnedSemaphorePermit>;
 
 /// What must be known about a message before rmcp parses it.
 #[derive(serde::Deserialize)]
-struct Message {
-    method: Option<String>,
-    id: Option<RequestId>,
+pub(crate) struct Message {
+    pub(crate) method: Option<String>,
+    pub(crate) id: Option<RequestId>,
     params: Option<Params>,
 }
 
@@ -345,6 +378,15 @@ const VALUES: usize = 1 << 16;
 
 /// The memory that a value takes while it is parsed, for example an object with one member.
 const VALUE: usize = 1 << 10;
+
+/// How long requests in flight may take when the server stops.
+pub const STOP: Duration = Duration::from_secs(10);
+
+/// The time to send the ends of streams.
+const ENDS: Duration = Duration::from_secs(1);
+
+/// The method of a request whose response is a stream of notifications.
+const LISTEN: &str = "subscriptions/listen";
 
 /// The first revision without sessions.
 const STATELESS: &[u8] = b"2026-07-28";

@@ -12,6 +12,7 @@ pub mod options;
 pub mod programs;
 mod resources;
 pub mod server;
+pub mod stdio;
 mod tools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,13 +3,15 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use filesystem_server::http::serve_http;
+use filesystem_server::http::{STOP, serve_http};
 use filesystem_server::options::Options;
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
+use filesystem_server::stdio::Stdio;
 use mcp_roots_guard::{Channel, ErrorKind, Guard};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 
 /// The name of the program, as a prefix of what it prints.
 const NAME: &str = env!("CARGO_BIN_NAME");
@@ -38,16 +40,21 @@ fn run(options: &Options) -> Outcome {
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
         return Err("--run as root requires --run-as-root; run the server as another user".into());
     }
-    let guard = options.guard()?;
+    // The threads on which the guard works. They start on demand.
+    let work = Builder::new_current_thread().build()?;
+    let guard = options.guard()?.runtime(work.handle().clone()).build()?;
     let programs = options.programs();
     if !options.no_confine {
         confine(options, &guard, &programs)?;
     }
     programs.verify(&guard)?;
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(serve(options, Server::new(guard, programs)))
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(options, Server::new(guard, programs)));
+    // Work that has begun finishes, so that no temporary file stays. A filesystem may never answer.
+    work.shutdown_timeout(STOP);
+    // A thread may still read standard input.
+    runtime.shutdown_background();
+    served
 }
 
 /// Confines the process, or prints why it is not confined.
@@ -79,15 +86,7 @@ async fn serve(options: &Options, server: Server) -> Outcome {
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
         say(format_args!("http://{}/mcp", listener.local_addr()?));
-        let stop = async {
-            interrupted().await;
-            // A second signal stops the server without waiting for requests in flight.
-            tokio::spawn(async {
-                interrupted().await;
-                std::process::exit(1);
-            });
-        };
-        serve_http(listener, server, options.limits(), stop).await;
+        serve_http(listener, server, options.limits(), stop()).await;
         return Ok(());
     }
     // A large response needs fewer writes if the pipe, if it is one, takes more than 64 KiB. The
@@ -95,8 +94,14 @@ async fn serve(options: &Options, server: Server) -> Outcome {
     #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), 256 << 10);
     // Stateless requests that cannot ask for roots can use those of an earlier one of the client.
-    let transport = server.guard().wrap_one_client(rmcp::transport::stdio_pipes());
-    server.serve(transport).await?.waiting().await?;
+    let transport = server.guard().wrap_one_client(Stdio::new(stop()));
+    let service = tokio::select! {
+        biased;
+        // Before the client's first request, there is nothing to finish.
+        () = interrupted() => return Ok(()),
+        service = server.serve(transport) => service?,
+    };
+    service.waiting().await?;
     Ok(())
 }
 
@@ -107,6 +112,16 @@ fn survive_large_writes() -> std::io::Result<()> {
     let signal = rustix::process::Signal::XFSZ.as_raw();
     // The handler stays installed after the stream is dropped.
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal)).map(drop)
+}
+
+/// Waits until the server is told to stop. If it is told again, it does not wait for requests in
+/// flight.
+async fn stop() {
+    interrupted().await;
+    tokio::spawn(async {
+        interrupted().await;
+        std::process::exit(1);
+    });
 }
 
 /// Waits for Ctrl-C or, on Unix, `SIGTERM`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::RangedI64ValueParser;
 use clap::{ArgGroup, Parser, ValueEnum};
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Guard, Protection,
+    Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Guard, GuardBuilder, Protection,
 };
 
 use crate::http::Limits;
@@ -190,12 +190,12 @@ impl Options {
         }
     }
 
-    /// Creates the guard for these options.
+    /// Creates a builder of the guard for these options.
     ///
     /// # Errors
     ///
     /// An alias is for a directory that is not allowed, or a directory does not exist.
-    pub fn guard(&self) -> Result<Guard, Box<dyn Error>> {
+    pub fn guard(&self) -> Result<GuardBuilder, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
         for name in self.protect.iter().chain(&self.deny) {
             // A name that starts with a slash would have no effect below such a directory.
@@ -230,7 +230,7 @@ impl Options {
         if self.http.is_none() {
             guard = guard.time_to_live_keyed(KEPT);
         }
-        Ok(guard.build()?)
+        Ok(guard)
     }
 
     /// Returns the directories of all options, each of them once.

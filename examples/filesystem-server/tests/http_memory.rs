@@ -11,8 +11,7 @@ mod client;
 mod tree;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, Command, Stdio};
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,8 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use client::PROGRAM;
-use client::http::{Http, call, initialize};
+use client::http::{Http, Process, call, initialize, start};
 use client::served::Served;
 
 /// The memory that the server may take, in mebibytes.
@@ -32,16 +30,9 @@ const MEMORY: u64 = 1_000;
 const WAIT: Duration = Duration::from_secs(5);
 
 struct Server {
-    process: Child,
+    process: Process,
     http: Http,
     served: Served,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 impl Server {
@@ -50,24 +41,13 @@ impl Server {
         let served = Served::new();
         served.put("f", "served");
         served.put("file", file);
-        let mut program = Command::new(PROGRAM);
-        program.args(["--http", "127.0.0.1:0"]).arg(&served.directory);
-        let mut process = program.stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        let mut messages = BufReader::new(process.stderr.take().unwrap());
-        // The report of the confinement comes first.
-        while !line.contains("http://") {
-            line.clear();
-            assert_ne!(messages.read_line(&mut line).unwrap(), 0, "the server did not start");
-        }
-        thread::spawn(move || std::io::copy(&mut messages, &mut std::io::sink()));
-        let address = line.split(['/', '\n']).find(|part| part.starts_with("127.")).unwrap();
-        Self { process, http: Http::new(address.to_owned()), served }
+        let (process, http) = start(&served);
+        Self { process, http, served }
     }
 
     /// The most memory that the process had at once, in mebibytes (proc(5), `VmHWM`).
     fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
     }

@@ -37,6 +37,23 @@ fn server_survives_a_write_beyond_the_file_size_limit() {
     assert_eq!(fs::read_dir(&files.directory).unwrap().count(), 2);
 }
 
+/// rmcp drops such a message, and the client would wait for a response.
+#[test]
+fn message_over_the_limit_is_answered() {
+    let files = Served::new();
+    let mut client = files.client();
+    let write = |size| json!({ "path": "f", "content": "x".repeat(size) });
+    let refused = client.begin_call("write_file", &write(17 << 20));
+    let error = client.end(refused).unwrap_err();
+    assert_eq!(error["message"], "the message is larger than 16777216 bytes");
+    // Nothing of this is a request.
+    client.send("[".repeat(17 << 20));
+    assert_eq!(client.end(0).unwrap_err()["code"], -32600);
+    assert_eq!(files.content("f"), None);
+    client.said("write_file", &write(5));
+    assert_eq!(files.content("f").unwrap(), "xxxxx");
+}
+
 /// Replaces the directory, and waits long enough for the guard to detect the replacement.
 fn replace(directory: &Path) {
     let _ = fs::remove_dir_all(directory.with_extension("was"));

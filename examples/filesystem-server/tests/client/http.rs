@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-use super::uri;
+use super::served::Served;
+use super::{PROGRAM, uri};
 
 /// Serves HTTP with changed limits, and returns the address.
 pub(crate) fn serve(server: Server, change: impl FnOnce(&mut Limits)) -> Http {
@@ -25,6 +27,33 @@ pub(crate) fn serve(server: Server, change: impl FnOnce(&mut Limits)) -> Http {
     let serving = serve_http(listener, server, limits, pending());
     thread::spawn(move || runtime.block_on(serving));
     Http::new(address)
+}
+
+/// The program, which ends with this.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the program for a directory.
+pub(crate) fn start(served: &Served) -> (Process, Http) {
+    let mut program = Command::new(PROGRAM);
+    program.args(["--http", "127.0.0.1:0"]).arg(&served.directory);
+    let mut process = program.stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut messages = BufReader::new(process.stderr.take().unwrap());
+    // The report of the confinement comes first.
+    while !line.contains("http://") {
+        line.clear();
+        assert_ne!(messages.read_line(&mut line).unwrap(), 0, "the server did not start");
+    }
+    thread::spawn(move || std::io::copy(&mut messages, &mut std::io::sink()));
+    let address = line.split(['/', '\n']).find(|part| part.starts_with("127.")).unwrap();
+    (Process(process), Http::new(address.to_owned()))
 }
 
 /// A client with or without a session.

@@ -1,6 +1,7 @@
 //! A client of the program over stdio that writes and reads raw messages, of either era.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -33,7 +34,8 @@ pub(crate) enum Declares {
 
 pub(crate) struct Client {
     pub(crate) process: Child,
-    input: ChildStdin,
+    /// `None` after it was closed.
+    input: Option<ChildStdin>,
     received: Receiver<Value>,
     answers: HashMap<u64, Value>,
     told: VecDeque<Value>,
@@ -70,7 +72,7 @@ impl Client {
     pub(crate) fn of(mut command: Command, era: Era, declares: Declares) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
-        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let (input, output) = (process.stdin.take(), process.stdout.take().unwrap());
         let (sender, received) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -101,13 +103,17 @@ impl Client {
         self.notify("initialized", &json!({}));
     }
 
-    fn send(&mut self, message: &Value) {
-        writeln!(self.input, "{message}").unwrap();
+    pub(crate) fn send(&mut self, message: impl Display) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
     }
 
     pub(crate) fn notify(&mut self, name: &str, params: &Value) {
         let method = format!("notifications/{name}");
-        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
     /// Replaces the list of roots, and notifies the server.
@@ -128,7 +134,7 @@ impl Client {
                 json!({ "name": "t", "version": "0" });
         }
         let id = self.requests;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
@@ -137,11 +143,11 @@ impl Client {
         let Ok(message) = self.received.recv_timeout(time) else { return false };
         if message["method"] == "roots/list" {
             let list = self.list();
-            self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": list }));
+            self.send(json!({ "jsonrpc": "2.0", "id": message["id"], "result": list }));
         } else if message.get("method").is_some() {
             self.told.push_back(message);
         } else {
-            self.answers.insert(message["id"].as_u64().unwrap(), message);
+            self.answers.insert(message["id"].as_u64().unwrap_or_default(), message);
         }
         true
     }
@@ -151,7 +157,7 @@ impl Client {
         json!({ "roots": roots })
     }
 
-    /// Waits for the response to a request. It contains either a `result` or an `error`.
+    /// Waits for the response to a request, or with 0 for one whose id is null. It contains either a `result` or an `error`.
     pub(crate) fn end(&mut self, id: u64) -> Result<Value, Value> {
         while !self.answers.contains_key(&id) {
             assert!(self.receive(Duration::from_secs(300)), "no response in time");
