@@ -213,7 +213,13 @@ impl Http {
                 let why = "the stream of a request cannot be resumed";
                 return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, why));
             }
-            return Ok(self.listening.handle(Request::from_parts(head, body)).await);
+            let is_delete = head.method == Method::DELETE;
+            let mut answer = self.listening.handle(Request::from_parts(head, body)).await;
+            // The Python SDK warns about rmcp's 202.
+            if is_delete && answer.status() == StatusCode::ACCEPTED {
+                *answer.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return Ok(answer);
         }
         let session = head.headers.get(HEADER_SESSION_ID).cloned();
         let is_stateless = head
