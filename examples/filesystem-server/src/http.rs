@@ -23,14 +23,19 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_roots_guard::rmcp::GuardedSessions;
-use rmcp::model::{ErrorCode, RequestId};
+use rmcp::model::{
+    CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification, ErrorCode, Notification,
+    RequestId,
+};
 use rmcp::transport::common::http_header::{
     HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID,
 };
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutWriter;
@@ -98,6 +103,8 @@ pub async fn serve_http(
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(limits.idle_time);
     manager.session_config.sse_retry = None;
+    // No stream is resumed, so nothing is kept for that.
+    manager.session_config.completed_cache_ttl = Duration::ZERO;
     let sessions = Arc::new(server.guard().wrap_sessions(manager));
     let service = |config| {
         let server = server.clone();
@@ -106,6 +113,7 @@ pub async fn serve_http(
     let http = Arc::new(Http {
         listening: service(config.clone().with_cancellation_token(listening.clone())),
         calls: service(config),
+        sessions,
         limits,
         memory: Memory::new(),
         places: Arc::new(Semaphore::new(limits.sessions)),
@@ -189,6 +197,7 @@ struct Http {
     calls: Service,
     /// Serves streams of notifications, which end before the calls when the server stops.
     listening: Service,
+    sessions: Arc<Sessions>,
     limits: Limits,
     memory: Arc<Memory>,
     /// One permit for each session that may exist.
@@ -271,12 +280,14 @@ impl Http {
             }
         }
         head.extensions.insert(room.clone());
+        // Dropped with the response's body, which has been handed to the system then, or with this
+        // future.
+        let client = Client { room, sessions: self.sessions.clone() };
         let service = if method == Some(LISTEN) { &self.listening } else { &self.calls };
         let answer = service.handle(Request::from_parts(head, Full::new(body))).await;
-        // The response has been handed to the system when its body is dropped.
         Ok(answer.map(|body| {
             let keep = move |frame| {
-                let _ = &room;
+                let _ = &client;
                 frame
             };
             body.map_frame(keep).boxed()
@@ -305,6 +316,29 @@ impl Http {
             Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "the body is incomplete")),
             Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
         }
+    }
+}
+
+/// The client of a request, dropped when it has received the response or has disconnected.
+struct Client {
+    room: Arc<Room>,
+    sessions: Arc<Sessions>,
+}
+
+impl Drop for Client {
+    /// A request in a session continues without its client. If there is no room for it, it is
+    /// cancelled, as rmcp cancels one without a session.
+    fn drop(&mut self) {
+        let Some((session, id)) = self.room.detach() else { return };
+        let (Ok(session), Ok(runtime)) = (session.to_str(), Handle::try_current()) else { return };
+        let (session, sessions) = (session.into(), self.sessions.clone());
+        let params = CancelledNotificationParam::new(Some(id.clone()), None);
+        let cancelled = ClientNotification::CancelledNotification(Notification::new(params));
+        runtime.spawn(async move {
+            // If the session has ended, so has the request.
+            let message = ClientJsonRpcMessage::notification(cancelled);
+            let _ = sessions.accept_message(&session, message).await;
+        });
     }
 }
 

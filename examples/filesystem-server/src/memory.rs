@@ -6,6 +6,9 @@
 //! all requests share [`SHARED`] bytes, and none takes more than half of what is left. A request
 //! for which there is no room is refused, and never waits.
 //!
+//! Connections limit how many requests have bytes of their own. When a client disconnects, the bytes
+//! of its request therefore become shared, or the request is cancelled.
+//!
 //! A walk counts as the most that it can keep (`WALK_BYTES`), whatever it finds.
 
 use std::collections::HashMap;
@@ -55,14 +58,22 @@ impl Memory {
 pub(crate) struct Room {
     /// `None` on stdio, which has a single client and no limit.
     memory: Option<Arc<Memory>>,
-    bytes: Mutex<usize>,
+    held: Mutex<Held>,
     request: OnceLock<Request>,
+}
+
+/// The bytes of a request.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// How many of them are not shared, at most.
+    own: usize,
 }
 
 impl Room {
     pub(crate) fn new(memory: &Arc<Memory>) -> Arc<Self> {
-        let (bytes, request) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { memory: Some(memory.clone()), bytes, request })
+        let held = Mutex::new(Held { bytes: CALL, own: FREE });
+        Arc::new(Self { memory: Some(memory.clone()), held, request: OnceLock::new() })
     }
 
     /// The room of a request with these extensions.
@@ -82,16 +93,37 @@ impl Room {
 
     /// Takes room for further bytes, unless there is none.
     pub(crate) fn try_take(&self, bytes: usize) -> bool {
+        let mut held = lock(&self.held);
+        let Held { bytes: before, own } = *held;
+        self.replace(&mut held, Held { bytes: before.saturating_add(bytes), own })
+    }
+
+    /// Replaces the bytes that are held, unless there is no room for those that become shared.
+    fn replace(&self, held: &mut Held, by: Held) -> bool {
         let Some(memory) = &self.memory else { return true };
-        let mut held = lock(&self.bytes);
-        let total = held.saturating_add(bytes);
-        let more = shared(total) - shared(*held);
+        let more = by.shared() - held.shared();
         let take = |left| (more <= left / 2).then(|| left - more);
         let taken = memory.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if taken.is_ok() {
-            *held = total;
+            *held = by;
         }
         taken.is_ok()
+    }
+
+    /// All bytes of the request are shared from now on, because its client has disconnected.
+    /// Returns the request if there is no room for them. It must then be cancelled.
+    pub(crate) fn detach(self: &Arc<Self>) -> Option<&Request> {
+        // The handler has ended.
+        if Arc::strong_count(self) == 1 {
+            return None;
+        }
+        let mut held = lock(&self.held);
+        let bytes = held.bytes;
+        if self.replace(&mut held, Held { bytes, own: 0 }) {
+            return None;
+        }
+        let memory = self.memory.as_ref()?;
+        self.request.get().filter(|request| memory.settle(request))
     }
 
     /// Takes room for further bytes of a handler.
@@ -131,16 +163,17 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         let Some(memory) = &self.memory else { return };
-        memory.left.fetch_add(shared(*lock(&self.bytes)), Ordering::Relaxed);
+        memory.left.fetch_add(lock(&self.held).shared(), Ordering::Relaxed);
         if let Some(request) = self.request.get() {
             lock(&memory.requests).remove(request);
         }
     }
 }
 
-/// The part of a request's bytes that counts as shared.
-fn shared(bytes: usize) -> usize {
-    bytes.saturating_sub(FREE)
+impl Held {
+    fn shared(&self) -> usize {
+        self.bytes.saturating_sub(self.own)
+    }
 }
 
 /// Counts the bytes that are written to it.
@@ -164,6 +197,9 @@ const FULL: &str = "the server has too little memory left for this result, becau
 /// The memory of each request that is not shared: enough to read or write a text of 170 KiB, or to
 /// send a list of a hundred roots.
 const FREE: usize = 1 << 20;
+
+/// The memory that a call takes besides its message and its result. 15 KiB were measured.
+const CALL: usize = 32 << 10;
 
 /// The memory that all requests share. The largest result takes 130 MiB: a file of 10 MiB in which
 /// each byte is a control character.

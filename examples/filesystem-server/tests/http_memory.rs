@@ -6,6 +6,9 @@
 
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
+#[path = "../../../tests/support/hung_filesystem.rs"]
+#[allow(dead_code)] // The guard's own tests use the other functions.
+mod hung_filesystem;
 #[path = "../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;
@@ -19,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use client::http::{Http, Process, call, initialize, start};
+use client::http::{Http, Process, call, initialize, start, until};
 use client::served::Served;
+use hung_filesystem::{HungFilesystem, in_namespace};
 
 /// The memory that the server may take, in mebibytes.
 const MEMORY: u64 = 1_000;
@@ -123,6 +127,50 @@ fn walks_take_bounded_memory() {
     let session = server.http.open().unwrap();
     server.attack(64, move |number| {
         session.post(&call(number, "search_files", &search));
+    });
+}
+
+/// A call continues when its client disconnects, as long as there is memory for it.
+#[test]
+fn calls_of_disconnected_clients_take_bounded_memory() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root mounts a filesystem");
+    }
+    in_namespace(|| {
+        let files = Served::new();
+        files.put("f", "served");
+        let mount = files.path("mnt");
+        fs::create_dir(&mount).unwrap();
+        let (process, http) = start(&files);
+        let server = Server { process, http, served: files };
+        let Some(mut filesystem) = HungFilesystem::mount(&mount) else { return };
+        let client = server.http.open().unwrap();
+        let abandon = |message: &Value| {
+            let mut stream = client.begin("POST", "", &message.to_string());
+            // The call has begun when the server sends the headers of its response.
+            assert_ne!(stream.read(&mut [0; 16]).unwrap(), 0);
+        };
+        filesystem.hang();
+        // These take all threads of the session, and the others wait.
+        for number in (100..).take(mcp_roots_guard::limits::WORK / 4) {
+            abandon(&call(number, "read_text_file", &json!({ "path": "mnt/in.txt" })));
+        }
+        assert!(until(|| filesystem.pending() > 0));
+        for number in 1_000..1_700 {
+            let arguments = json!({ "path": format!("w{number}"), "content": "" });
+            let mut write = call(number, "write_file", &arguments);
+            // These values take the memory that each request has of its own.
+            write["params"]["_meta"] = json!({ "x": vec![1; 1_000] });
+            abandon(&write);
+        }
+        assert!(server.http.open().unwrap().is_served());
+        drop(filesystem);
+        // The calls of a session begin in turn.
+        assert!(client.is_served());
+        let written = || fs::read_dir(&server.served.directory).unwrap().count();
+        assert!(until(|| written() > 400), "{} were written", written());
+        thread::sleep(Duration::from_secs(1));
+        assert!(written() < 530, "{} were written", written());
     });
 }
 
