@@ -37,7 +37,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_io_timeout::TimeoutWriter;
 
 use crate::memory::{Memory, Room};
@@ -294,28 +294,32 @@ impl Http {
         }))
     }
 
-    /// Receives the body of a request. A body whose declared length is too large is refused before
-    /// it arrives.
+    /// Receives the body of a request. If it is too large, the rest is read and dropped, because a
+    /// client that cannot send all of it does not read the refusal.
     async fn receive(
         &self,
-        body: Incoming,
+        mut body: Incoming,
         most: usize,
         room: &Room,
     ) -> Result<Bytes, HttpResponse> {
         let expected = body.size_hint().upper().and_then(|size| usize::try_from(size).ok());
         let expected = expected.unwrap_or(most);
-        if expected > most {
-            return Err(too_large(most));
-        }
-        if !room.try_take(expected) {
-            return Err(unavailable(FULL));
-        }
-        match timeout(self.limits.body_time, Limited::new(body, most).collect()).await {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
-            Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "the body is incomplete")),
-            Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-        }
+        let until = Instant::now() + self.limits.body_time;
+        let refusal = if expected > most {
+            too_large(most)
+        } else if !room.try_take(expected) {
+            unavailable(FULL)
+        } else {
+            match timeout_at(until, Limited::new(&mut body, most).collect()).await {
+                Ok(Ok(body)) => return Ok(body.to_bytes()),
+                Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(most),
+                Ok(Err(_)) => refusal(StatusCode::BAD_REQUEST, "the body is incomplete"),
+                Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+            }
+        };
+        let mut rest = Limited::new(body, REST);
+        while let Ok(Some(Ok(_))) = timeout_at(until, rest.frame()).await {}
+        Err(refusal)
     }
 }
 
@@ -404,6 +408,10 @@ const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://
 
 /// The maximum size of a request body, the same as rmcp's default.
 const BODY: usize = 4 << 20;
+
+/// The maximum number of bytes of a refused body that are read: four times as many as a message
+/// over stdio may have.
+const REST: usize = 64 << 20;
 
 /// The maximum size of request headers, and of a message that opens a session, which keeps it.
 /// Clients send less than a kilobyte of each.

@@ -55,7 +55,7 @@ fn body_is_limited_in_time_size_and_values() {
     };
     assert!(refusal(http.head("POST", 9)).starts_with("HTTP/1.1 408"));
     let client = http.open().unwrap();
-    // The body is refused by its declared length, before it arrives.
+    // The body is refused by its declared length, even if it does not arrive.
     for (client, most) in [(&http, 16 << 10), (&client, 4 << 20)] {
         let answer = refusal(client.head("POST", most + 1));
         let is_clear = answer.starts_with("HTTP/1.1 413");
@@ -72,6 +72,30 @@ fn body_is_limited_in_time_size_and_values() {
         let answer = client.post(&message);
         assert_eq!(answer.starts_with("HTTP/1.1 413"), refused, "{answer}");
         assert_eq!(answer.contains("served"), !refused, "{answer}");
+    }
+}
+
+/// A client reads the refusal after it has sent everything.
+#[test]
+fn refusal_of_a_large_body_reaches_the_client() {
+    let client = serve(served().server(), |_| ()).open().unwrap();
+    let (length, chunk) = (20 << 20, vec![b'x'; 1 << 16]);
+    let declared = client.head("POST", length);
+    let chunked = client.head("POST", 0).replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    for (head, before, end) in [(declared, "", ""), (chunked, "10000\r\n", "\r\n")] {
+        let mut stream = client.connect();
+        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        for _ in 0..length / chunk.len() {
+            stream.write_all(before.as_bytes()).unwrap();
+            stream.write_all(&chunk).unwrap();
+            stream.write_all(end.as_bytes()).unwrap();
+        }
+        if !end.is_empty() {
+            stream.write_all(b"0\r\n\r\n").unwrap();
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     }
 }
 
