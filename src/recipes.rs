@@ -958,9 +958,10 @@
 //! # Watching and subscriptions
 //!
 //! A subscription outlives its request but must not outlive its root. Keep the
-//! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath), not the snapshot. Call
+//! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath). Call
 //! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
-//! [`changes`](crate::Session::changes) for changes to the roots. With rmcp,
+//! [`changes`](crate::Session::changes) for changes to the roots. A proof holds its snapshot, so
+//! narrow the roots to its place first ([`Roots::within`](crate::Roots::within)). With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
 //! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
 //! one of the client's slots. `examples/filesystem-server` has a complete implementation.

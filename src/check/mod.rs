@@ -35,7 +35,11 @@ use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, 
 /// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of which
 /// roots are in force later. It is a name: each operation finds what the name leads to at that
 /// time, without following a symlink. The proof for an entry of a listing begins at the directory
-/// that was listed.
+/// that was listed, which it holds open.
+///
+/// A snapshot's memory is freed with its last proof. For a client's list of 4 MiB, that is about
+/// 10 MiB. To keep many proofs for a long time, narrow the roots to each place first
+/// ([`Roots::within`]), which leaves the other roots of the list behind.
 ///
 /// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request,
 /// the root, the [`Intent`], the access and whether something existed there are not compared.

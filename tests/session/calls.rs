@@ -856,5 +856,21 @@ fn a_list_that_is_resolved_again_expires_no_later() {
     });
 }
 
+/// A proof protects the roots of its own list, even after the client has withdrawn them.
+#[tokio::test]
+async fn a_kept_proof_removes_no_other_root_of_its_list() {
+    let tree = Tree::new("dir a/in");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let check = async |listed: &[&str]| {
+        session.list_changed();
+        let roots = session.roots(Client::listing(list(&tree, listed)).source()).await.unwrap();
+        roots.check(tree.path("a"), Intent::NoFollow).unwrap()
+    };
+    let kept = check(&[".", "a/in"]).await;
+    let later = check(&["."]).await;
+    assert_eq!(code(kept.remove_dir_all()), Some("root_itself"));
+    later.remove_dir_all().unwrap();
+}
+
 #[cfg(unix)]
 const SECOND: Duration = Duration::from_secs(1);

@@ -4,9 +4,14 @@
 //! `CheckedPath`, after verifying that the currently known roots still allow it. Once the root is
 //! withdrawn, the file is no longer looked at and no notification is sent.
 //!
+//! A proof holds its snapshot, and each subscription can follow a new list of the client. So the
+//! proof is of a snapshot that was narrowed to this one place, and the only snapshot of a list that
+//! a session holds is the current one.
+//!
 //! Files are looked at every [`POLL`], which works on every system and filesystem. A file has changed
-//! if its type, size or times differ, or if it was removed or recreated. A directory has changed if
-//! an entry was added or removed. A symlink is followed only when the client subscribes.
+//! if its size or times differ, or if it was removed or recreated. A directory has changed if an
+//! entry was added or removed. A file that is replaced by a directory, or the reverse, counts as
+//! removed. A symlink is followed only when the client subscribes.
 //!
 //! A filesystem may never answer. Only [`WAITING`] threads wait for one filesystem at a time, so
 //! that those that wait for ever leave the others their slots.
@@ -20,7 +25,6 @@ use mcp_roots_guard::{CheckedPath, ErrorKind, FileType, Intent, Location, Metada
 use rmcp::ErrorData;
 use tokio::sync::Semaphore;
 
-use super::entry;
 use crate::lock;
 
 /// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
@@ -114,12 +118,10 @@ impl Subscription {
         uri: &str,
         filesystems: &Filesystems,
     ) -> Result<Self, HandlerError> {
-        let checked = roots.check(&Location::from_uri(uri)?, Intent::Existing)?;
+        // Fails with the guard's refusal for what is neither a file nor a directory.
+        let location = Location::from_uri(uri)?;
+        let checked = roots.within(&location)?.check(&location, Intent::Existing)?;
         let metadata = checked.metadata()?;
-        if !entry::is_resource(metadata.file_type()) {
-            // Fails with the guard's refusal of special files.
-            checked.open()?;
-        }
         let new = || Arc::new(Semaphore::new(WAITING));
         let filesystem = lock(filesystems).entry(metadata.device()).or_insert_with(new).clone();
         Ok(Self { checked, filesystem, seen: Mutex::new(Some(state(&metadata))) })
