@@ -49,9 +49,9 @@ impl Operation<'_> {
     /// names the operation and its paths, unless it does already, and is reported to the operator.
     /// An attempt that succeeds reports it with [`CheckedPath::log_allowed`].
     ///
-    /// After any error except [`OutsideRoots`](Code::OutsideRoots), `has_lost_root` looks at the
-    /// roots of the operation. If the name of one leads to no directory, the error is
-    /// [`RootUnavailable`](Code::RootUnavailable).
+    /// After any error except [`OutsideRoots`](Code::OutsideRoots) and
+    /// [`RootUnavailable`](Code::RootUnavailable), `has_lost_root` looks at the roots of the
+    /// operation. If the name of one leads to no directory, the error is `RootUnavailable`.
     fn run<T>(
         self,
         mut attempt: impl FnMut(&mut Budget<'_>) -> Result<T>,
@@ -60,7 +60,8 @@ impl Operation<'_> {
         let mut budget = Budget::new();
         retry_changed(|| attempt(&mut budget)).map_err(|mut error| {
             // A request that leaves the roots is refused, whether or not a root is available.
-            if error.reason() != Code::OutsideRoots && has_lost_root(&error) {
+            let is_known = matches!(error.reason(), Code::OutsideRoots | Code::RootUnavailable);
+            if !is_known && has_lost_root(&error) {
                 error = Code::RootUnavailable.into();
             }
             let source = self.source.sent();

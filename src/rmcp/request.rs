@@ -9,6 +9,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -82,6 +83,7 @@ pub(super) struct RequestLease {
     pub(super) client: Arc<Client>,
     /// The epoch of the client's list.
     epoch: Option<u64>,
+    steps: AtomicU64,
 }
 
 impl RequestRoots {
@@ -98,6 +100,15 @@ impl RequestRoots {
     /// In the stateless era, changes are not announced, so only the first error occurs.
     pub fn ensure_active(&self) -> Result<()> {
         self.request.roots.ensure_active()
+    }
+
+    /// A number that rises with each step of the request's work: when the work begins, with each
+    /// operation on the roots, each mebibyte of a copy and each directory of a walk, and with
+    /// [`ensure_active`](Self::ensure_active). If it stays the same for long, the filesystem does
+    /// not answer.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.request.lease.steps.load(Relaxed)
     }
 
     /// Checks whether work that waited for a slot may start. The request must pass
@@ -128,6 +139,7 @@ impl RequestRoots {
 
 impl Lease for Arc<RequestLease> {
     fn has_ended(&self) -> bool {
+        self.steps.fetch_add(1, Relaxed);
         // Defense: Roots allow nothing after their request was answered or cancelled.
         self.ended.is_cancelled()
     }
@@ -210,7 +222,8 @@ impl Guard {
             client.roots(PeerSource(ctx.peer.clone())).await?
         };
         let (cancelled, ended) = (ctx.ct.clone(), ctx.ct.child_token());
-        let lease = Arc::new(RequestLease { cancelled, ended, client, epoch });
+        let steps = AtomicU64::new(0);
+        let lease = Arc::new(RequestLease { cancelled, ended, client, epoch, steps });
         let roots = roots.with_lease(lease.clone());
         let responses = input.responses;
         let request = Request { roots, lease, session, responses, must_list_again, from_cache };

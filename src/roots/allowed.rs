@@ -67,7 +67,8 @@ impl AllowedDirectory {
         if let Some(turn) = self.opened.take() {
             self.open_again(turn);
         } else if self.opened.is_stalled() {
-            return Err(Code::RootUnavailable.into());
+            let text = "the filesystem of the root does not answer";
+            return Err(Error::new(Code::RootUnavailable).says(text));
         }
         self.current().map(|current| current.handle).ok_or_else(|| Code::RootUnavailable.into())
     }

@@ -66,10 +66,7 @@ impl Client {
 
     /// Returns the client's roots and the epoch of their list, if they are cached and valid.
     pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
-        if self.fallback_policy().is_some() {
-            return None;
-        }
-        let cached = self.valid()?;
+        let cached = self.fallback_policy().is_none().then(|| self.valid())??;
         Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 

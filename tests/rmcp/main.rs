@@ -21,6 +21,7 @@ mod stateless;
 mod within;
 #[cfg(target_os = "linux")]
 #[path = "../support/hung_filesystem.rs"]
+#[allow(dead_code)] // The file server's tests use the other functions.
 mod hung_filesystem;
 #[path = "../support/one_step.rs"]
 mod one_step;

@@ -102,6 +102,26 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     }
 }
 
+/// A server sees by this whether the filesystem answers.
+#[tokio::test]
+async fn a_copy_takes_steps_while_it_advances() {
+    let tree = Tree::new();
+    let copy = |roots: RequestRoots| {
+        roots.write("c/large", vec![0; 4 << 20])?;
+        let before = roots.steps();
+        roots.copy("c/large", "c/copy", u64::MAX, WriteOptions::default())?;
+        Ok((roots.steps() - before).to_string())
+    };
+    let mut raw = Raw::to_tool(&tree.guard(), move |guard, call, ctx| async move {
+        guard.tool(&ctx, &call, copy).await
+    });
+    raw.initialize(json!({})).await;
+    raw.send(&call(1, "copy", "")).await;
+    let answer = raw.receive().await;
+    let steps = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(steps.parse::<u32>().unwrap() >= 4, "{answer}");
+}
+
 #[tokio::test]
 async fn roots_end_with_their_request() {
     let tree = Tree::new();

@@ -1,4 +1,5 @@
-//! A FUSE filesystem that can hang: its server continues to read requests but stops replying.
+//! A FUSE filesystem that can be slow, and can hang: its server continues to read requests but
+//! stops replying.
 //!
 //! The server is a child process. While it runs, a thread that waits for a reply cannot be killed.
 
@@ -6,7 +7,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -25,8 +26,8 @@ pub(crate) struct HungFilesystem {
     at: PathBuf,
     server: Child,
     commands: ChildStdin,
-    /// The server has stopped replying.
-    hangs: mpsc::Receiver<()>,
+    /// The server has carried out a command.
+    done: mpsc::Receiver<()>,
     pending: Arc<AtomicUsize>,
 }
 
@@ -76,23 +77,29 @@ impl HungFilesystem {
         }
         let pending = Arc::new(AtomicUsize::new(0));
         let counted = pending.clone();
-        let (hanging, hangs) = mpsc::channel();
+        let (sender, done) = mpsc::channel();
         std::thread::spawn(move || {
             for line in lines {
-                if line.contains(HANGS) {
-                    let _ = hanging.send(());
+                if line.contains(DONE) {
+                    let _ = sender.send(());
                 } else {
                     counted.fetch_add(1, SeqCst);
                 }
             }
         });
-        Some(Self { at: at.to_owned(), server, commands, hangs, pending })
+        Some(Self { at: at.to_owned(), server, commands, done, pending })
     }
 
     /// Stops replying to requests. No request that is made after this returns has a reply.
     pub(crate) fn hang(&mut self) {
         self.commands.write_all(b"hang\n").unwrap();
-        self.hangs.recv_timeout(Duration::from_secs(60)).unwrap();
+        self.done.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+
+    /// Delays each further reply by this time.
+    pub(crate) fn delay(&mut self, time: Duration) {
+        writeln!(self.commands, "{}", time.as_millis()).unwrap();
+        self.done.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
     /// Waits until at least this many requests are pending. Panics if that takes too long.
@@ -128,7 +135,7 @@ impl Drop for HungFilesystem {
 fn child_process_serves_the_filesystem() {
     let Some(at) = std::env::var_os(SERVED) else { return };
     set_pdeathsig(Signal::SIGKILL).unwrap();
-    let state = Arc::new(State(AtomicBool::new(true)));
+    let state = Arc::new(State { replies: AtomicBool::new(true), delay: AtomicU64::new(0) });
     let session = match fuser::spawn_mount2(
         Files(state.clone()),
         at,
@@ -139,27 +146,33 @@ fn child_process_serves_the_filesystem() {
     };
     println!("{MOUNTED}");
     for line in std::io::stdin().lines() {
-        if line.unwrap() == "hang" {
-            state.0.store(false, SeqCst);
-            println!("{HANGS}");
+        match line.unwrap().parse() {
+            Ok(milliseconds) => state.delay.store(milliseconds, SeqCst),
+            Err(_) => state.replies.store(false, SeqCst),
         }
+        println!("{DONE}");
     }
     drop(session);
 }
 
 const SERVED: &str = "GUARD_TEST_HUNG_FILESYSTEM";
 const MOUNTED: &str = "the filesystem is mounted";
-const HANGS: &str = "the filesystem hangs";
+const DONE: &str = "the filesystem does so";
 const FAILED: &str = "FUSE cannot be mounted here";
 
-/// Whether the filesystem replies.
-struct State(AtomicBool);
+struct State {
+    /// Whether the filesystem replies.
+    replies: AtomicBool,
+    /// How long each reply takes, in milliseconds.
+    delay: AtomicU64,
+}
 
 impl State {
     /// Returns the reply handle if the filesystem still replies. Otherwise reports a pending
     /// request to the parent process and returns `None`.
     fn reply_handle<T>(&self, reply: T) -> Option<T> {
-        if self.0.load(SeqCst) {
+        std::thread::sleep(Duration::from_millis(self.delay.load(SeqCst)));
+        if self.replies.load(SeqCst) {
             return Some(reply);
         }
         println!("pending");

@@ -9,6 +9,7 @@ mod config;
 pub mod http;
 mod memory;
 pub mod options;
+mod patience;
 pub mod programs;
 mod resources;
 pub mod server;

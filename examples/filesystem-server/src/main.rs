@@ -1,20 +1,27 @@
 //! The command-line program, which serves over stdio or streamable HTTP.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use filesystem_server::http::{STOP, serve_http};
 use filesystem_server::options::Options;
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Channel, ErrorKind, Guard};
+use mcp_roots_guard::{Channel, ErrorKind, Guard, GuardBuilder};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 /// The name of the program, as a prefix of what it prints.
 const NAME: &str = env!("CARGO_BIN_NAME");
+
+/// How long a directory may take to open before the program says so. A local one takes less than a
+/// millisecond, and a disk that spins up a few seconds.
+const OPENING: Duration = Duration::from_secs(3);
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -42,7 +49,7 @@ fn run(options: &Options) -> Outcome {
     }
     // The threads on which the guard works. They start on demand.
     let work = Builder::new_current_thread().build()?;
-    let guard = options.guard()?.runtime(work.handle().clone()).build()?;
+    let guard = opened(options)?.runtime(work.handle().clone()).build()?;
     let programs = options.programs();
     if !options.no_confine {
         confine(options, &guard, &programs)?;
@@ -55,6 +62,31 @@ fn run(options: &Options) -> Outcome {
     // A thread may still read standard input.
     runtime.shutdown_background();
     served
+}
+
+/// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
+fn opened(options: &Options) -> Result<GuardBuilder, Box<dyn std::error::Error>> {
+    let (opening, directories) = mpsc::channel::<PathBuf>();
+    std::thread::scope(|scope| {
+        // The thread ends before the process is confined.
+        scope.spawn(move || {
+            let mut current = None;
+            loop {
+                match directories.recv_timeout(OPENING) {
+                    Ok(directory) => current = Some(directory),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => {
+                        let Some(directory) = current.take() else { continue };
+                        let directory = directory.display();
+                        say(format_args!(
+                            "still opening {directory}: its filesystem does not answer"
+                        ));
+                    }
+                }
+            }
+        });
+        options.guard(move |directory| _ = opening.send(directory.to_owned()))
+    })
 }
 
 /// Confines the process, or prints why it is not confined.

@@ -190,12 +190,13 @@ impl Options {
         }
     }
 
-    /// Creates a builder of the guard for these options.
+    /// Creates a builder of the guard for these options. `opening` is called before each directory is opened.
     ///
     /// # Errors
     ///
-    /// An alias is for a directory that is not allowed, or a directory does not exist.
-    pub fn guard(&self) -> Result<GuardBuilder, Box<dyn Error>> {
+    /// An alias is for a directory that is not allowed, a directory does not exist, or a name has a
+    /// form that protects nothing.
+    pub fn guard(&self, opening: impl Fn(&Path)) -> Result<GuardBuilder, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
         for name in self.protect.iter().chain(&self.deny) {
             // A name that starts with a slash would have no effect below such a directory.
@@ -204,6 +205,11 @@ impl Options {
                 let expected = "expected a name inside the directories, not a path of the system";
                 return Err(format!("{expected}: {name}").into());
             }
+        }
+        for (path, _) in &directories {
+            opening(path);
+            // This waits if the filesystem hangs. The builder reports errors.
+            let _ = path.canonicalize();
         }
         let mut boundary = Boundary::builder();
         if directories.is_empty() {

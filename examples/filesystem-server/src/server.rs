@@ -1,9 +1,11 @@
 //! The MCP server: routes each request to its tool or resource handler.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::http::request::Parts;
 use mcp_roots_guard::Guard;
+use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots, Response};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{
@@ -16,6 +18,7 @@ use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, tool_handler};
 
 use crate::http::SessionPermit;
+use crate::patience::Patience;
 use crate::programs::Programs;
 use crate::resources::{self, Resources};
 
@@ -26,6 +29,7 @@ pub struct Server {
     tools: Arc<ToolRouter<Self>>,
     pub(crate) programs: Arc<Programs>,
     pub(crate) resources: Arc<Resources>,
+    pub(crate) patience: Patience,
 }
 
 impl Server {
@@ -34,13 +38,37 @@ impl Server {
     #[must_use]
     pub fn new(guard: Guard, programs: Programs) -> Self {
         let tools = Arc::new(Self::all_tools(&programs));
-        Self { guard, tools, programs: Arc::new(programs), resources: Arc::default() }
+        let (programs, patience) = (Arc::new(programs), Patience::new(FILE_TIME));
+        Self { guard, tools, programs, resources: Arc::default(), patience }
+    }
+
+    /// Sets how long a call waits for a file operation to end. Afterwards, the call is answered with
+    /// an error, and its work continues. The default is 30 seconds.
+    #[must_use]
+    pub fn file_time(self, time: Duration) -> Self {
+        Self { patience: Patience::new(time), ..self }
     }
 
     /// The guard that checks each request.
     #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.guard
+    }
+
+    /// Performs the work of a request with the roots in force, and returns the response.
+    pub(crate) async fn respond<R, T, W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        input: impl Into<ClientInput>,
+        work: W,
+    ) -> Result<R, ErrorData>
+    where
+        R: Response<T>,
+        T: Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        let run = |roots| async move { self.patience.run(&roots, work).await };
+        self.guard.respond(ctx, input, run).await
     }
 
     /// The number of tracked sessions.
@@ -146,3 +174,7 @@ impl ServerHandler for Server {
         Box::pin(resources::notify::listen(self, &listening)).await
     }
 }
+
+/// How long a call waits for a file operation: half of what clients commonly wait for a response,
+/// and longer than a disk takes to spin up.
+const FILE_TIME: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
 use mcp_roots_guard::{Intent, Location};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
@@ -57,8 +57,8 @@ pub(crate) async fn complete(
         ));
     }
     let typed = params.argument.value;
-    let completed =
-        server.guard.other_request(ctx, None, move |roots| values(&roots, &typed)).await;
+    let work = move |roots: RequestRoots| values(&roots, &typed);
+    let completed = server.respond(ctx, ClientInput::none(None), work).await;
     completed.map_err(|error| remedied(error, ctx))
 }
 

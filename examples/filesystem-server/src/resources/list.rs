@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::limits::WALK_BYTES;
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, ErrorKind, Location, WalkOptions};
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListResourcesResult, PaginatedRequestParams, Resource};
@@ -32,20 +32,19 @@ pub(crate) async fn list(
     let room = Room::of(&ctx.extensions);
     let work = move |roots: RequestRoots| {
         room.take(WALK_BYTES)?;
-        let page = page(&roots, after.as_deref())?;
-        room.for_result(&page)?;
-        Ok(page)
+        let mut page = page(&roots, after.as_deref())?;
+        let is_last = page.len() <= PAGE;
+        page.truncate(PAGE);
+        let next = page.last().filter(|_| !is_last).map(|resource| resource.uri.clone());
+        let mut result = ListResourcesResult::with_all_items(page)
+            .with_ttl_ms(0)
+            .with_cache_scope(CacheScope::Private);
+        result.next_cursor = next;
+        room.for_result(&result)?;
+        Ok(result)
     };
-    let page = server.guard.other_request(ctx, None, work).await;
-    let mut page = page.map_err(|error| remedied(error, ctx))?;
-    let is_last = page.len() <= PAGE;
-    page.truncate(PAGE);
-    let next = page.last().filter(|_| !is_last).map(|resource| resource.uri.clone());
-    let mut result = ListResourcesResult::with_all_items(page)
-        .with_ttl_ms(0)
-        .with_cache_scope(CacheScope::Private);
-    result.next_cursor = next;
-    Ok(result)
+    let listed = server.respond(ctx, ClientInput::none(None), work).await;
+    listed.map_err(|error| remedied(error, ctx))
 }
 
 fn parsed(cursor: &str) -> Result<PathBuf, ErrorData> {

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use mcp_roots_guard::rmcp::RequestRoots;
+use mcp_roots_guard::rmcp::{ClientInput, RequestRoots};
 use mcp_roots_guard::{RootsChanges, RootsState, Session};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams, SubscriptionFilter};
@@ -79,7 +79,7 @@ pub(crate) async fn subscribe(
         session.still_allows(&subscription.checked)?;
         subscriptions.add(uri, subscription)
     };
-    server.guard.other_request(ctx, Some(&params.uri), work).await
+    server.respond(ctx, ClientInput::none(Some(&params.uri)), work).await
 }
 
 /// The guard's error for a request without a session.
@@ -118,7 +118,8 @@ pub(crate) async fn listen(
             let subscription = Subscription::new(&roots, &named, &resources.filesystems)?;
             all.add(named, subscription)
         };
-        if let Err(error) = server.guard.other_request(ctx, Some(uri), work).await {
+        let added: Result<(), _> = server.respond(ctx, ClientInput::none(Some(uri)), work).await;
+        if let Err(error) = added {
             refused = refused.or(Some(error));
         }
     }

@@ -36,7 +36,7 @@ pub(crate) async fn read(
         room.for_result(&result)?;
         Ok(result)
     };
-    server.guard.resource(ctx, params, work).await
+    server.respond(ctx, params, work).await
 }
 
 fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {

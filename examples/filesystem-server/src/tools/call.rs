@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_roots_guard::Guard;
 use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::ErrorData;
@@ -33,7 +32,7 @@ pub(super) type Work<T = String> = Result<T, HandlerError>;
 
 /// A tool call in progress. Each tool function receives it in addition to its parameters.
 pub(super) struct Call {
-    guard: Guard,
+    pub(super) server: Server,
     ctx: RequestContext<RoleServer>,
     answers: InputResponses,
     pub(super) reply: Reply,
@@ -83,7 +82,7 @@ impl Call {
     {
         let reply = self.reply;
         let work = move |roots| reply.text(work(&roots, &reply.room)?);
-        self.guard.tool(&self.ctx, self.answers, work).await
+        self.server.respond(&self.ctx, self.answers, work).await
     }
 
     /// Like [`text`](Self::text), for a walk, which reports progress.
@@ -92,8 +91,8 @@ impl Call {
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
         let (progress, reports) = watch::channel(0);
-        let Self { guard, ctx, answers, reply } = self;
-        let work = guard.tool(&ctx, answers, move |roots| {
+        let Self { server, ctx, answers, reply } = self;
+        let work = server.respond(&ctx, answers, move |roots| {
             reply.room.take(WALK_BYTES)?;
             reply.text(work(&roots, &progress)?)
         });
@@ -109,7 +108,7 @@ impl Call {
     {
         let work = async |roots| self.reply.text(work(roots).await?);
         // Boxed because the future is large.
-        Box::pin(self.guard.respond(&self.ctx, self.answers, work)).await
+        Box::pin(self.server.guard.respond(&self.ctx, self.answers, work)).await
     }
 
     /// Performs the work, and returns its result.
@@ -119,7 +118,7 @@ impl Call {
     {
         let reply = self.reply;
         let work = move |roots| reply.fitting(work(&roots, &reply.room)?);
-        self.guard.tool(&self.ctx, self.answers, work).await
+        self.server.respond(&self.ctx, self.answers, work).await
     }
 }
 
@@ -162,8 +161,8 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
             revision.as_ref().is_none_or(|it| *it >= ProtocolVersion::V_2025_06_18);
         let has_audio = revision.is_none_or(|it| it >= ProtocolVersion::V_2025_03_26);
         let reply = Reply { room: Room::of(&ctx.extensions), has_structured, has_audio };
-        let guard = call.service.guard.clone();
-        Ok(Self { guard, ctx, answers: InputResponses::from_context_part(call)?, reply })
+        let server = call.service.clone();
+        Ok(Self { server, ctx, answers: InputResponses::from_context_part(call)?, reply })
     }
 }
 

@@ -110,6 +110,7 @@ async fn git(
     option: Option<String>,
     revision: Option<String>,
 ) -> Answered {
+    let patience = call.server.patience.clone();
     call.asynchronous(async move |roots| {
         if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
             return Err(HandlerError::new(format!("not a revision: {revision:?}")));
@@ -119,10 +120,11 @@ async fn git(
             let list = with_overrides(&directory, &[])?.args(LIST);
             Ok((directory, list))
         };
-        let (directory, list) = roots.run(prepare).await?;
+        let (directory, list) = patience.run(&roots, prepare).await?;
         let keys = list.confined(git_confinement()).output_async().await?.into_stdout()?;
         let overrides = overrides(&keys)?;
-        let git = roots.run(move |_| with_overrides(&directory, &overrides)).await?;
+        let with_overrides = move |_| with_overrides(&directory, &overrides);
+        let git = patience.run(&roots, with_overrides).await?;
         let git = git.args(command).args(option);
         let git = match revision {
             Some(revision) => git.args(["--end-of-options", &revision, "--"]),

@@ -24,17 +24,18 @@ impl Server {
 
     #[tool(
         title = "List Allowed Directories",
-        description = "Lists the directories and files that the other tools can access. Access \
-                       to a directory includes everything beneath it, except protected names. \
+        description = "Lists the directories and files that the other tools can access, whether or \
+                       not they exist now. Access to a directory includes everything beneath it, \
+                       except protected names. \
                        Relative paths are resolved against the first entry, and refused if the \
                        client lists roots but none of them is available. An entry that is always \
                        in force does not depend on the client's roots.",
         annotations(read_only_hint = true)
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
-        call.text(|roots, _| {
-            let is_there = |root: &&Root| roots.metadata(root.path()).is_ok();
-            let paths: Vec<_> = roots.roots().filter(is_there).map(allowed).collect();
+        // Nothing is looked at, because a filesystem can hang. So this takes no slot.
+        call.asynchronous(async |roots| {
+            let paths: Vec<_> = roots.roots().map(allowed).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
             }

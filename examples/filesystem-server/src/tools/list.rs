@@ -112,6 +112,7 @@ impl Listed {
 fn listing(roots: &RequestRoots, path: &str, has_sizes: bool) -> Work<(Vec<Listed>, Vec<String>)> {
     let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
     for entry in roots.read_dir(path)? {
+        roots.ensure_active()?;
         if entries.len().saturating_add(unknown) == ENTRIES {
             remarks.push(format!("There are more entries: only {ENTRIES} of them are listed"));
             break;

@@ -42,7 +42,7 @@ impl Served {
     pub(crate) fn server(&self) -> Server {
         let options = self.options.iter().map(String::as_str);
         let options = Options::parse_from(["mcp-filesystem-guarded"].into_iter().chain(options));
-        Server::new(options.guard().unwrap().build().unwrap(), options.programs())
+        Server::new(options.guard(|_| ()).unwrap().build().unwrap(), options.programs())
     }
 
     /// A client in a session, without roots.

@@ -1,9 +1,14 @@
-//! Clients' subscriptions on a mounted filesystem that hangs do not affect other clients.
+//! A mounted filesystem that hangs: its calls are answered, and other clients are not affected.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::client::http::{Http, serve, updated};
+use serde_json::json;
+
+use crate::client::PROGRAM;
+use crate::client::http::{Http, call, end, serve, updated};
 use crate::client::served::Served;
 use crate::client::uri;
 use crate::hung_filesystem::{HungFilesystem, in_namespace};
@@ -40,5 +45,111 @@ fn looks_that_hang_occupy_few_threads() {
         std::fs::write(&file, "changed").unwrap();
         assert_eq!(updated(&mut listening), Some(uri(&file)));
         assert!(pending <= 16, "{pending} threads wait for a look");
+    });
+}
+
+/// How long calls wait for a filesystem.
+const SHORT: Duration = Duration::from_millis(800);
+
+/// A client's jobs can take 64 slots. Its further calls wait for them.
+#[test]
+fn calls_on_a_filesystem_that_hangs_are_answered() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root mounts a filesystem");
+    }
+    in_namespace(|| {
+        let served = Served::new();
+        served.put("f", "served");
+        let mount = served.path("mnt");
+        std::fs::create_dir(&mount).unwrap();
+        let http = serve(served.server().file_time(SHORT), |_| ());
+        let Some(mut filesystem) = HungFilesystem::mount(&mount) else { return };
+        let (client, file) = (http.open().unwrap(), mount.join("in.txt"));
+        filesystem.hang();
+        let begin = |id| {
+            let read = call(id, "read_text_file", &json!({ "path": file }));
+            client.begin("POST", "Connection: close\r\n", &read.to_string())
+        };
+        let mut calls: Vec<_> = (2..72).map(begin).collect();
+        let allowed = client.call("list_allowed_directories", &json!({}));
+        assert!(allowed.contains(served.directory.to_str().unwrap()), "{allowed}");
+        assert!(http.open().unwrap().is_served());
+        let mut answers: Vec<_> = calls.iter_mut().map(end).collect();
+        for method in ["read", "subscribe"] {
+            answers.push(http.open().unwrap().resource(method, &file));
+        }
+        for answer in answers {
+            assert!(answer.contains("the filesystem does not answer"), "{answer}");
+        }
+        assert!(http.open().unwrap().is_served());
+    });
+}
+
+#[test]
+fn a_call_that_advances_is_not_ended() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root mounts a filesystem");
+    }
+    in_namespace(|| {
+        let served = Served::new();
+        let mount = served.path("mnt");
+        std::fs::create_dir(&mount).unwrap();
+        let http = serve(served.server().file_time(SHORT), |_| ());
+        let Some(mut filesystem) = HungFilesystem::mount(&mount) else { return };
+        filesystem.delay(SHORT / 20);
+        let start = Instant::now();
+        let paths = vec![mount.join("in.txt"); 20];
+        let answer = http.open().unwrap().call("read_multiple_files", &json!({ "paths": paths }));
+        assert!(!answer.contains("does not answer") && answer.contains("content"), "{answer}");
+        assert!(start.elapsed() > 2 * SHORT, "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn start_names_a_directory_that_does_not_open() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root mounts a filesystem");
+    }
+    in_namespace(|| {
+        let served = Served::new();
+        let Some(mut filesystem) = HungFilesystem::mount(&served.directory) else { return };
+        filesystem.hang();
+        let mut program = Command::new(PROGRAM);
+        program.arg(&served.outside).arg(&served.directory);
+        let mut server = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        // Its threads cannot be ended before the filesystem answers.
+        drop(filesystem);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let expected = format!("still opening {}: its filesystem", served.directory.display());
+        assert!(line.contains(&expected), "{line}");
+    });
+}
+
+/// The first call waits for the directory. Others are refused soon.
+#[test]
+fn an_allowed_directory_that_hangs_is_not_called_missing() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root mounts a filesystem");
+    }
+    in_namespace(|| {
+        let served = Served::new();
+        let Some(mut filesystem) = HungFilesystem::mount(&served.directory) else { return };
+        let client = serve(served.server().file_time(SHORT), |_| ()).open().unwrap();
+        // The directory is opened again by the next call.
+        sleep(mcp_roots_guard::limits::VERIFY_EVERY);
+        filesystem.hang();
+        let text = ["no file operation of this call", "the filesystem of the root does not answer"];
+        let mut found = [false; 2];
+        // A job that hangs still has the id of its request.
+        for id in 1..8 {
+            let answer = client.post(&call(id, "read_text_file", &json!({ "path": "in.txt" })));
+            let texts = text.map(|text| answer.contains(text));
+            assert!(texts[0] || texts[1], "{answer}");
+            found = [found[0] || texts[0], found[1] || texts[1]];
+        }
+        assert_eq!(found, [true; 2]);
     });
 }
