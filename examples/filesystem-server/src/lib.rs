@@ -8,6 +8,7 @@
 mod config;
 pub mod http;
 mod memory;
+mod names;
 pub mod options;
 mod patience;
 pub mod programs;

@@ -47,6 +47,9 @@ fn run(options: &Options) -> Outcome {
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
         return Err("--run as root requires --run-as-root; run the server as another user".into());
     }
+    if let Some(remark) = options.remark() {
+        say(remark);
+    }
     // The threads on which the guard works. They start on demand.
     let work = Builder::new_current_thread().build()?;
     let guard = opened(options)?.runtime(work.handle().clone()).build()?;

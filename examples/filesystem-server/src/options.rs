@@ -13,6 +13,7 @@ use mcp_roots_guard::{
 };
 
 use crate::http::Limits;
+use crate::names;
 use crate::programs::Programs;
 
 /// An MCP filesystem server that stays inside the directories that you allow.
@@ -190,7 +191,14 @@ impl Options {
         }
     }
 
-    /// Creates a builder of the guard for these options. `opening` is called before each directory is opened.
+    /// A line about names whose form suggests something else.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        names::literal(self.protect.iter().chain(&self.deny))
+    }
+
+    /// Creates a builder of the guard for these options. `opening` is called before each directory
+    /// is opened.
     ///
     /// # Errors
     ///
@@ -198,18 +206,13 @@ impl Options {
     /// form that protects nothing.
     pub fn guard(&self, opening: impl Fn(&Path)) -> Result<GuardBuilder, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
-        for name in self.protect.iter().chain(&self.deny) {
-            // A name that starts with a slash would have no effect below such a directory.
-            let path = at_home(Path::new(name));
-            if directories.iter().any(|(it, _)| it.parent().is_some() && path.starts_with(it)) {
-                let expected = "expected a name inside the directories, not a path of the system";
-                return Err(format!("{expected}: {name}").into());
-            }
-        }
-        for (path, _) in &directories {
+        let resolved = directories.iter().map(|(path, _)| {
             opening(path);
-            // This waits if the filesystem hangs. The builder reports errors.
-            let _ = path.canonicalize();
+            names::canonical(path)
+        });
+        let resolved: Vec<_> = resolved.collect();
+        for name in self.protect.iter().chain(&self.deny) {
+            names::ensure_name(name, &resolved)?;
         }
         let mut boundary = Boundary::builder();
         if directories.is_empty() {

@@ -130,6 +130,24 @@ fn programs_have_the_results_in_the_data() {
     client::cases::check(include_str!("data/programs.txt"), Era::Session, Declares::Nothing);
 }
 
+#[test]
+fn start_says_which_characters_of_a_name_are_ordinary() {
+    let served = Served::new();
+    let options = [
+        served.directory.to_str().unwrap(),
+        "--deny",
+        "a[0-9]",
+        "--protect",
+        "b,v",
+        "--no-confine",
+    ];
+    let (_, said) = run(&options);
+    let expected = r#"[ and , are ordinary characters in the names ["b,v", "a[0-9]"]"#;
+    assert!(said.lines().next().unwrap().ends_with(expected), "{said}");
+    let (_, said) = run(&[options[0], "--deny", "{a}", "--no-confine"]);
+    assert!(!said.contains("ordinary"), "{said}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn options_that_cannot_be_met_are_refused() {
@@ -138,6 +156,7 @@ fn options_that_cannot_be_met_are_refused() {
     let tool = served.put("tool", "#!/bin/sh\n");
     fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let directory = served.directory.to_str().unwrap();
+    std::os::unix::fs::symlink(directory, served.directory.with_extension("link")).unwrap();
     for line in include_str!("data/options.txt").lines().filter(|line| !line.starts_with('#')) {
         let (options, text) = line.split_once(" | ").unwrap();
         let options: Vec<_> =
