@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::PROGRAM;
-use crate::client::http::{Http, call, end, serve, updated};
+use crate::client::http::{Http, call, next, serve, updated};
 use crate::client::served::Served;
 use crate::client::uri;
 use crate::hung_filesystem::{HungFilesystem, in_namespace};
@@ -68,18 +68,22 @@ fn calls_on_a_filesystem_that_hangs_are_answered() {
         filesystem.hang();
         let begin = |id| {
             let read = call(id, "read_text_file", &json!({ "path": file }));
-            client.begin("POST", "Connection: close\r\n", &read.to_string())
+            client.begin("POST", "", &read.to_string())
         };
         let mut calls: Vec<_> = (2..72).map(begin).collect();
         let allowed = client.call("list_allowed_directories", &json!({}));
         assert!(allowed.contains(served.directory.to_str().unwrap()), "{allowed}");
         assert!(http.open().unwrap().is_served());
-        let mut answers: Vec<_> = calls.iter_mut().map(end).collect();
         for method in ["read", "subscribe"] {
-            answers.push(http.open().unwrap().resource(method, &file));
+            let (method, params) = (format!("resources/{method}"), json!({ "uri": uri(&file) }));
+            let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+            calls.push(http.open().unwrap().begin("POST", "", &request.to_string()));
         }
-        for answer in answers {
-            assert!(answer.contains("the filesystem does not answer"), "{answer}");
+        for call in calls {
+            // Less than the time between keep-alive messages.
+            call.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let answer = next(&mut BufReader::new(call), "the filesystem does not answer");
+            assert!(answer.is_some(), "a call is not answered");
         }
         assert!(http.open().unwrap().is_served());
     });
