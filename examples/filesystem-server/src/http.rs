@@ -122,14 +122,22 @@ pub async fn serve_http(
     protocol.timer(TokioTimer::new());
     protocol.header_read_timeout(limits.header_time).max_buf_size(FIRST);
     let connections = Arc::new(Semaphore::new(limits.connections));
-    let mut stop = pin!(stop);
+    let stopping = listening.clone();
+    tokio::spawn(async move {
+        stop.await;
+        stopping.cancel();
+    });
+    let mut backlog = limits.connections;
     loop {
         let (stream, permit) = tokio::select! {
             biased;
             // Clients have already sent requests on the connections that wait to be accepted.
             accepted = accept(&listener, &connections) => accepted,
-            () = &mut stop => break,
+            () = listening.cancelled() => break,
         };
+        // Those who go on connecting do not keep the server from stopping.
+        let Some(left) = backlog.checked_sub(usize::from(listening.is_cancelled())) else { break };
+        backlog = left;
         // The end of a response does not wait for the client to acknowledge its beginning.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutWriter::new(stream);
@@ -164,7 +172,6 @@ pub async fn serve_http(
         });
     }
     drop(listener);
-    listening.cancel();
     let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let mut closed = pin!(connections.acquire_many(all));
     let is_late = timeout(STOP, &mut closed).await.is_err();

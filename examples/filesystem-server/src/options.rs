@@ -61,6 +61,12 @@ pub struct Options {
     /// Refuse any access to files and directories with this name. NAME is matched as in --protect.
     #[arg(long, value_name = "NAME")]
     pub deny: Vec<String>,
+    /// Exempt this name from --protect, --deny and the default protection.
+    ///
+    /// NAME is compared exactly as written, and without wildcards. Only the name itself is exempt,
+    /// and not the names in it.
+    #[arg(long, value_name = "NAME")]
+    pub exempt: Vec<String>,
     /// Do not protect .git and the configuration of editors and agents.
     ///
     /// By default, they are read-only, because a change to them could run code or lift
@@ -132,7 +138,8 @@ const MANUAL: &str = "\
 Examples:
   mcp-filesystem-guarded ~/projects                     serve one directory
   mcp-filesystem-guarded ~/app --read-only-dir ~/docs   and another, for reading only
-  mcp-filesystem-guarded ~/app --deny '.env*'           without the files with secrets
+  mcp-filesystem-guarded ~/app --deny '.env*' --exempt .env.example
+                                                        without the files with secrets
   mcp-filesystem-guarded --config /etc/files.toml       options from a file
 
 Environment:
@@ -233,6 +240,9 @@ impl Options {
         }
         for name in &self.deny {
             boundary = boundary.protect(name, Protection::Denied);
+        }
+        for name in &self.exempt {
+            boundary = boundary.exempt(name);
         }
         let mut guard = Guard::builder(boundary.build()?);
         // Over HTTP, nothing identifies a client, so nothing can be kept for it.
