@@ -120,13 +120,13 @@ fn start_names_a_directory_that_does_not_open() {
         filesystem.hang();
         let mut program = Command::new(PROGRAM);
         program.arg(&served.outside).arg(&served.directory);
-        let mut server = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(process.stderr.take().unwrap()).read_line(&mut line).unwrap();
         // Its threads cannot be ended before the filesystem answers.
         drop(filesystem);
-        server.kill().unwrap();
-        server.wait().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
         let expected = format!("still opening {}: its filesystem", served.directory.display());
         assert!(line.contains(&expected), "{line}");
     });
