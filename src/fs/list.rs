@@ -501,16 +501,12 @@ impl Walk {
     /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
         self.listed.place.roots().ensure_not_ended()?;
-        match self.listed.directory.list(path, self.listed.mounts) {
-            // The directory was removed or replaced before it was entered.
-            Err(error) if is_replaced(error.reason()) => Ok(()),
-            listed => {
-                let listed = listed?;
-                match self.listed.place.ensure_not_proc(&listed.0) {
-                    Err(error) if error.reason() == Code::SpecialFile => Ok(()),
-                    is_not => is_not.and_then(|()| self.read_names(path, Names::new(listed))),
-                }
+        match self.listed.place.list_beneath(&self.listed.directory, path) {
+            // The directory was removed or replaced before it was entered, or shows processes.
+            Err(error) if is_replaced(error.reason()) || error.reason() == Code::SpecialFile => {
+                Ok(())
             }
+            listed => self.read_names(path, Names::new(listed?)),
         }
     }
 
@@ -622,16 +618,38 @@ impl CheckedPath {
     /// Opens this directory and begins to list it.
     fn list(&self) -> Result<(Arc<Listed>, Names)> {
         let (handle, place) = self.directory_place()?;
-        let listed = handle.list(&place, self.roots().policy().mounts)?;
-        self.ensure_not_proc(&listed.0)?;
+        let listed = self.list_beneath(&handle, &place)?;
+        // The root itself can be beyond a mount.
+        #[cfg(target_os = "linux")]
+        if !self.root().names.as_os_str().is_empty() {
+            self.ensure_not_proc(&listed.0)?;
+        }
         Ok((self.listed(Arc::clone(&listed.0)), Names::new(listed)))
     }
 
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unused_self))]
+    /// Lists a directory beneath one that is known to be served. Only what is beyond a mount is
+    /// asked for its filesystem.
+    #[cfg(target_os = "linux")]
+    fn list_beneath(&self, base: &Handle, path: &Path) -> Result<(Arc<Handle>, Entries)> {
+        let mounts = self.roots().policy().mounts;
+        match base.list(path, Rule::Refuse) {
+            Err(error) if error.reason() == Code::MountCrossing && mounts == Rule::Allow => {
+                let listed = base.list(path, mounts)?;
+                self.ensure_not_proc(&listed.0)?;
+                Ok(listed)
+            }
+            listed => listed,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
     fn ensure_not_proc(&self, directory: &Handle) -> Result<()> {
-        #[cfg(target_os = "linux")]
-        self.root().ensure_not_proc(directory, &directory.metadata_without_birth()?)?;
-        Ok(())
+        self.root().ensure_not_proc(directory, &directory.metadata_without_birth()?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn list_beneath(&self, base: &Handle, path: &Path) -> Result<(Arc<Handle>, Entries)> {
+        base.list(path, self.roots().policy().mounts)
     }
 
     fn listed(&self, directory: Arc<Handle>) -> Arc<Listed> {
