@@ -299,10 +299,9 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Exempts a name from the patterns of [`protect`](Self::protect): a match that ends at a name
-    /// that is equal to this one does not count. Only the name itself is exempt. What is in it is
-    /// compared with the patterns like everything else, and so is another spelling, such as one in
-    /// capital letters.
+    /// Exempts a name from the patterns of [`protect`](Self::protect): a match is ignored if its last
+    /// name is exactly this one. Entries inside it are still compared with the patterns, and so are
+    /// other spellings, such as one in capital letters.
     ///
     /// ```
     /// # use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
@@ -336,6 +335,7 @@ impl BoundaryBuilder {
     ///
     /// # Errors
     ///
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if the path of a directory is empty.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
     ///   there are no directories, unless the client's roots are the only ones
     ///   ([`ClientRoots::Only`]).

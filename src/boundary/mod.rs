@@ -363,8 +363,8 @@ impl Boundary {
                 Err(mut error) => {
                     if error.reason() == Code::NotFound {
                         pending.planned.extend(self.planned(directory).ok().flatten());
-                        let text = unexpanded(directory.path.as_os_str());
-                        error = text.into_iter().fold(error, Error::says);
+                        let hint = unexpanded(directory.path.as_os_str()).map(str::to_owned);
+                        error = hint.into_iter().fold(error, Error::with_outcome);
                     }
                     pending.reject(index, &text, error);
                 }

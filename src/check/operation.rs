@@ -71,7 +71,8 @@ impl Operation<'_> {
                 let why = self.roots.why_outside(refused);
                 error = why.into_iter().fold(error, Error::detail);
             } else if error.reason() == Code::NotFound {
-                error = unexpanded(refused.as_os_str()).into_iter().fold(error, Error::says);
+                let hint = unexpanded(refused.as_os_str()).map(str::to_owned);
+                error = hint.into_iter().fold(error, Error::with_outcome);
             }
             self.roots.log_refusal(
                 match self.destination.map(Location::sent).or(self.name.target) {

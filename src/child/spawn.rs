@@ -109,13 +109,16 @@ pub(super) fn run(
     Ok(ChildOutput { name: task.name, ended, stdout, stderr, confined })
 }
 
-/// Killed programs that could not be reaped in time. Nothing else reaps them, so their numbers are
-/// not reused.
+/// Killed programs that could not be reaped in time. Unless other code of the server reaps them, their
+/// numbers are not reused.
 static LEFT: Mutex<Vec<Unreaped>> = Mutex::new(Vec::new());
 
 fn reap_left() {
     // Defense: A program that could not be reaped is reaped later.
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|left| !left.reap());
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|left| {
+        // Most have not ended. Asking for a group takes longer, because every child is compared.
+        left.status.is_none() && !has_exited(&mut left.child) || !left.reap()
+    });
 }
 
 /// Waits until a killed program is reaped, but not for long. Returns its status if it is known.

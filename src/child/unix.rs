@@ -104,7 +104,7 @@ fn look(child: &Child) -> rustix::io::Result<bool> {
 
 /// A killed program and its process group.
 pub(super) struct Unreaped {
-    child: Child,
+    pub(super) child: Child,
     /// How the program ended, once it is reaped.
     pub(super) status: Option<ExitStatus>,
 }
@@ -118,6 +118,10 @@ impl Unreaped {
     /// as they have ended: siblings of the program (`CLONE_PARENT`, clone(2)) and, if the server is
     /// the init process of a container, orphans. Returns whether none of them is left.
     pub(super) fn reap(&mut self) -> bool {
+        // Other code of the server has reaped it, and its number may be in use again.
+        if self.status.is_none() && look(&self.child).is_err() {
+            return true;
+        }
         // The number of the program and of the group, which is not reused while either exists.
         let leader = Pid::from_child(&self.child);
         // A thread of the program that this thread traces must be reaped before the program.

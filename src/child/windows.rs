@@ -77,7 +77,7 @@ pub(super) fn kill(child: &mut Child) {
 
 /// A killed program.
 pub(super) struct Unreaped {
-    child: Child,
+    pub(super) child: Child,
     pub(super) status: Option<ExitStatus>,
 }
 

@@ -84,7 +84,8 @@ fn programs(network: bool, unix: bool, signals: bool) -> Option<[BpfProgram; 2]>
     };
     let (flags, domain, kind) = (0, 0, 1);
     // Defense: A confined program cannot create a child of the server.
-    let sibling = one(flags, Compare::MaskedEq(SIBLING), libc::CLONE_PARENT)?;
+    let mask = u64::try_from(libc::CLONE_PARENT).ok()?;
+    let sibling = one(flags, Compare::MaskedEq(mask), libc::CLONE_PARENT)?;
     let mut denied = vec![(libc::SYS_clone, vec![sibling])];
     if network || unix {
         denied.push((libc::SYS_io_uring_setup, Vec::new()));
@@ -134,9 +135,6 @@ fn failing(calls: Vec<(i64, Vec<SeccompRule>)>, error: i32) -> Option<BpfProgram
 fn programs(_: bool, _: bool, _: bool) -> Option<[BpfProgram; 2]> {
     None
 }
-
-/// The bit of `CLONE_PARENT` (clone(2)).
-const SIBLING: u64 = 0x8000;
 
 /// Any limit. It is set to its present value.
 const LIMIT: Resource = Resource::Core;

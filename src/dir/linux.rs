@@ -30,7 +30,7 @@ enum Links {
 /// from its custom flags, and a confined process may not open `/` for reading.
 pub(super) fn ambient(path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+    Ok(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
 }
 
 pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
@@ -225,11 +225,15 @@ fn mounted(stat: &Statx) -> Mount {
     (known, if known { stat.stx_mnt_id } else { device })
 }
 
-/// Gives an open file a name, and fails with `EEXIST` if the name exists. Returns `None` if `/proc`
-/// is not mounted, or if the file has no name left (ENOENT, linkat(2)).
+/// Gives an open file a name, and fails with `EEXIST` if the name exists. Returns `None` if no proc
+/// filesystem is mounted at `/proc`, or if the system finds no file (ENOENT, linkat(2)).
 pub(super) fn link_file(file: &File, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    match rustix::fs::linkat(CWD, path, to_dir, to, AtFlags::SYMLINK_FOLLOW) {
+    // A thread can have a descriptor table of its own (unshare(2)).
+    let own = ambient(Path::new("/proc/thread-self/fd")).ok()?;
+    // Defense: A symlink that a tool put at `/proc` is not taken for the open file.
+    let own = Some(own).filter(|own| is_proc(own).is_ok_and(|is_proc| is_proc))?;
+    let number = file.as_raw_fd().to_string();
+    match rustix::fs::linkat(own, number, to_dir, to, AtFlags::SYMLINK_FOLLOW) {
         Err(Errno::NOENT) => None,
         linked => Some(linked.map_err(Into::into)),
     }

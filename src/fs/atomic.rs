@@ -27,8 +27,6 @@ use super::options::{Durability, Overwrite, WriteOptions};
 use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
 use crate::check::{CheckedPath, Name};
-#[cfg(unix)]
-use crate::dir::Policy;
 use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::NAMES_TRIED;
@@ -114,9 +112,9 @@ impl CheckedPath {
 }
 
 impl AtomicFile {
-    /// Gives the file its name. If this fails, the old file remains, and the new one is removed,
-    /// unless the error says otherwise: that only syncing the directory failed, or that an
-    /// append-only directory keeps the temporary file, which is then empty.
+    /// Gives the file its name. If this fails, the old file remains and the new one is removed.
+    /// There are two exceptions, which the error names: only syncing the directory failed, or an
+    /// append-only directory keeps the temporary file, whose content is removed.
     ///
     /// # Errors
     ///
@@ -198,8 +196,7 @@ impl AtomicFile {
     fn carry(&self) -> Result<Option<Kept>> {
         let Some(old) = &self.old else { return Ok(None) };
         let Temporary { directory, file, .. } = &self.temporary;
-        let policy = self.place.roots().policy();
-        Ok(Some(permissions(directory, &self.name, old, policy)?.carry_to(file)?))
+        Ok(Some(permissions(directory, &self.name, old, &self.place)?.carry_to(file)?))
     }
 
     /// Whether the new file can have the owner, the group and the list of the old one.
@@ -443,7 +440,13 @@ impl CheckedPath {
                 // Another process has just created it. The next open fails if it is not a
                 // directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-                result => result.map(|()| true).map_err(|error| is_removed(error.into()))?,
+                // The directory can have been removed. A proc filesystem has no new names.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let here = place.ancestors().nth(above + missing).unwrap_or(place);
+                    self.ensure_at(&directory, here)?;
+                    return Err(error.into());
+                }
+                result => result.map(|()| true)?,
             };
             let opened = directory.dir(Path::new(name), mounts).and_then(|child| {
                 let identity = is_new.then(|| child.identity()).transpose()?;
@@ -563,18 +566,26 @@ impl Temporary {
     fn rename(&mut self, name: &OsStr, is_old: bool) -> Result<()> {
         let renamed = self.directory.rename(&self.name, &self.directory, name, is_old);
         self.is_renamed = renamed.is_ok();
-        renamed.map_err(|error| {
-            let error = Error::from(error);
-            // In an append-only directory, no name can be removed (ioctl_iflags(2)).
-            let remains = error.reason() == Code::PermissionDenied
-                && self.directory.remove_file(&self.name).is_err();
-            if !remains {
-                return error;
+        renamed.map_err(|error| match Error::from(error) {
+            error if error.reason() == Code::PermissionDenied && self.remove().is_err() => {
+                let outcome = format!("the temporary file {} remains", quoted(&self.name));
+                error.with_outcome(outcome)
             }
-            let _ = self.file.set_len(0);
-            let outcome = format!("the empty temporary file {} remains", quoted(&self.name));
-            error.with_outcome(outcome)
+            error => error,
         })
+    }
+
+    /// Removes the file. In an append-only directory, no name can be removed (ioctl_iflags(2)), so
+    /// only the content is.
+    fn remove(&self) -> io::Result<()> {
+        let removed = self.directory.remove_file(&self.name);
+        match &removed {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.file.set_len(0)?;
+            }
+            _ => {}
+        }
+        removed
     }
 }
 
@@ -582,7 +593,7 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_renamed {
             // The caller reports why the write failed, so an error here is ignored.
-            let _ = self.directory.remove_file(&self.name);
+            let _ = self.remove();
         }
     }
 }
@@ -594,11 +605,12 @@ fn permissions(
     directory: &Handle,
     name: &OsStr,
     old: &Metadata,
-    policy: Policy,
+    place: &CheckedPath,
 ) -> Result<Permissions> {
     if !old.is_file() {
         return Ok(Permissions::private(old.mode().unwrap_or_default()));
     }
+    let policy = place.roots().policy();
     let open = |want| directory.open(Path::new(name), want, policy.mounts);
     let file = match open(Want::READ) {
         Err(error) if error.reason() == Code::PermissionDenied => open(WRITE),
@@ -613,7 +625,7 @@ fn permissions(
         ),
         _ => error,
     })?;
-    verify(&file, policy)?;
+    verify(&file, policy, place.root())?;
     Ok(Permissions::of(&file)?)
 }
 

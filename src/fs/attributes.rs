@@ -235,7 +235,10 @@ pub(crate) fn open_unguarded_dir(path: &CheckedPath) -> Result<OwnedFd> {
         return Err(Code::NotADirectory.into());
     }
     let (handle, place) = path.place()?;
-    Ok(handle.open_dir(&place, path.roots().policy().mounts)?.into())
+    let directory = handle.open_dir(&place, path.roots().policy().mounts)?;
+    #[cfg(target_os = "linux")]
+    path.root().ensure_not_proc(&directory, &Metadata::without_birth(&directory)?)?;
+    Ok(directory.into())
 }
 
 #[cfg(all(test, unix))]

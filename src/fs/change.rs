@@ -16,8 +16,8 @@ use crate::roots::{Found, Intent, Roots};
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. If a name
-    /// is a symlink, the symlink itself is renamed or replaced, not its target. Only a directory can
-    /// get a name that ends in a slash.
+    /// is a symlink, the symlink itself is renamed or replaced, not its target. If a path ends in a
+    /// slash, the source must be a directory.
     ///
     /// # Errors
     ///
@@ -81,14 +81,15 @@ impl<'a> Renaming<'a> {
         to.ensure_removable().map_err(Error::of_destination)?;
         let (from_directory, from_name) = from.parent_dir()?;
         let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
-        if to.names_directory() {
+        if from.names_directory() || to.names_directory() {
             let is_dir = match from_directory.look_in(&from_name, from.roots().policy().mounts)? {
                 Look::Missing => return Err(Code::NotFound.into()),
                 Look::Other(metadata) => metadata.is_dir(),
                 Look::Link(..) => false,
             };
             if !is_dir {
-                return Err(Error::from(Code::NotADirectory).of_destination());
+                let error = Error::from(Code::NotADirectory);
+                return Err(if from.names_directory() { error } else { error.of_destination() });
             }
         }
         from.ensure_not_root_alias(&from_directory, &from_name)?;
@@ -228,6 +229,14 @@ fn file_to_remove(path: &CheckedPath) -> Result<(Handle, OsString)> {
     path.ensure_removable()?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_file_root_alias(&directory, &name)?;
+    if path.names_directory() {
+        // The path ended in a slash when it was checked, so no file is meant.
+        return Err(match directory.look_in(&name, path.roots().policy().mounts)? {
+            Look::Missing => Code::NotFound.into(),
+            Look::Other(metadata) if metadata.is_dir() => Code::IsADirectory.into(),
+            _ => Code::NotADirectory.into(),
+        });
+    }
     Ok((directory, name))
 }
 

@@ -212,7 +212,7 @@ impl IgnoreRules {
             Err(error) if is_absent(error.reason()) => return Ok(None),
             file => file?,
         };
-        match verify(&file, self.policy) {
+        match verify(&file, self.policy, self.walked.root()) {
             // Otherwise, the walk would read up to the limit again in each directory.
             Ok(metadata) if metadata.is_file() && metadata.len() > self.left => {
                 return Err(too_large());

@@ -109,9 +109,9 @@ impl CheckedPath {
     /// The file must be readable. It is opened and verified, and on Linux, the open file itself is
     /// linked. Without `/proc`, and on other systems, the file is linked by its name: under a
     /// temporary name in the directory of `to`, which is linked to `to` if it refers to the verified
-    /// file, and removed. A process that can write to the directory can then replace the temporary
-    /// name between the comparison and the link, and the temporary name remains if this process is
-    /// killed, as after [`write`](Self::write), or may not remove it, which the error says.
+    /// file, and removed. In that case, a process that can write to the directory can replace the
+    /// temporary name between the comparison and the link. The temporary name remains if this process
+    /// is killed, or if it may not remove the name. The error then says so.
     ///
     /// Both names refer to the same file for as long as they exist. If the client later withdraws
     /// the directory of one name but not that of the other, the file can still be read and written
@@ -278,7 +278,8 @@ fn ensure_names_no_directory(path: &CheckedPath) -> Result<()> {
         if path.exists() {
             return Code::AlreadyExists.into();
         }
-        Error::new(Code::NotFound).says("the path ends in a slash, but there is no directory")
+        Error::new(Code::NotFound)
+            .says("there is no such directory; omit the slash at the end to name a new entry")
     })
 }
 

@@ -285,8 +285,8 @@ impl WalkOptions {
 
 /// A walk through a directory tree.
 ///
-/// A directory of a proc filesystem is yielded, but not entered, unless the allowed directory is in
-/// one.
+/// A walk yields a directory of a proc filesystem but does not enter it, unless the allowed directory
+/// is itself in a proc filesystem.
 ///
 /// The walk keeps its first directory open, and has at most one other directory open at a time.
 /// Each directory is opened from the first along a path on which no symlink is followed, so every
@@ -633,7 +633,8 @@ impl CheckedPath {
     fn list_beneath(&self, base: &Handle, path: &Path) -> Result<(Arc<Handle>, Entries)> {
         let mounts = self.roots().policy().mounts;
         match base.list(path, Rule::Refuse) {
-            Err(error) if error.reason() == Code::MountCrossing && mounts == Rule::Allow => {
+            // The path crosses a mount, or the system cannot tell.
+            Err(_) if mounts == Rule::Allow => {
                 let listed = base.list(path, mounts)?;
                 self.ensure_not_proc(&listed.0)?;
                 Ok(listed)

@@ -128,8 +128,8 @@ operations! {
     /// synced. A file that did not exist has mode 0666 minus the umask, or the permissions
     /// from the default access control list of its directory.
     ///
-    /// A file larger than the process's limit (`RLIMIT_FSIZE`, setrlimit(2)) ends a process that
-    /// does not handle `SIGXFSZ`.
+    /// Exceeding the process's file size limit (`RLIMIT_FSIZE`, setrlimit(2)) kills the process,
+    /// unless it handles or ignores `SIGXFSZ`.
     ///
     /// If the process is killed during a write, the new file remains. Its name is
     /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. A server that keeps no

@@ -16,7 +16,7 @@ use crate::dir::{Handle, Look, Metadata, Policy, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{Found, Intent, Roots};
+use crate::roots::{Found, Intent, Root, Roots};
 
 /// How [`open_with`](Roots::open_with) opens a file to change it.
 ///
@@ -227,8 +227,7 @@ impl Roots {
         #[cfg(target_os = "linux")]
         return self.open_by_kernel(request).map(|file| {
             let (file, root) = file?;
-            let metadata = verify(&file, self.policy())?;
-            root.ensure_not_proc(&file, &metadata)?;
+            let metadata = verify(&file, self.policy(), root)?;
             Ok(OpenFile::new(file, metadata, request))
         });
         #[cfg(not(target_os = "linux"))]
@@ -286,9 +285,7 @@ impl CheckedPath {
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
-        let metadata = verify(&file, self.roots().policy())?;
-        #[cfg(target_os = "linux")]
-        self.root().ensure_not_proc(&file, &metadata)?;
+        let metadata = verify(&file, self.roots().policy(), self.root())?;
         Ok((file, metadata))
     }
 
@@ -351,9 +348,12 @@ pub(super) fn metadata(path: &CheckedPath) -> Result<Metadata> {
 }
 
 /// Verifies an open file before it is read or changed.
-pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+pub(super) fn verify(file: &File, policy: Policy, root: &Root) -> Result<Metadata> {
     let metadata = Metadata::without_birth(file)?;
     policy.allow(&metadata)?;
+    #[cfg(target_os = "linux")]
+    root.ensure_not_proc(file, &metadata)?;
     Ok(metadata)
 }
 

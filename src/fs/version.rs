@@ -190,7 +190,7 @@ impl<'a> Condition<'a> {
             Err(error) if error.reason() == Code::NotFound => return Err(removed()),
             file => file?,
         };
-        let metadata = verify(&file, policy)?;
+        let metadata = verify(&file, policy, self.place.root())?;
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }

@@ -432,16 +432,18 @@ fn remove_dots(path: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-/// The text for a path at which nothing is, if it looks as if it was expected to be expanded.
+/// A hint for a path at which nothing is, if its text looks as if it was expected to be expanded.
 pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
-    let is_escape = |bytes: &[u8]| matches!(bytes, [b'%', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit));
+    // The escapes of printable ASCII characters.
+    let is_escape =
+        |bytes: &[u8]| matches!(bytes, [b'%', b'2'..=b'7', digit] if digit.is_ascii_hexdigit());
     components(path).find_map(|(name, _)| match name.as_encoded_bytes() {
-        b"~" => Some("no such file or directory; ~ is not expanded, so write the full path"),
+        b"~" => Some("~ is not expanded, so write the full path"),
         name if name.eq_ignore_ascii_case(b"file:") => {
-            Some("no such file or directory; write a path here instead of a file: URI")
+            Some("write a path here instead of a file: URI")
         }
         name if name.windows(3).any(is_escape) => {
-            Some("no such file or directory; only file: URIs are percent-decoded, and only once")
+            Some("percent escapes are decoded only in file: URIs, and only once")
         }
         _ => None,
     })

@@ -54,7 +54,8 @@ fn a_text_that_is_not_expanded_says_what_to_write() {
     let none = "no such file or directory";
     for (request, why) in [
         ("~/x", format!("{none}; ~ is not expanded, so write the full path")),
-        ("a%20b", format!("{none}; only file: URIs are percent-decoded, and only once")),
+        ("a%20b", format!("{none}; percent escapes are decoded only in file: URIs, and only once")),
+        ("50%cent", none.to_owned()),
         ("100%", none.to_owned()),
         ("~x", none.to_owned()),
         ("", "the path is empty; write . for the directory itself".to_owned()),
@@ -67,10 +68,13 @@ fn a_text_that_is_not_expanded_says_what_to_write() {
     let text_of = |path: &str| text(roots.read(std::path::Path::new(path), 9));
     assert!(text_of("file:///x").ends_with(&why));
     let entry = |path: &str| text(roots.check(path, Intent::NoFollow));
-    let why = "not a directory; without the slash, the symlink itself is meant";
+    let why = "not a directory but a symlink; omit the slash to name the symlink itself";
+    let parent = "the parent directory does not exist; ~ is not expanded, so write the full path";
+    assert_eq!(text(roots.write("~/x", "x")), format!("write \"~/x\": {parent}"));
     assert_eq!(entry("ld/"), format!("check \"ld/\": {why}"));
     assert_eq!(text(roots.write(".", "x")), "write \".\": is a directory");
-    let why = "is a directory, because the path ends in a slash or a dot";
+    let why = "the path ends in a slash or a dot, so it names a directory; write it without that to \
+               name a file";
     assert_eq!(text(roots.write("new/", "x")), format!("write \"new/\": {why}"));
     for (directory, why) in [
         ("", "the path of the directory is empty; is a variable unset?"),

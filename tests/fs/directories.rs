@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use mcp_roots_guard::{Intent, Overwrite, Roots, WalkOptions};
 use nix::libc;
+use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
@@ -44,6 +46,28 @@ fn a_hard_link_adds_one_name_in_a_sticky_directory() {
     fs::remove_file(top.join("sticky/g")).unwrap();
     assert_eq!(code(old.hard_link(&new)), Some("not_found"));
     assert_eq!(names(&top), ["f".to_owned(), "sticky".to_owned()].into());
+}
+
+/// A number of a descriptor means another file in the table of the first thread.
+#[test]
+fn a_hard_link_is_that_of_the_opened_file_in_a_thread_with_descriptors_of_its_own() {
+    let tree = Tree::new("file root/f = inside; file outside = outside");
+    let roots = tree.roots(["root"]);
+    let (unshared, opened) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        let linked = scope.spawn(|| {
+            unshare(CloneFlags::CLONE_FILES).unwrap();
+            unshared.wait();
+            opened.wait();
+            roots.hard_link("f", "g")
+        });
+        unshared.wait();
+        let open = || fs::File::open(tree.path("outside")).unwrap();
+        let _kept: Vec<_> = (0..64).map(|_| open()).collect();
+        opened.wait();
+        linked.join().unwrap().unwrap();
+    });
+    assert_eq!(roots.read("g", 99).unwrap(), b"inside");
 }
 
 /// Without `/proc`, the file is linked by its name, first to a temporary one.

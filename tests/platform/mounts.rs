@@ -57,6 +57,29 @@ fn overlay(tree: &Tree) -> nix::Result<()> {
     )
 }
 
+/// Where no proc filesystem is mounted, a tool can create files at `/proc`.
+#[test]
+fn a_hard_link_follows_no_symlink_that_was_put_at_proc() {
+    let tree = Tree::new("file root/f = inside; file outside = outside");
+    let mounts = |_: &Tree| {
+        mount(Some("none"), "/proc", Some("tmpfs"), MsFlags::empty(), NONE)?;
+        Ok(())
+    };
+    mounted(&tree, mounts, |tree| {
+        for directory in ["/proc/self/fd", "/proc/thread-self/fd"] {
+            fs::create_dir_all(directory).unwrap();
+            for number in 0..64 {
+                let link = format!("{directory}/{number}");
+                std::os::unix::fs::symlink(tree.path("outside"), link).unwrap();
+            }
+        }
+        let roots = tree.roots(["root"]);
+        roots.hard_link("f", "g").unwrap();
+        assert_eq!(roots.read("g", 99).unwrap(), b"inside");
+        assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 2);
+    });
+}
+
 /// For example, in a tree that is prepared for chroot(2).
 #[test]
 fn a_proc_filesystem_mounted_in_a_root_is_not_served() {
@@ -68,6 +91,7 @@ fn a_proc_filesystem_mounted_in_a_root_is_not_served() {
     };
     mounted(&tree, mounts, |tree| {
         let roots = tree.roots(["root"]);
+        assert!(roots.check("proc/1", Intent::Existing).unwrap().open_unguarded_dir().is_err());
         for path in ["proc/1/status", "proc/cpuinfo", "bound/status"] {
             let refused = roots.read(path, 1 << 20).unwrap_err();
             assert_eq!(refused.code(), "special_file", "{path}");

@@ -222,17 +222,18 @@ impl Seen {
             let text = read(args[path_at], 4096);
             let end = text.iter().position(|byte| *byte == 0).expect("a path ends with NUL");
             let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
-            if let (libc::SYS_linkat, Ok(open)) = (number, path.strip_prefix("/proc/self/fd")) {
-                let file = fs::read_link(self.proc.join("fd").join(open)).unwrap_or_default();
-                let (dir, path) = (file.parent().unwrap().into(), file.file_name().unwrap().into());
-                return PathArgument { dir, path, is_followed_symlink: false };
-            }
             // A descriptor is an int: the upper half of the register is undefined.
             let dir = match i32::from_ne_bytes(*args[dir].to_ne_bytes().first_chunk().unwrap()) {
                 libc::AT_FDCWD => self.proc.join("cwd"),
                 number => self.proc.join("fd").join(number.to_string()),
             };
             let dir = fs::read_link(dir).unwrap_or_default();
+            // An open file is linked by the number of its descriptor.
+            if number == libc::SYS_linkat && dir.starts_with("/proc") {
+                let file = fs::read_link(self.proc.join("fd").join(path)).unwrap_or_default();
+                let (dir, path) = (file.parent().unwrap().into(), file.file_name().unwrap().into());
+                return PathArgument { dir, path, is_followed_symlink: false };
+            }
             // linkat(2) never follows the new name.
             let is_new_name = number == libc::SYS_linkat && path_at == 3;
             let is_followed_symlink = follows
@@ -287,6 +288,10 @@ impl Seen {
     fn verdict(&self, call: &Call, argument: &PathArgument, opened: Option<&Path>) -> Verdict {
         let PathArgument { dir, path, is_followed_symlink } = argument;
         let text = path.as_os_str().as_bytes();
+        // The descriptors of the thread itself.
+        if text == b"/proc/thread-self/fd" {
+            return Verdict::Inside;
+        }
         let own = text
             .strip_prefix(b"/proc/self/fd/")
             .is_some_and(|name| name.iter().all(u8::is_ascii_digit));

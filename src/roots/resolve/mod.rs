@@ -140,7 +140,10 @@ pub(crate) fn resolve<'a>(
 
 /// The error for a file that would have the name of a directory, whether or not there is one.
 pub(crate) fn named_as_directory() -> Error {
-    Error::new(Code::IsADirectory).says("is a directory, because the path ends in a slash or a dot")
+    Error::new(Code::IsADirectory).says(
+        "the path ends in a slash or a dot, so it names a directory; write it without that to name a \
+         file",
+    )
 }
 
 /// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink

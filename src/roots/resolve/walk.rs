@@ -139,7 +139,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 return Ok(Some(self.inside(Found::Link)));
             }
             // rmdir(2) and rename(2) also refuse `link/`.
-            let text = "not a directory; without the slash, the symlink itself is meant";
+            let text = "not a directory but a symlink; omit the slash to name the symlink itself";
             return Err(Error::new(Code::NotADirectory).says(text));
         }
         let link = self.path.clone();

@@ -189,11 +189,9 @@ fn probe(name: &str, server: i32, argument: &str) -> bool {
     match name {
         "ptrace" => ptrace::seize(server, ptrace::Options::empty()).is_ok(),
         // The numbers of the server's threads are between its own and the one of this program.
-        "signal-thread" => {
-            threads(server).any(|thread| nix::sys::signal::kill(thread, None).is_ok())
-        }
+        "signal-thread" => threads().any(|thread| nix::sys::signal::kill(thread, None).is_ok()),
         "ptrace-thread" => {
-            threads(server).any(|thread| ptrace::seize(thread, ptrace::Options::empty()).is_ok())
+            threads().any(|thread| ptrace::seize(thread, ptrace::Options::empty()).is_ok())
         }
         "limit" => {
             use rustix::process::{Resource, getrlimit, prlimit};
@@ -232,8 +230,18 @@ fn probe(name: &str, server: i32, argument: &str) -> bool {
     }
 }
 
-fn threads(server: Pid) -> impl Iterator<Item = Pid> {
-    (server.as_raw() + 1..nix::unistd::getpid().as_raw()).map(Pid::from_raw)
+/// The server's threads, except the first, as the server lists them. A confined program cannot.
+fn threads() -> impl Iterator<Item = Pid> {
+    let all = std::env::var("GUARD_THREADS").unwrap();
+    let all: Vec<i32> = all.split(' ').map(|thread| thread.parse().unwrap()).collect();
+    all.into_iter().map(Pid::from_raw)
+}
+
+fn own_threads() -> String {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
+    let first = std::process::id().to_string();
+    names.filter(|name| *name != first).collect::<Vec<_>>().join(" ")
 }
 
 const PROBE: &str = "platform::child::confined::probes_of_a_confined_program_are_refused";
@@ -271,6 +279,7 @@ fn probes_of_a_confined_program_are_refused() {
         let run = command(&roots, ".", exe.to_str().unwrap()).unwrap();
         let run = run.args(["--exact", PROBE, "--nocapture", "--test-threads=1"]);
         let run = run.env("GUARD_PROBE", probe).env("GUARD_ARGUMENT", argument);
+        let run = run.env("GUARD_THREADS", own_threads());
         run.env("SERVER", std::process::id().to_string())
     };
     let run = |name: &str, argument: &str, choose: &dyn Fn(ChildCommand) -> ChildCommand| {
