@@ -960,8 +960,9 @@
 //! A subscription outlives its request but must not outlive its root. Keep the
 //! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath). Call
 //! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
-//! [`changes`](crate::Session::changes) for changes to the roots. A proof holds its snapshot, so
-//! narrow the roots to its place first ([`Roots::within`](crate::Roots::within)). With rmcp,
+//! [`changes`](crate::Session::changes) for changes to the roots. A proof holds its snapshot, so a
+//! server with many subscriptions keeps the [`uri`](crate::CheckedPath::uri) of each instead, and
+//! checks it in [`known_roots`](crate::Session::known_roots) each time. With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
 //! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
 //! one of the client's slots. `examples/filesystem-server` has a complete implementation.

@@ -241,11 +241,6 @@ impl Boundary {
         lock(&self.inner.allowed).clone()
     }
 
-    /// Returns whether any allowed directory is configured to be always in force.
-    pub(crate) fn has_always_directories(&self) -> bool {
-        self.inner.directories.iter().any(|directory| directory.options.always)
-    }
-
     /// The number of times that a configured path was found to lead to another canonical path.
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.inner.allowed).generation()

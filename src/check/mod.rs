@@ -38,8 +38,9 @@ use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, 
 /// that was listed, which it holds open.
 ///
 /// A snapshot's memory is freed with its last proof. For a client's list of 4 MiB, that is about
-/// 10 MiB. To keep many proofs for a long time, narrow the roots to each place first
-/// ([`Roots::within`]), which leaves the other roots of the list behind.
+/// 10 MiB. To remember many places for a long time, keep the [`uri`](Self::uri) of each, and check
+/// it again in the roots that are in force then, such as
+/// [`Session::known_roots`](crate::Session::known_roots).
 ///
 /// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request,
 /// the root, the [`Intent`], the access and whether something existed there are not compared.

@@ -44,8 +44,7 @@ use crate::wire::{ClientCapabilities, Revision};
 /// its work ends.
 ///
 /// Code that outlives its request, such as a subscription or a task, should keep a [`Session`]
-/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and call
-/// [`Session::still_allows`].
+/// ([`Guard::session_of`]) and the path, and check it again in [`Session::known_roots`].
 #[derive(Clone, Debug)]
 pub struct RequestRoots {
     pub(super) request: Arc<Request>,
@@ -221,8 +220,7 @@ impl Guard {
         } else {
             client.roots(PeerSource(ctx.peer.clone())).await?
         };
-        let (cancelled, ended) = (ctx.ct.clone(), ctx.ct.child_token());
-        let steps = AtomicU64::new(0);
+        let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
         let lease = Arc::new(RequestLease { cancelled, ended, client, epoch, steps });
         let roots = roots.with_lease(lease.clone());
         let responses = input.responses;
@@ -270,7 +268,7 @@ impl Guard {
             }
             Err(error) => (Arc::default(), client.always_roots(error)?),
         };
-        if !roots.is_despite_failure() {
+        if roots.failure().is_none() {
             keep(current.now + time_to_live, list, roots.clone());
         }
         Ok((roots, None))
@@ -291,7 +289,7 @@ impl Guard {
             Validity::Invalid => Ok(None),
             Validity::ResolveAgain => {
                 let roots = client.roots_of_list(last.list.clone()).await?;
-                if roots.is_despite_failure() {
+                if roots.failure().is_some() {
                     return Ok(None);
                 }
                 let again = last.resolved_again(roots.clone(), current.now);

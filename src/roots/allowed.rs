@@ -67,8 +67,7 @@ impl AllowedDirectory {
         if let Some(turn) = self.opened.take() {
             self.open_again(turn);
         } else if self.opened.is_stalled() {
-            let text = "the filesystem of the root does not answer";
-            return Err(Error::new(Code::RootUnavailable).says(text));
+            return Err(Error::new(Code::RootUnavailable).says("the filesystem does not answer"));
         }
         self.current().map(|current| current.handle).ok_or_else(|| Code::RootUnavailable.into())
     }

@@ -158,10 +158,11 @@ impl Roots {
         Self { base: None, failure: Some(Arc::new(failure.repeated())), ..always }
     }
 
-    /// Whether the client's list could not be obtained, so that only the directories that are
-    /// always in force are served.
-    pub(crate) fn is_despite_failure(&self) -> bool {
-        self.failure.is_some()
+    /// Why the client's list is not known, if only the directories that are
+    /// [always](crate::DirectoryOptions::always) in force are served for that reason.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_deref()
     }
 
     /// Returns these allowed directories as the roots of a client that sent an empty list.

@@ -94,7 +94,7 @@ impl Client {
     /// obtained because of `error`. Fails with `error`, which is reported to the operator, if there
     /// are no such directories, or if the client did not cause the error.
     pub(crate) fn always_roots(&self, error: Error) -> Result<Roots> {
-        if !self.guard.boundary().has_always_directories() || is_guards(&error) {
+        if is_guards(&error) {
             return Err(events::refused(Some(self.id), error));
         }
         // The session may have been closed in the meantime.

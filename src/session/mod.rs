@@ -263,14 +263,11 @@ impl Session {
     /// before the work starts, the work never runs. Work that has started continues.
     ///
     /// ```
-    /// # use mcp_roots_guard::{CheckedPath, Metadata, Result, Session};
+    /// # use mcp_roots_guard::{Intent, Metadata, Result, Session};
     /// /// Looks at a file, unless its root has been withdrawn.
-    /// async fn look(session: &Session, checked: &CheckedPath) -> Result<Metadata> {
-    ///     let (client, checked) = (session.clone(), checked.clone());
-    ///     let work = move || {
-    ///         client.still_allows(&checked)?;
-    ///         checked.metadata()
-    ///     };
+    /// async fn look(session: &Session, path: String) -> Result<Metadata> {
+    ///     let client = session.clone();
+    ///     let work = move || client.known_roots()?.check(path, Intent::Existing)?.metadata();
     ///     session.run(work).await
     /// }
     /// ```
@@ -316,38 +313,51 @@ impl Session {
         }
     }
 
-    /// Checks whether the roots now in force still allow a proof from an earlier request, for
-    /// example in an open watch, a subscription or a long iteration. Call it before each step.
+    /// Returns the roots that are in force now, without sending a request to the client. Use this
+    /// for work outside a request, such as a subscription, and check its path again each time. A
+    /// [`CheckedPath`] that is kept instead holds its whole snapshot.
     ///
-    /// It sends no request to the client, and compares only paths, without I/O; see
-    /// [`Roots::still_allows`].
+    /// If the client's roots must be requested again, the result has only the directories that are
+    /// [always](crate::DirectoryOptions::always) in force, and its [`failure`](Roots::failure) is
+    /// [`RootsStale`](crate::ErrorKind::RootsStale). For a client that does not announce changes,
+    /// this is always the case, unless the server sets a [time to
+    /// live](crate::GuardBuilder::time_to_live_unannounced). For a client that declared no roots
+    /// and gets [nothing](Fallback::Nothing), the failure is
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the roots must be requested again, which is
-    /// possible only within a request. For a client that does not announce changes, this is always
-    /// the case, unless the server sets a [time to
-    /// live](crate::GuardBuilder::time_to_live_unannounced). Also the errors of
-    /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported). A proof in a directory that is
-    /// [always](crate::DirectoryOptions::always) in force remains allowed while the client's roots
-    /// must be requested again or could not be obtained.
-    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+    /// [`SessionClosed`](crate::ErrorKind::SessionClosed).
+    pub fn known_roots(&self) -> Result<Roots> {
         let client = self.client();
         client.epoch()?;
         let allowed = client.guard.boundary().last_allowed_roots();
-        let missing: Error = match client.fallback_policy() {
-            Some(Fallback::Nothing) => Code::RootsUnsupported.into(),
-            Some(Fallback::AllowedDirectories) => return allowed.still_allows(checked),
+        let roots = match client.fallback_policy() {
+            Some(Fallback::Nothing) => allowed.always_despite(&Code::RootsUnsupported.into()),
+            Some(Fallback::AllowedDirectories) => allowed,
             None => match client.valid() {
-                Some(cached) => return cached.roots.still_allows(checked),
-                None => Code::RootsStale.into(),
+                Some(cached) => cached.roots.clone(),
+                None => allowed.always_despite(&Code::RootsStale.into()),
             },
         };
-        match allowed.always_despite(&missing).still_allows(checked) {
-            Err(outside) if outside.reason() == Code::OutsideRoots => Err(missing),
-            decided => decided,
-        }
+        Ok(roots.for_session(client.id, &client.account))
+    }
+
+    /// Checks whether the [known roots](Self::known_roots) still allow a proof from an earlier
+    /// request, for example in an open watch or a long iteration. Call it before each step. It
+    /// compares only paths, without I/O.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::still_allows`] and of [`known_roots`](Self::known_roots). If the
+    /// place is in none of the known roots, and they have a [`failure`](Roots::failure), the error
+    /// is that failure.
+    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+        let roots = self.known_roots()?;
+        roots.still_allows(checked).map_err(|error| match roots.failure() {
+            Some(failure) if error.reason() == Code::OutsideRoots => failure.repeated(),
+            _ => error,
+        })
     }
 
     /// Returns a listener for changes to the client's roots from now on.

@@ -213,8 +213,8 @@ fn every_operation_is_in_the_table_and_is_offered() {
 }
 
 /// Methods of roots and proofs that describe them or derive others from them.
-const NO_OPERATIONS: &str = "access clone command display_path eq exists explain fmt from_dirs from_list hash is_empty \
-    join no_follow outermost parent read_only rejected relative root roots still_allows \
+const NO_OPERATIONS: &str = "access clone command display_path eq exists explain failure fmt from_dirs from_list hash \
+    is_empty join no_follow outermost parent read_only rejected relative root roots still_allows \
     to_unguarded_path uri with_base";
 
 /// Methods that `operate` offers by options of another operation.

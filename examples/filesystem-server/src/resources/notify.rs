@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mcp_roots_guard::rmcp::{ClientInput, RequestRoots};
-use mcp_roots_guard::{RootsChanges, RootsState, Session};
+use mcp_roots_guard::{Intent, Location, Roots, RootsChanges, RootsState, Session};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams, SubscriptionFilter};
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
@@ -74,9 +74,10 @@ pub(crate) async fn subscribe(
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
         let subscriptions = resources.of(session).ok_or_else(no_session)?;
-        let subscription = Subscription::new(&roots, &uri, &resources.filesystems)?;
+        let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
+        session.still_allows(&checked)?;
+        let subscription = Subscription::new(&checked, &resources.filesystems)?;
         roots.ensure_active()?;
-        session.still_allows(&subscription.checked)?;
         subscriptions.add(uri, subscription)
     };
     server.respond(ctx, ClientInput::none(Some(&params.uri)), work).await
@@ -115,8 +116,8 @@ pub(crate) async fn listen(
         let (resources, named) = (server.resources.clone(), uri.clone());
         let all = subscriptions.clone();
         let work = move |roots: RequestRoots| {
-            let subscription = Subscription::new(&roots, &named, &resources.filesystems)?;
-            all.add(named, subscription)
+            let checked = roots.check(&Location::from_uri(&named)?, Intent::Existing)?;
+            all.add(named, Subscription::new(&checked, &resources.filesystems)?)
         };
         let added: Result<(), _> = server.respond(ctx, ClientInput::none(Some(uri)), work).await;
         if let Err(error) = added {
@@ -132,7 +133,7 @@ pub(crate) async fn listen(
             () = sleep(POLL) => {}
         }
         let all = subscriptions.clone();
-        let work = move |roots: RequestRoots| Ok(all.look(|checked| roots.still_allows(checked)));
+        let work = move |roots: RequestRoots| Ok(all.look(|| Ok(Roots::clone(&roots))));
         // If the roots are unknown at this time, nothing is looked at or withdrawn.
         let changed = server.guard.other_request(ctx, None, work).await.unwrap_or_default();
         for uri in changed {
@@ -182,7 +183,7 @@ impl Following {
             return;
         }
         let (session, all) = (self.session.clone(), self.subscriptions.clone());
-        let work = move || Ok(all.look(|checked| session.still_allows(checked)));
+        let work = move || Ok(all.look(|| session.known_roots()));
         let looked = tokio::select! {
             looked = self.session.run(work) => looked,
             // The look may never end.

@@ -1,17 +1,15 @@
 //! Subscriptions to resources, and the detection of changes.
 //!
-//! The URI is checked once, in the request that subscribes. Each later look uses the resulting
-//! `CheckedPath`, after verifying that the currently known roots still allow it. Once the root is
-//! withdrawn, the file is no longer looked at and no notification is sent.
-//!
-//! A proof holds its snapshot, and each subscription can follow a new list of the client. So the
-//! proof is of a snapshot that was narrowed to this one place, and the only snapshot of a list that
-//! a session holds is the current one.
+//! The URI is checked in the request that subscribes. A subscription keeps only the canonical URI
+//! of the place, which each later look checks in the roots that are known then. A `CheckedPath`
+//! would hold the snapshot of the list that it was checked in, and each subscription can follow a
+//! new list. Once the root is withdrawn, the file is no longer looked at and no notification is sent.
 //!
 //! Files are looked at every [`POLL`], which works on every system and filesystem. A file has changed
-//! if its size or times differ, or if it was removed or recreated. A directory has changed if an
-//! entry was added or removed. A file that is replaced by a directory, or the reverse, counts as
-//! removed. A symlink is followed only when the client subscribes.
+//! if its type, size or times differ, or if it was removed or recreated. A directory has changed if
+//! an entry was added or removed. A symlink is followed only when the client subscribes. If one takes
+//! the place of a directory on the path later, the file counts as removed, and the subscription ends
+//! if the symlink leads outside.
 //!
 //! A filesystem may never answer. Only [`WAITING`] threads wait for one filesystem at a time, so
 //! that those that wait for ever leave the others their slots.
@@ -20,11 +18,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ErrorKind, FileType, Intent, Location, Metadata};
+use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{
+    CheckedPath, Error, ErrorKind, FileType, Intent, Location, Metadata, Result, Roots,
+};
 use rmcp::ErrorData;
 use tokio::sync::Semaphore;
 
+use super::entry;
 use crate::lock;
 
 /// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
@@ -49,7 +50,11 @@ pub(super) struct Subscriptions(Arc<Mutex<HashMap<String, Arc<Subscription>>>>);
 impl Subscriptions {
     /// Adds a subscription, or replaces the one with the same URI. There are at most
     /// [`SUBSCRIPTIONS`].
-    pub(super) fn add(&self, uri: String, subscription: Subscription) -> Result<(), HandlerError> {
+    pub(super) fn add(
+        &self,
+        uri: String,
+        subscription: Subscription,
+    ) -> std::result::Result<(), HandlerError> {
         let mut subscriptions = lock(&self.0);
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
             let full = format!(
@@ -76,23 +81,25 @@ impl Subscriptions {
     /// Looks at the resources that the known roots allow, except those for whose filesystem too many
     /// threads wait. Drops subscriptions that the roots no longer allow, and returns the URIs of
     /// resources that have changed.
-    pub(super) fn look(
-        &self,
-        allows: impl Fn(&CheckedPath) -> mcp_roots_guard::Result<()>,
-    ) -> Vec<String> {
+    pub(super) fn look(&self, known_roots: impl Fn() -> Result<Roots>) -> Vec<String> {
         let all = lock(&self.0).clone();
         let mut changed = Vec::new();
         for (uri, subscription) in all {
             let Ok(_permit) = subscription.filesystem.try_acquire() else { continue };
-            match allows(&subscription.checked).map_err(|error| error.kind()) {
-                // Read-only access is enough to watch.
-                Ok(()) | Err(ErrorKind::ReadOnly) => {
-                    if subscription.has_changed() {
-                        changed.push(uri);
-                    }
+            let Ok(roots) = known_roots() else { break };
+            let drop = || lock(&self.0).retain(|_, kept| !Arc::ptr_eq(kept, &subscription));
+            let now = subscription.look(&roots);
+            let is_refused = now.as_ref().is_err_and(is_refusal);
+            if is_refused && !subscription.is_inside(&roots) {
+                // While the client's roots are unknown, its subscriptions are kept.
+                if roots.failure().is_none() {
+                    drop();
                 }
-                Err(ErrorKind::RootsStale | ErrorKind::SessionClosed) => {}
-                Err(_) => lock(&self.0).retain(|_, kept| !Arc::ptr_eq(kept, &subscription)),
+            } else if subscription.has_changed(now.ok().flatten()) {
+                changed.push(uri);
+            } else if is_refused {
+                // The client was told at the last look.
+                drop();
             }
         }
         changed
@@ -102,7 +109,8 @@ impl Subscriptions {
 /// A subscription to a file or directory.
 #[derive(Debug)]
 pub(super) struct Subscription {
-    pub(super) checked: CheckedPath,
+    /// The canonical URI.
+    place: String,
     filesystem: Arc<Semaphore>,
     /// `None` if the file did not exist at the last look.
     seen: Mutex<Option<State>>,
@@ -112,27 +120,43 @@ pub(super) struct Subscription {
 type State = (FileType, u64, Option<SystemTime>, Option<SystemTime>);
 
 impl Subscription {
-    /// Subscribes to the file or directory that a URI names.
-    pub(super) fn new(
-        roots: &RequestRoots,
-        uri: &str,
-        filesystems: &Filesystems,
-    ) -> Result<Self, HandlerError> {
-        // Fails with the guard's refusal for what is neither a file nor a directory.
-        let location = Location::from_uri(uri)?;
-        let checked = roots.within(&location)?.check(&location, Intent::Existing)?;
+    /// Subscribes to a file or directory.
+    pub(super) fn new(checked: &CheckedPath, filesystems: &Filesystems) -> Result<Self> {
         let metadata = checked.metadata()?;
+        if !entry::is_resource(metadata.file_type()) {
+            // Fails with the guard's refusal of special files.
+            checked.open()?;
+        }
         let new = || Arc::new(Semaphore::new(WAITING));
         let filesystem = lock(filesystems).entry(metadata.device()).or_insert_with(new).clone();
-        Ok(Self { checked, filesystem, seen: Mutex::new(Some(state(&metadata))) })
+        Ok(Self { place: checked.uri(), filesystem, seen: Mutex::new(Some(state(&metadata))) })
+    }
+
+    /// The state of the resource now, or `None` if its path leads through a symlink.
+    fn look(&self, roots: &Roots) -> Result<Option<State>> {
+        let checked = roots.check(&Location::from_uri(&self.place)?, Intent::NoFollow)?;
+        let is_here = checked.uri() == self.place;
+        is_here.then(|| checked.metadata()).transpose().map(|found| found.as_ref().map(state))
     }
 
     /// Whether the resource has changed since the last look.
-    fn has_changed(&self) -> bool {
-        let now = self.checked.metadata().ok().as_ref().map(state);
+    fn has_changed(&self, now: Option<State>) -> bool {
         let before = std::mem::replace(&mut *lock(&self.seen), now);
         before != now
     }
+
+    /// Whether the place is in one of the roots by its name.
+    fn is_inside(&self, roots: &Roots) -> bool {
+        roots.roots().any(|root| {
+            let rest = self.place.strip_prefix(root.uri().trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+}
+
+/// Whether the roots do not allow a place, or a symlink leads there.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::OutsideRoots | ErrorKind::Protected)
 }
 
 fn state(metadata: &Metadata) -> State {
