@@ -292,9 +292,8 @@ impl Roots {
     /// `rmcp`, roots belong to no request.
     pub(crate) fn ensure_not_ended(&self) -> Result<()> {
         if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
-            let text = "the request that these roots belong to has ended, or its RequestRoots was \
-                        dropped; obtain roots for each request, and keep RequestRoots while its \
-                        clones are in use";
+            let text = "the request of these roots has ended, or its RequestRoots was dropped; obtain \
+                        roots for each request, and keep RequestRoots while its clones are in use";
             return Err(Error::new(Code::RootsStale).says(text));
         }
         Ok(())

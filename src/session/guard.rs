@@ -169,7 +169,7 @@ impl GuardBuilder {
         let time_to_live = self.time_to_live.max(self.time_to_live_unannounced);
         let time_to_live = time_to_live.max(self.time_to_live_keyed);
         let (cache, sessions) = (SnapshotCache::new(time_to_live), AtomicUsize::new(0));
-        let slots = Slots::new(self.work_at_once, self.runtime.clone());
+        let slots = Slots::new(self.work_at_once, self.runtime.as_ref());
         let number = AtomicU64::new(0);
         Guard { inner: Arc::new(Inner { choices: self, cache, sessions, slots, number }) }
     }

@@ -47,6 +47,9 @@ use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout
 /// The slots of one guard, and the threads on which jobs run.
 pub(crate) struct Slots {
     threads: Threads,
+    /// Lists are resolved on threads of their own, because an allocator keeps memory for each
+    /// thread, and a large list needs much.
+    resolving: Threads,
     /// Slots for the work of handlers.
     work: Lane,
     /// Slots for resolving lists.
@@ -96,12 +99,12 @@ struct Waiting<J>(Arc<Mutex<Option<J>>>);
 
 impl Slots {
     /// Slots for this many jobs of work at once. Without a runtime, the guard has its own threads.
-    pub(crate) fn new(work: usize, runtime: Option<tokio::runtime::Handle>) -> Self {
+    pub(crate) fn new(work: usize, runtime: Option<&tokio::runtime::Handle>) -> Self {
+        let threads = |most| runtime.cloned().map_or_else(|| Threads::own(most), Threads::of);
         // A lent slot takes a second thread. One more resolves the configured paths.
-        let most = 2 * (work + RESOLUTIONS) + 1;
-        let threads = runtime.map_or_else(|| Threads::own(most), Threads::of);
+        let (threads, resolving) = (threads(2 * work + 1), threads(2 * RESOLUTIONS));
         let (work, resolutions) = (Lane::new(work, false), Lane::new(RESOLUTIONS, true));
-        Self { threads, work, resolutions }
+        Self { threads, resolving, work, resolutions }
     }
 
     /// Runs the work of a handler when its turn comes. Returns its result or its panic. If the
@@ -116,7 +119,7 @@ impl Slots {
         client: &Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        self.run(self.work.take(client).await?, job).await
+        run(&self.threads, self.work.take(client).await?, job).await
     }
 
     /// Like [`work`](Self::work), for the resolution of a list.
@@ -125,7 +128,7 @@ impl Slots {
         client: &Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        self.run(self.resolutions.take(client).await?, job).await
+        run(&self.resolving, self.resolutions.take(client).await?, job).await
     }
 
     /// Runs a job of the server itself, which needs no slot. Nobody waits for it.
@@ -133,35 +136,35 @@ impl Slots {
         // If no thread can be started, the job waits for the next one that is.
         drop(self.threads.spawn(job));
     }
+}
 
-    async fn run<T: Send + 'static>(
-        &self,
-        running: Running,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<std::thread::Result<T>> {
-        // Without a timer, the job must not begin.
-        timeout_at(Instant::now(), std::future::ready(())).await?;
-        let (sender, result) = oneshot::channel();
-        let job = events::in_span_of_caller(job);
-        let waiting = Waiting(Arc::new(Mutex::new(Some((running, sender, job)))));
-        let begins = Waiting(waiting.0.clone());
-        let mut ended = pin!(self.threads.spawn(move || {
-            let Some((_running, sender, job)) = begins.take() else { return };
-            let done = catch_unwind(AssertUnwindSafe(job));
-            // A result that nobody waits for is dropped here, in its slot. Its destructor may block
-            // or panic.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(sender.send(done))));
-        })?);
-        match timeout_at(Instant::now() + PATIENCE, &mut ended).await? {
-            // The closure cannot panic.
-            Some(ended) => _ = ended?,
-            // Taking the job withdraws it, and drops the sender.
-            None if waiting.take().is_some() => {}
-            None => _ = ended.await?,
-        }
-        let withdrawn = |_| Error::new(Code::Busy).detail("no thread was free to begin the job");
-        result.await.map_err(withdrawn)
+async fn run<T: Send + 'static>(
+    threads: &Threads,
+    running: Running,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<std::thread::Result<T>> {
+    // Without a timer, the job must not begin.
+    timeout_at(Instant::now(), std::future::ready(())).await?;
+    let (sender, result) = oneshot::channel();
+    let job = events::in_span_of_caller(job);
+    let waiting = Waiting(Arc::new(Mutex::new(Some((running, sender, job)))));
+    let begins = Waiting(waiting.0.clone());
+    let mut ended = pin!(threads.spawn(move || {
+        let Some((_running, sender, job)) = begins.take() else { return };
+        let done = catch_unwind(AssertUnwindSafe(job));
+        // A result that nobody waits for is dropped here, in its slot. Its destructor may block
+        // or panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(sender.send(done))));
+    })?);
+    match timeout_at(Instant::now() + PATIENCE, &mut ended).await? {
+        // The closure cannot panic.
+        Some(ended) => _ = ended?,
+        // Taking the job withdraws it, and drops the sender.
+        None if waiting.take().is_some() => {}
+        None => _ = ended.await?,
     }
+    let withdrawn = |_| Error::new(Code::Busy).detail("no thread was free to begin the job");
+    result.await.map_err(withdrawn)
 }
 
 impl Lane {
@@ -312,7 +315,7 @@ mod tests {
     }
 
     async fn run(slots: &Slots, number: u64) -> Result<u64> {
-        slots.run(slots.work.take(&client(number)).await?, move || number).await.map(Result::unwrap)
+        slots.work(&client(number), move || number).await.map(Result::unwrap)
     }
 
     /// Waits until no job runs any longer, and checks that every slot was returned.
@@ -447,7 +450,7 @@ mod tests {
             let count = began.clone();
             let job = async {
                 let running = slots.work.take(&client(1)).await.unwrap();
-                slots.run(running, move || count.fetch_add(1, SeqCst)).await
+                super::run(&slots.threads, running, move || count.fetch_add(1, SeqCst)).await
             };
             assert!(waits(pin!(job).as_mut()));
         }
@@ -528,14 +531,14 @@ mod tests {
             .max_blocking_threads(1)
             .build()
             .unwrap();
-        let slots = Slots::new(4, Some(runtime.handle().clone()));
+        let slots = Slots::new(4, Some(runtime.handle()));
         let (go, waits) = mpsc::channel::<()>();
         drop(runtime.spawn_blocking(move || waits.recv()));
         let began = Arc::new(AtomicUsize::new(0));
         let count = began.clone();
         let job = async {
             let running = slots.work.take(&client(1)).await?;
-            slots.run(running, move || count.fetch_add(1, SeqCst)).await
+            super::run(&slots.threads, running, move || count.fetch_add(1, SeqCst)).await
         };
         assert_eq!(runtime.block_on(job).unwrap_err().reason(), Code::Busy);
         drop(go);
@@ -593,7 +596,7 @@ mod tests {
                         if (number + round) % 3 == 0 {
                             return slots.resolve(&account, work).await;
                         }
-                        slots.run(slots.work.take(&account).await?, work).await
+                        slots.work(&account, work).await
                     };
                     if (number * round) % 7 == 3 {
                         let limit = Duration::from_micros(50 * (round % 5));
