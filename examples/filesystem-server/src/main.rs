@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use filesystem_server::http::{STOP, serve_http};
@@ -22,6 +23,10 @@ const NAME: &str = env!("CARGO_BIN_NAME");
 /// How long a directory may take to open before the program says so. A local one takes less than a
 /// millisecond, and a disk that spins up a few seconds.
 const OPENING: Duration = Duration::from_secs(3);
+
+/// How many milliseconds a thread that was joined may take to end. It takes microseconds.
+#[cfg(target_os = "linux")]
+const THREAD_ENDS: u32 = 5_000;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -70,26 +75,34 @@ fn run(options: &Options) -> Outcome {
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
 fn opened(options: &Options) -> Result<GuardBuilder, Box<dyn std::error::Error>> {
     let (opening, directories) = mpsc::channel::<PathBuf>();
-    std::thread::scope(|scope| {
-        // The thread ends before the process is confined.
-        scope.spawn(move || {
-            let mut current = None;
-            loop {
-                match directories.recv_timeout(OPENING) {
-                    Ok(directory) => current = Some(directory),
-                    Err(RecvTimeoutError::Disconnected) => break,
-                    Err(RecvTimeoutError::Timeout) => {
-                        let Some(directory) = current.take() else { continue };
-                        let directory = directory.display();
-                        say(format_args!(
-                            "still opening {directory}: its filesystem does not answer"
-                        ));
-                    }
+    let watching = thread::spawn(move || {
+        let mut current = None;
+        loop {
+            match directories.recv_timeout(OPENING) {
+                Ok(directory) => current = Some(directory),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let Some(directory) = current.take() else { continue };
+                    let directory = directory.display();
+                    say(format_args!("still opening {directory}: its filesystem does not answer"));
                 }
             }
-        });
-        options.guard(move |directory| _ = opening.send(directory.to_owned()))
-    })
+        }
+    });
+    let guard = options.guard(move |directory| _ = opening.send(directory.to_owned()));
+    let _ = watching.join();
+    // A process with another thread cannot be confined, and the kernel removes one only after it was
+    // joined.
+    #[cfg(target_os = "linux")]
+    for _ in 0..THREAD_ENDS {
+        #[expect(clippy::disallowed_methods, reason = "the process's own threads")]
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        if threads == 1 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    guard
 }
 
 /// Confines the process, or prints why it is not confined.

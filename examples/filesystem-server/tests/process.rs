@@ -111,7 +111,8 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     let mut restarted = Client::start(&[named]);
     assert_eq!(restarted.read(&file), "new");
     replace(directory);
-    assert!(restarted.read(&file).contains("permission denied"));
+    let denied = restarted.read(&file);
+    assert!(denied.contains("permission denied"), "{denied}");
 }
 
 #[test]
