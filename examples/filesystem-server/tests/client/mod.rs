@@ -157,7 +157,8 @@ impl Client {
         json!({ "roots": roots })
     }
 
-    /// Waits for the response to a request, or with 0 for one whose id is null. It contains either a `result` or an `error`.
+    /// Waits for the response to a request, or for one whose id is null if `id` is 0. It contains
+    /// either a `result` or an `error`.
     pub(crate) fn end(&mut self, id: u64) -> Result<Value, Value> {
         while !self.answers.contains_key(&id) {
             assert!(self.receive(Duration::from_secs(300)), "no response in time");
