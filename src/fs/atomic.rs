@@ -27,6 +27,8 @@ use super::options::{Durability, Overwrite, WriteOptions};
 use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
 use crate::check::{CheckedPath, Name};
+#[cfg(target_os = "linux")]
+use crate::dir::is_proc;
 use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::NAMES_TRIED;
@@ -440,11 +442,14 @@ impl CheckedPath {
                 // Another process has just created it. The next open fails if it is not a
                 // directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-                // The directory can have been removed. A proc filesystem has no new names.
+                // The directory has been removed, although its name can still lead to it for a
+                // moment. Only a proc filesystem has no new names.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let here = place.ancestors().nth(above + missing).unwrap_or(place);
-                    self.ensure_at(&directory, here)?;
-                    return Err(error.into());
+                    #[cfg(target_os = "linux")]
+                    if is_proc(&directory)? {
+                        return Err(error.into());
+                    }
+                    return Err(Code::Changed.into());
                 }
                 result => result.map(|()| true)?,
             };
