@@ -97,8 +97,8 @@ pub(super) struct Destination {
 impl CheckedPath {
     /// Begins a file that is written in pieces and appears under its name when it is committed.
     ///
-    /// Check the path for [`Intent::New`](crate::Intent::New), or for
-    /// [`Intent::NewTree`](crate::Intent::NewTree) to create parents.
+    /// Check the path for [`Intent::New`], or for
+    /// [`Intent::NewTree`] to create parents.
     ///
     /// # Errors
     ///
