@@ -97,8 +97,7 @@ pub(super) struct Destination {
 impl CheckedPath {
     /// Begins a file that is written in pieces and appears under its name when it is committed.
     ///
-    /// Check the path for [`Intent::New`], or for
-    /// [`Intent::NewTree`] to create parents.
+    /// Check the path for [`Intent::New`], or for [`Intent::NewTree`] to create parents.
     ///
     /// # Errors
     ///
