@@ -235,7 +235,15 @@ impl Roots {
 
     /// Returns the same roots, associated with a session and the account of its client.
     pub(crate) fn for_session(&self, session: SessionId, account: &Account) -> Self {
-        Self { session: Some(session), account: account.clone(), ..self.clone() }
+        // Not `..self.clone()`, which would also clone the other account.
+        Self {
+            snapshot: self.snapshot.clone(),
+            base: self.base,
+            failure: self.failure.clone(),
+            session: Some(session),
+            account: account.clone(),
+            lease: self.lease.clone(),
+        }
     }
 
     pub(crate) fn account(&self) -> &Account {
