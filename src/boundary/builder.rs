@@ -70,7 +70,8 @@ impl DirectoryOptions {
     }
 
     /// Makes the directory always in force. Client roots do not narrow such a directory: it is in
-    /// force even if the client lists other directories, lists none, or fails to send a list.
+    /// force even if the client lists other directories, lists none, or fails to send a list. This
+    /// applies to the directory itself: one inside it that is not in force has this one's access.
     ///
     /// These directories follow the client's roots, in configuration order. A directory that the
     /// client lists, either directly or through an ancestor, takes the position of that entry
@@ -101,8 +102,9 @@ impl DirectoryOptions {
     /// `b` in `a`.
     ///
     /// An alias must be absolute and cannot contain `.` or `..`. It must not equal, contain, or be
-    /// inside another allowed directory or alias. [`BoundaryBuilder::build`] also fails if the
-    /// alias exists on this system and is a different directory.
+    /// inside another allowed directory or alias, so none can be declared if `/` is allowed.
+    /// [`BoundaryBuilder::build`] also fails if the alias exists on this system and is a different
+    /// directory.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
@@ -148,6 +150,32 @@ impl BoundaryBuilder {
     /// allowed directory starts with that volume.
     ///
     /// The second argument is the directory's [`Access`], or [`DirectoryOptions`].
+    ///
+    /// Directories can be nested. A place has the access of the innermost root in force that
+    /// contains it, compared by canonical path, byte for byte. An inner directory may have more
+    /// access than an outer one, such as a writable workspace in a readable `/`, and never less: to
+    /// make a part of a writable directory read-only, [`protect`](Self::protect) it. If the inner
+    /// directory is not in force, because it is missing or the client does not list it, the outer
+    /// one counts.
+    ///
+    /// Relative requests start at the first directory, so add the workspace before `/`.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, ErrorKind};
+    ///
+    /// # let top = tempfile::tempdir().unwrap();
+    /// # let (docs, drafts) = (top.path().join("docs"), top.path().join("docs/drafts"));
+    /// # std::fs::create_dir_all(&drafts).unwrap();
+    /// let boundary = Boundary::builder()
+    ///     .directory(&drafts, Access::ReadWrite)
+    ///     .directory(&docs, Access::ReadOnly) // contains `drafts`
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
+    /// roots.write("new.txt", "")?;
+    /// let refused = roots.write(docs.join("new.txt"), "").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
     pub fn directory(
         mut self,
         path: impl Into<PathBuf>,
@@ -216,6 +244,9 @@ impl BoundaryBuilder {
     /// recognized by its mount ID (Linux 5.8 or later) or else by its device number. A bind mount of
     /// the same filesystem has the same device number, so only a mount ID reveals it. With
     /// [`ClientRoots::Only`], mounts above a client's root are not refused.
+    ///
+    /// An allowed directory beyond a mount is served by its own absolute path. A request that leads
+    /// to it from a directory around it crosses the mount.
     pub fn refuse_mounts(mut self) -> Self {
         self.policy.mounts = Rule::Refuse;
         self
@@ -229,8 +260,10 @@ impl BoundaryBuilder {
     }
 
     /// Adds the roots in force to the text of a refusal of what is outside them
-    /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), as the client knows them, so that a
-    /// model sees where it may look. At most eight are named. By default, the text names none.
+    /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), and the writable ones to the text of a
+    /// refusal to write ([`ReadOnly`](crate::ErrorKind::ReadOnly)), as the client knows them, so
+    /// that a model sees where it may look or write. At most eight are named. By default, the text
+    /// names none.
     ///
     /// ```
     /// # use mcp_roots_guard::{Access, Boundary};
@@ -262,11 +295,17 @@ impl BoundaryBuilder {
     /// | `.github/workflows` | `/srv/.github/workflows`, `/srv/a/.github/workflows` |
     /// | `.env*` | `/srv/.env`, `/srv/a/.env.local` |
     ///
-    /// Patterns are compared with the canonical path of the file below the allowed directory, so
-    /// symlinks, aliases and client roots make no difference. Whole names are compared. On every
-    /// system, the comparison ignores differences that any supported filesystem ignores: case,
-    /// Unicode normalization, invisible characters, and trailing dots and spaces. A name is
-    /// protected whether or not it exists.
+    /// Patterns are compared with the canonical path of the file, so symlinks, aliases and client
+    /// roots make no difference. Whole names are compared. On every system, the comparison ignores
+    /// differences that any supported filesystem ignores: case, Unicode normalization, invisible
+    /// characters, and trailing dots and spaces. A name is protected whether or not it exists.
+    ///
+    /// Patterns apply in every allowed directory, except to the names that lead to it: a match
+    /// counts if its last name is below the allowed directory of the innermost root in force. So a
+    /// worktree in `.codex/worktrees` can be an allowed directory although `.codex` is protected,
+    /// and names below the worktree are protected as usual. An allowed directory inside a denied
+    /// name is reached by its own path or alias, but not through the denied name, and `..` does not
+    /// lead from it into the denied place.
     ///
     /// Nothing makes a protected name appear. If `.github/workflows` is protected, `.github` can be
     /// created as a directory, but no file, symlink or renamed directory can get this name. A
@@ -344,13 +383,13 @@ impl BoundaryBuilder {
     ///   if bare paths are allowed with [`ClientRoots::Ignore`], which reads no list.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
-    ///   two directories with different access are the same, or if one is inside the other or would
-    ///   be once it is created.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
+    ///   read-only directory is inside a writable one, or would be once it is created. The error
+    ///   contains the call of [`protect`](Self::protect) to write instead. Also if one directory is
+    ///   configured as read-only and as writable. Paths are compared like patterns, so they also
+    ///   conflict if they differ only in case.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
     ///   pattern for protected names is invalid, or if none matches an exempt name.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
-    ///   directory is denied by a pattern that matches below another one.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
     ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a
     ///   directory has more than eight aliases.
@@ -430,8 +469,9 @@ impl BoundaryBuilder {
         {
             return Err(allowed.rejected.swap_remove(bad).error);
         }
-        boundary.check_missing_directories(&allowed)?;
-        *lock(&boundary.inner.allowed) = allowed.into_roots(boundary.inner.policy, 0);
+        boundary.check_access(&allowed)?;
+        let (protected, policy) = (&boundary.inner.protected, boundary.inner.policy);
+        *lock(&boundary.inner.allowed) = allowed.into_roots(protected, policy, 0);
         Ok(boundary)
     }
 }

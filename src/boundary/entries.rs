@@ -29,8 +29,8 @@ pub(crate) struct Entry {
     pub(crate) name: Option<String>,
 }
 
-/// The roots that an entry names: one root or, if the entry is an ancestor of enclosing roots, each
-/// of these roots.
+/// The roots that an entry puts in force: the place that it names, and the enclosing roots below it.
+/// If the entry is an ancestor of enclosing roots, only these.
 pub(crate) struct Named {
     pub(crate) roots: Vec<Root>,
     /// The symlinks that were followed.
@@ -84,32 +84,42 @@ impl<'a> EntryResolver<'a> {
                 return Err(Code::NotADirectory.into());
             }
             let root = self.as_listed(outer.below(Path::new(""), outer.kind), location, entry);
-            return Ok(Named { roots: vec![root], links: Links::default() });
+            return Ok(self.named(root, Links::default()));
         }
         let mut lookups = Lookups::recording(enclosing, budget);
         match resolve(&mut lookups, index, None, location, Intent::NewTree)? {
             Place::Inside(Located { root, path, .. }) => {
                 let kind = kind_of(&lookups.look_up(root, &path)?)?.unwrap_or(RootKind::Directory);
-                let root = enclosing.root(root)?.below(&path, kind);
-                let root = self.as_listed(root, location, entry);
-                Ok(Named { roots: vec![root], links: lookups.into_links() })
+                let (number, path) = enclosing.innermost(root, path);
+                let root =
+                    self.as_listed(enclosing.root(number)?.below(&path, kind), location, entry);
+                Ok(self.named(root, lookups.into_links()))
             }
             Place::Above(node) => {
                 let numbers = index.beneath(node);
                 let name = if numbers.len() == 1 { &entry.name } else { &None };
-                let copy = |number: usize| {
-                    let outer = enclosing.root(number)?;
-                    let root = outer.below(Path::new(""), outer.kind);
-                    Ok(Root { aliases: outer.aliases.clone(), name: name.clone(), ..root })
-                };
-                let roots = numbers.into_iter().map(copy).collect::<Result<_>>()?;
+                let roots = numbers.into_iter().map(|number| enclosing.root(number));
+                let copy = |outer: &Root| Root { name: name.clone(), ..copy_of(outer) };
+                let roots = roots.map(|root| root.map(copy)).collect::<Result<_>>()?;
                 Ok(Named { roots, links: lookups.into_links() })
             }
         }
     }
 
-    /// Returns the root with the name and the alias that the entry gives it.
+    /// The root that an entry names, and the enclosing roots below it.
+    fn named(&self, root: Root, links: Links) -> Named {
+        let below = self.enclosing.roots_below(&root.canonical).map(|root| copy_of(&root));
+        let below: Vec<_> = below.collect();
+        Named { roots: std::iter::once(root).chain(below).collect(), links }
+    }
+
+    /// Returns the root with the name and the alias that the entry gives it, and with the access of
+    /// its place.
     fn as_listed(&self, mut root: Root, location: &OsStr, entry: &Entry) -> Root {
+        let protected = self.enclosing.protected();
+        if protected.is_some_and(|it| it.of(&[&root.canonical], root.consented()).is_some()) {
+            root.access = Access::ReadOnly;
+        }
         root.name.clone_from(&entry.name);
         let alias = alias_of(Path::new(location), &root.canonical);
         root.listed = alias.as_deref().map(shown);
@@ -119,6 +129,11 @@ impl<'a> EntryResolver<'a> {
         root.aliases.extend(alias.filter(|alias| !is_declared && !root.aliases.contains(alias)));
         root
     }
+}
+
+/// An enclosing root, with its aliases.
+fn copy_of(outer: &Root) -> Root {
+    Root { aliases: outer.aliases.clone(), ..outer.below(Path::new(""), outer.kind) }
 }
 
 fn is_root_itself(rest: &OsStr) -> bool {
@@ -150,12 +165,19 @@ pub(super) fn open_configured(
         (RootKind::File, Some(parent), Some(leaf)) => (parent, PathBuf::from(leaf)),
         _ => (path.as_path(), PathBuf::new()),
     };
-    let mut aliases = system_aliases(&found.canonical);
-    let alias = alias_of(Path::new(location), &found.canonical);
-    aliases.extend(alias.filter(|alias| !aliases.contains(alias)));
-    let directory = top.directory.below(directory)?;
+    let aliases = aliases_of(Path::new(location), &found.canonical);
+    let consented = components(found.canonical.as_os_str()).count();
+    let directory = top.directory.below(directory, consented)?;
     let root = Root { directory, names, aliases, access, is_always, ..found };
     Ok(Named { roots: vec![root], links: lookups.into_links() })
+}
+
+/// The aliases of a configured directory, apart from the declared ones.
+pub(super) fn aliases_of(configured: &Path, canonical: &Path) -> Vec<PathBuf> {
+    let mut aliases = system_aliases(canonical);
+    let alias = alias_of(configured, canonical);
+    aliases.extend(alias.filter(|alias| !aliases.contains(alias)));
+    aliases
 }
 
 /// Returns the listed path, without `//`, `.` or a trailing slash, if it differs from the canonical

@@ -11,15 +11,20 @@
 //!
 //! | an entry that | grants |
 //! | --- | --- |
-//! | resolves into an allowed directory, to a directory, a file or nothing | that name |
+//! | resolves into an allowed directory, to a directory, a file or nothing | that name, with the access of its place, and the allowed directories below it |
 //! | is an ancestor of allowed directories | those directories |
 //! | resolves to any other place | nothing: [`OutsideRoots`](crate::ErrorKind::OutsideRoots) |
+//! | is denied by a pattern, or leads through a denied name | nothing: [`Protected`](crate::ErrorKind::Protected) |
 //! | runs through a symlink in a writable allowed directory that was changed since the process built its first boundary | nothing, because a tool may have created it: [`RootRejected`](crate::ErrorKind::RootRejected), `through_link` |
 //! | resolves to the same place as an earlier entry | an alias of that root: [`RootRejected`](crate::ErrorKind::RootRejected), `duplicate` |
 //! | leads to a FIFO, socket or device, or cannot be resolved | nothing: the error |
 //!
 //! Without allowed directories, the filesystem root, or each volume that a list names, is the
 //! allowed directory of these rules.
+//!
+//! Allowed directories may be nested, if the inner one has no less access. A place has the access
+//! of the innermost root in force, so a directory that is missing, refused or not listed only ever
+//! takes access away. An entry that is refused puts nothing in force.
 //!
 //! Allowed directories that are always in force follow the roots of the list. Relative requests
 //! start at the first entry that is not rejected by its text alone. If the filesystem rejects that
@@ -40,6 +45,7 @@ mod ambient;
 #[cfg(target_os = "linux")]
 mod confine;
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,14 +58,14 @@ pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
 pub(crate) use self::entries::{alias_of, shown};
-use self::pending::{PendingRoots, access_conflict, conflicts, denied_directory};
-use crate::boundary::entries::{Entry, EntryResolver, Named, open_configured};
+use self::pending::PendingRoots;
+use crate::boundary::entries::{Entry, EntryResolver, Named, aliases_of, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, quoted};
 use crate::path::index::ROOT_NAMES;
 use crate::path::names::is_same;
-use crate::path::protect::{Pattern, ProtectedNames};
-use crate::path::{Location, Protection, unexpanded};
+use crate::path::protect::{FoldedPaths, Pattern};
+use crate::path::{Location, unexpanded};
 use crate::roots::{
     Intent, Links, Located, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join,
     resolve, retry_changed,
@@ -251,7 +257,8 @@ impl Boundary {
         // Read here, because another caller may have resolved the paths a moment ago.
         let current = self.last_allowed_roots();
         let pending = self.resolve_allowed(Some(&current));
-        let fresh = pending.into_roots(self.inner.policy, current.generation() + 1);
+        let (protected, policy) = (&self.inner.protected, self.inner.policy);
+        let fresh = pending.into_roots(protected, policy, current.generation() + 1);
         let paths = |roots: &Roots| {
             let path = |root: &Root| (root.path().to_owned(), root.kind);
             roots.roots().map(path).collect::<Vec<_>>()
@@ -334,10 +341,12 @@ impl Boundary {
                 retry_changed(open)
             };
             let last = last.and_then(|last| root_of_directory(last, index));
-            // A protected name may have made the root read-only, which is decided again.
-            let kept = |root| Named {
-                roots: vec![Root { access: options.access, ..root }],
-                links: Links::default(),
+            // Another path that led to the same directory may have changed the root.
+            let kept = |root: Root| {
+                let aliases = aliases_of(&directory.path, root.path());
+                let (access, is_always) = (options.access, options.always);
+                let root = Root { aliases, access, is_always, ..root };
+                Named { roots: vec![root], links: Links::default() }
             };
             let named = match last {
                 // The path leads through no symlink, and its handle is opened again at each use.
@@ -365,30 +374,23 @@ impl Boundary {
                 }
             }
         }
-        let writable = |(.., named): &(_, _, Named)| {
-            let roots = named.roots.iter().filter(|root| root.access == Access::ReadWrite);
-            roots.map(|root| root.path().to_owned()).collect::<Vec<_>>()
-        };
-        let writable: Vec<PathBuf> = found.iter().flat_map(writable).collect();
+        let writable = writable(found.iter().flat_map(|(.., named)| &named.roots));
         for (index, text, Named { roots, links }) in found {
             // Defense: A symlink that a tool can create selects no allowed directory.
-            if links.are_in(writable.iter().map(PathBuf::as_path)) {
+            if links.are_in(&writable) {
                 pending.reject(index, &text, Code::ThroughLink.into());
                 continue;
             }
-            pending.is_provisional |= !links.directories.is_empty();
-            for root in roots {
-                pending.add(index, text.clone(), root);
-            }
+            pending.is_provisional |= !links.is_empty();
+            pending.add(index, &text, roots);
         }
+        pending.lower_around_read_only();
         pending.is_provisional |= pending
             .rejected
             .iter()
             .any(|rejected| !matches!(rejected.error.reason(), Code::Duplicate));
-        pending.drop_conflicts();
         pending.rejected.sort_by_key(RejectedRoot::index);
         pending.declare_aliases(&self.inner.directories, &filesystem);
-        pending.protect(&self.inner.protected);
         pending
     }
 
@@ -403,6 +405,7 @@ impl Boundary {
         let mut pending = PendingRoots::default();
         let mut seen = HashSet::new();
         let mut resolver = EntryResolver::new(allowed, effort);
+        let planted_in = OnceCell::new();
         // `None` until an entry is not rejected by its text alone.
         let mut first: Option<Option<PathBuf>> = None;
         for (index, entry) in entries.into_iter().enumerate() {
@@ -423,19 +426,22 @@ impl Boundary {
                 // The entry names an ancestor, but no allowed directory is beneath it.
                 Named { roots, .. } if roots.is_empty() => Err(Code::OutsideRoots.into()),
                 // Defense: A symlink that a tool may have created makes nothing a root.
-                Named { links, .. } if self.is_planted(links.changed) => {
-                    Err(Code::ThroughLink.into())
+                Named { roots, links } => {
+                    let is_provisional = !links.is_empty();
+                    let links = links.changed_since(self.inner.links_until);
+                    let planted_in = || planted_in.get_or_init(|| writable(allowed.roots()));
+                    if !links.is_empty() && links.are_in(planted_in()) {
+                        return Err(Code::ThroughLink.into());
+                    }
+                    Ok((roots, is_provisional))
                 }
-                named => Ok(named),
             });
             let by_text = budget.spent() == 0;
             match named {
-                Ok(Named { roots, links }) => {
-                    pending.is_provisional |= !links.directories.is_empty();
+                Ok((roots, is_provisional)) => {
+                    pending.is_provisional |= is_provisional;
                     first.get_or_insert_with(|| roots.first().map(|root| root.canonical.clone()));
-                    for root in roots {
-                        pending.add(index, entry.text.clone(), root);
-                    }
+                    pending.add(index, &entry.text, roots);
                 }
                 Err(error) => {
                     if !by_text {
@@ -449,16 +455,6 @@ impl Boundary {
         }
         pending.rejected.sort_by_key(RejectedRoot::index);
         (pending, first.flatten())
-    }
-
-    /// Whether a symlink that was last changed at this time may have been created by a tool. A time
-    /// without nanoseconds may stand for the end of its second.
-    fn is_planted(&self, changed: Option<SystemTime>) -> bool {
-        let Some(changed) = changed else { return false };
-        let since = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let rest = if since.subsec_nanos() == 0 { 999_999_999 } else { 0 };
-        let latest = changed.checked_add(Duration::from_nanos(rest));
-        latest.is_none_or(|latest| latest >= self.inner.links_until)
     }
 
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a
@@ -495,37 +491,56 @@ impl Boundary {
         }
     }
 
-    /// Refuses a configuration in which a missing optional directory would conflict once it is
-    /// created, because it would be inside a directory with different access or contain one.
-    fn check_missing_directories(&self, allowed: &PendingRoots) -> Result<()> {
-        let there = allowed.roots.iter().filter_map(|(index, _, root)| {
-            // A protected name may have made the root read-only, which is no conflict.
-            let access = self.inner.directories.get(*index)?.options.access;
-            Some((root.canonical.clone(), access))
-        });
-        let mut planned: Vec<_> = there.collect();
-        for rejected in
-            allowed.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
-        {
-            let Some(directory) = self.inner.directories.get(rejected.index) else { continue };
+    /// Refuses a configuration in which a read-only directory is a writable one or is inside it, or
+    /// would be once it is created. Names are compared in folded form.
+    fn check_access(&self, allowed: &PendingRoots) -> Result<()> {
+        let mut places = Vec::new();
+        for (index, root) in &allowed.roots {
+            let directory = self.inner.directories.get(*index);
+            places.extend(directory.map(|it| (root.canonical.clone(), it.options.access)));
+        }
+        for rejected in &allowed.rejected {
+            let Some(directory) = self.directory(rejected) else { continue };
             // A place that cannot be determined now could conflict later, so this is an error.
             let place = self.planned(directory);
             let place = place.map_err(|error| error.at("open root", directory.path.as_os_str()))?;
-            planned.extend(place.map(|place| (place, directory.options.access)));
+            places.extend(place.map(|place| (place, directory.options.access)));
         }
-        let mut paths = planned.iter().map(|(path, _)| path.as_path());
-        let protected = ProtectedNames::new(&self.inner.protected, paths.clone());
-        let is_denied = |path: &&Path| {
-            protected.as_ref().and_then(|it| it.of(&[path])) == Some(Protection::Denied)
+        let of = |access| places.iter().filter(move |it| it.1 == access).map(|it| it.0.as_path());
+        let writable = FoldedPaths::new(of(Access::ReadWrite));
+        let Some(inner) = of(Access::ReadOnly).find(|inner| writable.enclose(inner)) else {
+            return Ok(());
         };
-        if let Some(path) = paths.find(is_denied) {
-            return Err(denied_directory().at("open root", path.as_os_str()));
-        }
-        match conflicts(&planned).into_iter().next() {
-            Some((path, inner)) => Err(access_conflict(&inner).at("open root", path.as_os_str())),
-            None => Ok(()),
-        }
+        let around = |outer: &&Path| FoldedPaths::new(std::iter::once(*outer)).enclose(inner);
+        let outer = of(Access::ReadWrite).find(around).unwrap_or(inner);
+        let pattern = inner.strip_prefix(outer).map(|below| Path::new("/").join(below));
+        let pattern = pattern.ok().and_then(|pattern| Some(pattern.to_str()?.to_owned()));
+        let line = pattern.filter(|it| Pattern::stands_for_itself(it));
+        let outcome = match line {
+            _ if outer == inner => {
+                "it is configured as read-only and as writable: leave out one of the two".to_owned()
+            }
+            Some(pattern) => format!(
+                "it is inside the writable directory {}: leave it out, and make it read-only with \
+                 .protect({pattern:?}, Protection::ReadOnly)",
+                quoted(outer.as_os_str()),
+            ),
+            None => format!(
+                "it is in the writable directory {}, or a filesystem could find it there: leave out \
+                 one of the two",
+                quoted(outer.as_os_str())
+            ),
+        };
+        Err(Error::new(Code::AccessConflict)
+            .with_outcome(outcome)
+            .at("open root", inner.as_os_str()))
     }
+}
+
+/// The writable ones of these roots, as places where tools and their programs can plant symlinks.
+fn writable<'a>(roots: impl Iterator<Item = &'a Root>) -> FoldedPaths {
+    let writable = roots.filter(|root| root.access == Access::ReadWrite);
+    FoldedPaths::new(writable.map(Root::path))
 }
 
 /// The root of the configured directory with this index.

@@ -1,13 +1,12 @@
 //! The result of resolving a list, built entry by entry.
 
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::dir::{Access, Policy};
-use crate::error::{Code, Error, quoted};
-use crate::limits::{ALIASES, ENTRY_CHARS};
-use crate::path::Protection;
+use crate::error::{Code, Error};
+use crate::limits::ENTRY_CHARS;
 use crate::path::index::Tree;
 use crate::path::names::path_key;
 use crate::path::protect::{Pattern, ProtectedNames};
@@ -16,15 +15,10 @@ use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots, Snapshot};
 /// The roots and rejected entries of a list, before they become a snapshot.
 #[derive(Default)]
 pub(super) struct PendingRoots {
-    pub(super) roots: Vec<(usize, String, Root)>,
+    pub(super) roots: Vec<(usize, Root)>,
     /// The canonical paths of `roots`, marked with their indices.
     pub(super) tree: Tree,
     pub(super) rejected: Vec<RejectedRoot>,
-    /// The patterns for protected names, if there are any.
-    protected: Option<Arc<ProtectedNames>>,
-    /// Canonical paths of roots whose access conflicts with that of another entry, and the inner
-    /// one of the two.
-    pub(super) conflicts: HashMap<PathBuf, PathBuf>,
     /// The aliases of the allowed directories.
     pub(super) declared: Vec<DeclaredAlias>,
     /// The canonical paths that missing allowed directories would have.
@@ -42,90 +36,55 @@ impl PendingRoots {
         self.rejected.push(RejectedRoot { index, entry, error });
     }
 
-    pub(super) fn add(&mut self, index: usize, entry: String, root: Root) {
-        let earlier = self.tree.marked(&root.canonical);
-        let Some((.., earlier)) = earlier.and_then(|number| self.roots.get_mut(number)) else {
-            self.tree.insert(&root.canonical, self.roots.len());
-            self.roots.push((index, entry, root));
-            return;
-        };
-        if earlier.access != root.access {
-            self.conflicts.insert(earlier.canonical.clone(), earlier.canonical.clone());
-        }
-        earlier.is_always |= root.is_always;
-        for alias in root.aliases {
-            if earlier.aliases.len() < ALIASES && !earlier.aliases.contains(&alias) {
-                earlier.aliases.push(alias);
+    /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.
+    pub(super) fn add(&mut self, index: usize, entry: &str, roots: Vec<Root>) {
+        let before = self.roots.len();
+        for root in roots {
+            let earlier = self.tree.marked(&root.canonical);
+            let Some((.., earlier)) = earlier.and_then(|number| self.roots.get_mut(number)) else {
+                self.tree.insert(&root.canonical, self.roots.len());
+                self.roots.push((index, root));
+                continue;
+            };
+            // Defense: If two configured paths lead to one directory, the lesser access counts.
+            if root.access == Access::ReadOnly {
+                earlier.access = Access::ReadOnly;
             }
+            earlier.is_always |= root.is_always;
+            earlier.add_aliases(root.aliases);
         }
-        // An entry that names several roots is reported as a duplicate only once.
-        if self.rejected.last().is_none_or(|last| last.index != index) {
-            self.reject(index, &entry, Code::Duplicate.into());
+        if self.roots.len() == before {
+            self.reject(index, entry, Code::Duplicate.into());
         }
     }
 
-    /// Rejects nested directories with different access, because a symlink could cross from one to
-    /// the other. Also rejects a directory that is mounted in two places with different access.
-    pub(super) fn drop_conflicts(&mut self) {
-        let first = self.roots.first().map(|(.., root)| root.access);
-        if self.conflicts.is_empty()
-            && self.roots.iter().all(|(.., root)| Some(root.access) == first)
-        {
-            return;
-        }
-        let places: Vec<_> =
-            self.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access)).collect();
-        self.conflicts.extend(conflicts(&places));
-        let mut access = HashMap::new();
-        for (.., root) in self.roots.iter().filter(|(.., root)| !root.is_file()) {
-            let Some(identity) = root.directory.identity() else { continue };
-            let earlier = access.entry(identity).or_insert((root.access, &root.canonical));
-            if earlier.0 != root.access {
-                let inner = &root.canonical;
-                self.conflicts.extend([inner, earlier.1].map(|it| (it.clone(), inner.clone())));
+    /// Lowers each writable root around a read-only one, to which a switched symlink can lead after
+    /// the boundary was built.
+    pub(super) fn lower_around_read_only(&mut self) {
+        let is_read_only = |(_, root): &&(usize, Root)| root.access == Access::ReadOnly;
+        let read_only = self.roots.iter().filter(is_read_only);
+        let around = read_only.flat_map(|(_, root)| self.tree.marks(&root.canonical));
+        let around: Vec<_> = around.map(|(_, number)| number).collect();
+        for number in around {
+            if let Some((_, root)) = self.roots.get_mut(number) {
+                // Defense: What is configured as read-only is in no writable directory.
+                root.access = Access::ReadOnly;
             }
         }
-        let roots = std::mem::take(&mut self.roots);
-        for (index, entry, root) in roots {
-            if let Some(inner) = self.conflicts.get(&root.canonical) {
-                let error = access_conflict(inner);
-                self.reject(index, &entry, error);
-            } else {
-                self.roots.push((index, entry, root));
-            }
-        }
-    }
-
-    /// Applies the patterns below the allowed directories. An allowed directory that another one
-    /// protects is read-only, or rejected if it is denied.
-    pub(super) fn protect(&mut self, patterns: &[Pattern]) {
-        // A missing directory can appear while the snapshot is in use.
-        let planned = self.planned.iter().map(PathBuf::as_path);
-        let paths = self.roots.iter().map(|(.., root)| root.path()).chain(planned);
-        let Some(protected) = ProtectedNames::new(patterns, paths) else { return };
-        for (index, entry, mut root) in std::mem::take(&mut self.roots) {
-            match protected.of(&[root.path()]) {
-                Some(Protection::Denied) => {
-                    self.reject(index, &entry, denied_directory());
-                    continue;
-                }
-                Some(Protection::ReadOnly) => root.access = Access::ReadOnly,
-                None => {}
-            }
-            self.roots.push((index, entry, root));
-        }
-        self.protected = Some(protected);
-        self.rejected.sort_by_key(RejectedRoot::index);
     }
 
     /// Returns the allowed directories, in the order of the configuration.
-    pub(super) fn into_roots(self, policy: Policy, generation: u64) -> Roots {
-        let root = |(.., root): (_, _, Root)| Arc::new(Root { mounts: policy.mounts, ..root });
+    pub(super) fn into_roots(self, patterns: &[Pattern], policy: Policy, generation: u64) -> Roots {
+        let root = |(_, root): (_, Root)| Arc::new(Root { mounts: policy.mounts, ..root });
         let roots: Vec<_> = self.roots.into_iter().map(root).collect();
+        // A missing directory can appear while the snapshot is in use.
+        let planned = self.planned.iter().map(PathBuf::as_path);
+        let directories = roots.iter().map(|root| root.path()).chain(planned);
+        let protected = ProtectedNames::new(patterns, directories);
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
         Roots::from(Snapshot {
             policy,
-            protected: self.protected,
+            protected,
             rejected: self.rejected.into(),
             base: (!roots.is_empty()).then_some(0),
             planned: self.planned.into(),
@@ -149,13 +108,9 @@ impl PendingRoots {
             .filter(|root| root.is_always())
             .map(|root| path_key(&root.canonical))
             .collect();
-        let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
+        let mut roots: Vec<_> = self.roots.into_iter().map(|(_, root)| root).collect();
         for root in &mut roots {
             root.is_always = is_always.contains(&path_key(&root.canonical));
-            // A root at or below a read-only name is read-only.
-            if allowed.protected().is_some_and(|it| it.of(&[root.path()]).is_some()) {
-                root.access = Access::ReadOnly;
-            }
         }
         let listed = roots.len();
         let always = allowed
@@ -175,38 +130,4 @@ impl PendingRoots {
             ..Snapshot::new(roots, allowed.declared().cloned())
         })
     }
-}
-
-/// The error for an allowed directory that is denied below another one.
-pub(super) fn denied_directory() -> Error {
-    Error::new(Code::AccessConflict)
-        .says("the directory is denied by a protected name in another allowed directory")
-}
-
-/// The error for a directory that is, contains, or is inside one with different access. The
-/// argument is the inner one.
-pub(super) fn access_conflict(inner: &Path) -> Error {
-    let inner = quoted(inner.as_os_str());
-    Error::new(Code::AccessConflict).with_outcome(format!(
-        "the inner directory is {inner}: give both the same access; to make a part of a writable \
-         directory read-only, protect its name"
-    ))
-}
-
-/// Returns the paths that are inside a directory with different access, or contain one. The value
-/// is the inner one.
-pub(super) fn conflicts(places: &[(PathBuf, Access)]) -> HashMap<PathBuf, PathBuf> {
-    let mut tree = Tree::default();
-    for (number, (path, _)) in places.iter().enumerate() {
-        tree.insert(path, number);
-    }
-    let mut found = HashMap::new();
-    for (path, access) in places {
-        for (outer, other) in tree.marks(path).filter_map(|(_, number)| places.get(number)) {
-            if other != access {
-                found.extend([path, outer].map(|it| (it.clone(), path.clone())));
-            }
-        }
-    }
-    found
 }

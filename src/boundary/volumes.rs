@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::path::index::RootKind;
 #[cfg(windows)]
 use crate::path::index::Tree;
+use crate::path::names::components;
 #[cfg(windows)]
-use crate::path::names::{components, is_absolute, is_same};
+use crate::path::names::{is_absolute, is_same};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 
@@ -77,7 +78,7 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         _ => (canonical, aliases),
     };
     Ok(Root {
-        directory: AllowedDirectory::at_top(handle)?,
+        directory: AllowedDirectory::at_top(handle, components(canonical.as_os_str()).count())?,
         names: PathBuf::new(),
         kind: RootKind::Directory,
         canonical,

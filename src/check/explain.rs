@@ -4,6 +4,7 @@
 //! that it decides with.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,9 @@ use crate::roots::{EntryKind, Intent, Lookup, Lookups, Roots, join};
 /// The steps of a decision, from [`Roots::explain`].
 ///
 /// `Display` writes a line for each step: the root at which the request starts, each symlink that
-/// was met, the place to which the request leads, and the rule that applies to it. Then follow the
-/// decision and, if it is known, what the operator could change to allow the request.
+/// was met, the place to which the request leads, and the root or the pattern that decides what may
+/// be done there. Then follow the decision and, if it is known, what the operator could change to
+/// allow the request.
 ///
 /// Show it only to the operator: it contains the targets of symlinks, the server's own paths and
 /// other roots.
@@ -54,10 +56,11 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// The resolver's look-ups, with the symlinks among them.
+/// The resolver's look-ups, with the symlinks among them, and the place that was denied.
 struct Recorded<'a, 'b> {
     lookups: Lookups<'a, 'b>,
     links: Vec<(usize, PathBuf, OsString)>,
+    denied: Cell<Option<(usize, PathBuf)>>,
 }
 
 impl Lookup for Recorded<'_, '_> {
@@ -70,7 +73,11 @@ impl Lookup for Recorded<'_, '_> {
     }
 
     fn is_denied(&self, root: usize, path: &Path, names: usize) -> bool {
-        self.lookups.is_denied(root, path, names)
+        let is_denied = self.lookups.is_denied(root, path, names);
+        if is_denied {
+            self.denied.set(Some((root, path.to_owned())));
+        }
+        is_denied
     }
 }
 
@@ -128,11 +135,20 @@ impl Roots {
             Some((number, rest)) => format!("{} starts at {}", quoted(rest), name(number)),
             None => "the request starts outside the roots".into(),
         });
-        let mut recorded = Recorded { lookups: Lookups::new(self, budget), links: Vec::new() };
+        let lookups = Lookups::new(self, budget);
+        let mut recorded = Recorded { lookups, links: Vec::new(), denied: Cell::new(None) };
         let located = self.locate_with(&mut recorded, request, intent);
         for (root, path, text) in recorded.links {
             let (path, text) = (quoted(path.as_os_str()), quoted(&text));
             steps.push(format!("in root {root}, {path} is a symlink to {text}"));
+        }
+        if let Some((number, path)) = recorded.denied.take() {
+            let place = join(self.root(number)?.path(), &path);
+            let consented = self.root(self.innermost(number, path.clone()).0)?.consented();
+            let pattern = self.protected().and_then(|it| it.of(&[&place], consented));
+            let pattern = pattern.map_or("", |pattern| &pattern.text);
+            let (path, pattern) = (quoted(path.as_os_str()), quoted(pattern.as_ref()));
+            steps.push(format!("in root {number}, the pattern {pattern} denies {path}"));
         }
         let checked = self.proof(located?, request, intent)?;
         let metadata = match checked.look()? {
@@ -140,9 +156,20 @@ impl Roots {
             Look::Link(_, metadata) | Look::Other(metadata) => Some(metadata),
         };
         let kind = metadata.as_ref().map_or("nothing yet", |it| it.file_type().as_str());
-        let number = checked.root_number().unwrap_or_default();
+        let number = checked.root_number();
         let place = quoted(checked.relative().as_os_str());
         steps.push(format!("it leads to {place} in {}: {kind}", name(number)));
+        let access = match (checked.pattern(), checked.root.access) {
+            (Some(pattern), _) => {
+                let pattern = quoted(pattern.text.as_ref().as_ref());
+                format!("can be read, but not changed: the pattern {pattern} matches it")
+            }
+            (None, Access::ReadOnly) => {
+                format!("can be read, but not changed: {} is read-only", name(number))
+            }
+            (None, Access::ReadWrite) => "can be read and changed".to_owned(),
+        };
+        steps.push(format!("it {access}"));
         if matches!(intent, Intent::New | Intent::NewTree) {
             checked.ensure_allows_changes()?;
         }
@@ -152,11 +179,6 @@ impl Roots {
             }
             _ => {}
         }
-        let access = match checked.access() {
-            Access::ReadOnly => "can be read, but not changed",
-            Access::ReadWrite => "can be read and changed",
-        };
-        steps.push(format!("it {access}"));
         Ok(checked)
     }
 
@@ -168,8 +190,8 @@ impl Roots {
                     "add an allowed directory that contains the place".to_owned()
                 }));
             }
-            Code::Protected => "a pattern of BoundaryBuilder::protect matches the name",
-            Code::ReadOnly => "the directory has Access::ReadOnly",
+            Code::Protected => "change the pattern of BoundaryBuilder::protect, or exempt the name",
+            Code::ReadOnly => "add a directory with Access::ReadWrite that contains the place",
             Code::HardLinked => "BoundaryBuilder::refuse_hard_links is set",
             Code::SpecialFile => "BoundaryBuilder::allow_special_files is not set",
             Code::MountCrossing => "BoundaryBuilder::refuse_mounts is set",

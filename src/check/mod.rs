@@ -26,8 +26,8 @@ use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::index::Above;
 use crate::path::names::components;
-use crate::path::protect::has_temporary_name;
-use crate::path::{IntoLocation, Location, Protection};
+use crate::path::protect::{Pattern, has_temporary_name};
+use crate::path::{IntoLocation, Location};
 use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, join};
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
@@ -68,7 +68,9 @@ use crate::roots::{Found, Intent, Located, Root, Roots, display_path, file_uri, 
 #[derive(Clone)]
 pub struct CheckedPath {
     roots: Roots,
+    /// The innermost root that contains the place, and its number in the snapshot.
     root: Arc<Root>,
+    number: usize,
     relative: PathBuf,
     found: Found,
     /// Whether the last name of the request is a symlink that was followed.
@@ -84,9 +86,17 @@ pub struct CheckedPath {
 /// An open directory on the path to a place.
 #[derive(Clone)]
 struct Opened {
-    directory: Arc<Handle>,
-    /// The number of names between the root and the directory.
-    depth: usize,
+    directory: Arc<OpenDirectory>,
+    /// The path from the directory to the place.
+    path: PathBuf,
+}
+
+/// An open directory, and where it was opened.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    pub(crate) handle: Arc<Handle>,
+    root: Arc<Root>,
+    relative: PathBuf,
 }
 
 impl Roots {
@@ -111,6 +121,9 @@ impl Roots {
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.
     /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`; or `too_costly` if resolving
     ///   takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups).
+    /// - [`Protected`](crate::ErrorKind::Protected) if a pattern
+    ///   [denies](crate::Protection::Denied) a name on the way, whether or not anything exists
+    ///   there.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) if the policy
     ///   refuses mounts.
     /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's name leads to
@@ -131,8 +144,8 @@ impl Roots {
         self.run_check(&request, |budget| self.decide(&request, intent, budget))
     }
 
-    /// Returns the proofs of the roots in force, except those inside another one and those that are
-    /// missing. A walk of each visits everything that is in force once:
+    /// Returns the proofs of the roots in force, except those that a walk of another one visits and
+    /// those that are missing. A walk of each visits everything that is in force once:
     ///
     /// ```
     /// # use mcp_roots_guard::{Roots, WalkOptions};
@@ -164,8 +177,11 @@ impl Roots {
         let mut missing = None;
         let mut outermost = Vec::new();
         for (number, root) in self.roots().enumerate() {
-            if let Above::Root(..) = self.index().above(number) {
-                continue;
+            if let Above::Root(outer, _) = self.index().above(number) {
+                // The parent of `/` is `/`.
+                if outer != number && !self.omits(outer, root)? {
+                    continue;
+                }
             }
             // The entries of a walk have the path under which the client knows the root.
             let shown = PathBuf::from(root.client_path());
@@ -181,6 +197,14 @@ impl Roots {
             (true, Some(error)) => Err(error),
             (true, None) => Err(self.log_refusal(Code::OutsideRoots.into())),
         }
+    }
+
+    /// Whether a walk of the root that encloses another one omits it, because of a denied name.
+    fn omits(&self, outer: usize, inner: &Root) -> Result<bool> {
+        let (outer, place) = (self.root(outer)?, inner.path());
+        let names = |path: &Path| components(path.as_os_str()).count();
+        let below = names(place) - names(outer.path());
+        Ok(self.protected().is_some_and(|it| it.denies_last_names(&[place], below, |_| true)))
     }
 
     /// Parses a request, and logs the error if this fails. Every operation on a request starts
@@ -210,13 +234,27 @@ impl Roots {
         self.proof(located, request, intent)
     }
 
+    /// # Errors
+    ///
+    /// `RootUnavailable` if the name of the innermost root that contains the place does not lead to
+    /// a directory or a file.
     fn proof(&self, located: Located, request: &Location, intent: Intent) -> Result<CheckedPath> {
         let Located { root, path, found, is_target, names_directory } = located;
-        let root = self.shared_root(root)?;
+        // Defense: The innermost root in force decides what may be done.
+        let (number, relative) = self.innermost(root, path);
+        let is_missing = match found {
+            Found::Exists => false,
+            Found::Link => relative.as_os_str().is_empty(),
+            Found::Missing(missing) => missing > relative.iter().count(),
+        };
+        if number != root && is_missing {
+            return Err(Error::from(Code::RootUnavailable).in_root(number));
+        }
         Ok(CheckedPath {
             roots: self.clone(),
-            root,
-            relative: path,
+            root: self.shared_root(number)?,
+            number,
+            relative,
             found,
             is_target,
             names_directory,
@@ -228,7 +266,7 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// The root that contains the place.
+    /// The innermost root that contains the place.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
@@ -275,7 +313,7 @@ impl CheckedPath {
         // The name of a directory in the root can look like an alias of another system.
         let from_root = Path::new(".").join(&self.relative).join(relative.as_unchecked_path());
         let from_root = Location::from_path(from_root).map_err(named)?;
-        let roots_here = &roots.with_base_number(self.root_number());
+        let roots_here = &roots.with_base_number(Some(self.number));
         roots_here.run_check(&from_root, |budget| {
             let checked = roots_here.decide(&from_root, intent, budget);
             let checked = checked.map_err(|error| error.at("check", request.sent()))?;
@@ -292,9 +330,11 @@ impl CheckedPath {
             Found::Missing(names) if names > 1 => Found::Missing(names - 1),
             _ => Found::Exists,
         };
-        let depth = relative.iter().count();
         // The listed directory itself is an entry of its parent, and is reached from the root.
-        let opened = self.opened.clone().filter(|opened| opened.depth < depth);
+        let opened = self.opened.as_ref().and_then(|Opened { directory, path }| {
+            let path = path.parent().filter(|path| !path.as_os_str().is_empty())?.to_owned();
+            Some(Opened { directory: Arc::clone(directory), path })
+        });
         let mut parent = Self { relative, found, is_target: false, opened, ..self.clone() };
         (parent.intent, parent.names_directory) = (Intent::NoFollow, false);
         parent.request = Location::of_place(&parent.canonical());
@@ -342,8 +382,8 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
-    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the root is
-    /// read-only, or if the place is at or below a
+    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the innermost
+    /// root that contains it is read-only, or if the place is at or below a
     /// [protected](crate::BoundaryBuilder::protect) name. If the result is [`Access::ReadWrite`],
     /// an operation can still be refused, for example if it renames a directory that contains a
     /// protected name.
@@ -429,8 +469,8 @@ impl CheckedPath {
     }
 
     /// The number of the root in the snapshot of this proof.
-    pub(crate) fn root_number(&self) -> Option<usize> {
-        self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)))
+    pub(crate) fn root_number(&self) -> usize {
+        self.number
     }
 
     /// Returns the handle beneath which to operate, and the path relative to it.
@@ -438,12 +478,13 @@ impl CheckedPath {
     /// If names are protected, this verifies that a listed directory is still at the path that was
     /// checked, because its content is protected if it was moved to such a name.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
-        let Some(Opened { directory, depth }) = &self.opened else { return self.place_in_root() };
+        let Some(Opened { directory, path }) = &self.opened else {
+            return Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)));
+        };
         if self.roots.protected().is_some() {
-            let path: PathBuf = self.relative.iter().take(*depth).collect();
-            self.ensure_at(directory, &path)?;
+            self.ensure_not_moved_from(directory)?;
         }
-        Ok((Arc::clone(directory), self.relative.iter().skip(*depth).collect()))
+        Ok((Arc::clone(&directory.handle), path.clone()))
     }
 
     /// Looks up what is at the place. A symlink is not followed.
@@ -452,10 +493,14 @@ impl CheckedPath {
         handle.look(&place, self.roots.policy().mounts)
     }
 
-    /// Verifies that a path beneath the handle of the root leads to this open directory.
-    pub(crate) fn ensure_at(&self, opened: &Handle, path: &Path) -> Result<()> {
+    fn ensure_not_moved_from(&self, opened: &OpenDirectory) -> Result<()> {
+        self.ensure_at(&opened.handle, &opened.root, &opened.relative)
+    }
+
+    /// Verifies that a path in a root leads to this open directory.
+    pub(crate) fn ensure_at(&self, opened: &Handle, root: &Root, path: &Path) -> Result<()> {
         let opened = opened.identity()?;
-        let named = self.root.handle()?.dir(path, self.roots.policy().mounts);
+        let named = root.handle()?.dir(path, self.roots.policy().mounts);
         match named.and_then(|named| named.identity()) {
             Ok(identity) if identity == opened => Ok(()),
             // For example, no descriptor is free.
@@ -464,38 +509,44 @@ impl CheckedPath {
         }
     }
 
-    /// Returns the handle of the root, and the path relative to it.
-    fn place_in_root(&self) -> Result<(Arc<Handle>, PathBuf)> {
-        Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
+    /// This place as an open directory.
+    pub(crate) fn opened_as(&self, handle: Arc<Handle>) -> OpenDirectory {
+        OpenDirectory { handle, root: Arc::clone(&self.root), relative: self.relative.clone() }
     }
 
     /// Returns the proof for an entry that was listed below this place, which is the open
     /// `directory`. `path` consists of plain names.
-    pub(crate) fn entry(&self, directory: &Arc<Handle>, path: &Path, found: Found) -> Self {
+    pub(crate) fn entry(
+        &self,
+        directory: &Arc<OpenDirectory>,
+        path: PathBuf,
+        found: Found,
+    ) -> Self {
+        let (number, relative) = self.roots.innermost(self.number, self.relative.join(&path));
         Self {
             roots: self.roots.clone(),
-            root: Arc::clone(&self.root),
-            relative: self.relative.join(path),
+            root: self.roots.shared_root(number).unwrap_or_else(|_| Arc::clone(&self.root)),
+            number,
+            relative,
             found,
             is_target: false,
             names_directory: false,
             intent: Intent::NoFollow,
-            request: self.request.join(path),
-            opened: Some(Opened {
-                directory: Arc::clone(directory),
-                depth: self.relative.iter().count(),
-            }),
+            request: self.request.join(&path),
+            opened: Some(Opened { directory: Arc::clone(directory), path }),
         }
     }
 
-    /// The protection of the place.
-    fn protection(&self) -> Option<Protection> {
-        self.roots.protected()?.of(&[self.root.path(), &self.relative])
+    /// The pattern that protects the place.
+    fn pattern(&self) -> Option<&Pattern> {
+        self.roots.protected()?.of(&[self.root.path(), &self.relative], self.root.consented())
     }
 
     /// Whether the entry `name` of the directory at a path below this place is denied.
     pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
-        self.roots.is_denied(&self.root, &[&self.relative, directory, Path::new(name)], 1)
+        let place = [self.root.path(), &self.relative, directory, Path::new(name)];
+        let protected = self.roots.protected();
+        protected.is_some_and(|it| it.denies_last_names(&place, 1, |_| true))
     }
 
     /// Returns an error unless the place may be changed. For an entry of a listing, this verifies
@@ -505,21 +556,15 @@ impl CheckedPath {
         self.ensure_allows_changes()?;
         match &self.opened {
             None => Ok(()),
-            Some(Opened { directory, depth }) => {
-                let path: PathBuf = self.relative.iter().take(*depth).collect();
-                // Defense: An entry is changed only while its directory is still at its path.
-                self.ensure_at(directory, &path)
-            }
+            // Defense: An entry is changed only while its directory is still at its path.
+            Some(Opened { directory, .. }) => self.ensure_not_moved_from(directory),
         }
     }
 
     fn ensure_allows_changes(&self) -> Result<()> {
         // Defense: A protected name is not changed.
-        if let Some(protection) = self.protection() {
-            return Err(protection.refusal());
-        }
-        if self.root.access == Access::ReadOnly {
-            return Err(Code::ReadOnly.into());
+        if let Some(pattern) = self.pattern() {
+            return Err(pattern.protection.refusal());
         }
         // A symlink can lead to it.
         if [self.root.path(), &self.relative]
@@ -529,7 +574,10 @@ impl CheckedPath {
         {
             return Err(temporary());
         }
-        Ok(())
+        match self.root.access {
+            Access::ReadOnly => Err(Code::ReadOnly.into()),
+            Access::ReadWrite => Ok(()),
+        }
     }
 
     /// Refuses a request that ends in `.` or `..`.
@@ -569,9 +617,7 @@ impl fmt::Display for CheckedPath {
         let relative = self.relative.as_os_str();
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
-        // The root is always in the snapshot, so the default number is never used.
-        let number = self.root_number().unwrap_or_default();
-        write!(f, "{place} in root {number} ({})", quoted(name))
+        write!(f, "{place} in root {} ({})", self.number, quoted(name))
     }
 }
 

@@ -224,9 +224,6 @@ impl CheckedPath {
     }
 
     fn in_root(&self, error: Error) -> Error {
-        match self.root_number() {
-            Some(number) if error.root().is_none() => error.in_root(number),
-            _ => error,
-        }
+        if error.root().is_none() { error.in_root(self.root_number()) } else { error }
     }
 }

@@ -3,8 +3,9 @@
 use crate::check::CheckedPath;
 use crate::dir::Access;
 use crate::error::{Code, Result};
-use crate::path::names::is_same;
-use crate::roots::{Root, Roots};
+use crate::path::Protection;
+use crate::path::index::TOP;
+use crate::roots::Roots;
 
 impl Roots {
     /// Checks whether these roots still allow the place of a proof from another snapshot. Call this
@@ -18,19 +19,20 @@ impl Roots {
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         self.ensure_not_ended()?;
         let canonical = checked.canonical();
-        let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &canonical);
-        let enclosing = self.index().enclosing_roots(&canonical);
-        let mut innermost = enclosing.into_iter().rev().filter_map(|number| self.root(number).ok());
-        let Some(root) = innermost.find(by_name) else {
+        let Some((_, number)) = self.index().roots_on(TOP, &canonical).last() else {
             return Err(self.with_reason(Code::OutsideRoots.into()));
         };
-        if checked.root.access == Access::ReadWrite && root.access == Access::ReadOnly {
-            return Err(Code::ReadOnly.into());
-        }
-        let protection = |roots: &Roots| roots.protected()?.of(&[&canonical]);
-        match protection(self).filter(|now| Some(*now) > protection(&checked.roots)) {
-            None => Ok(()),
-            Some(protection) => Err(protection.refusal()),
+        let root = self.root(number)?;
+        let pattern = self.protected().and_then(|it| it.of(&[&canonical], root.consented()));
+        let was_writable = checked.access() == Access::ReadWrite;
+        match pattern.map(|pattern| pattern.protection) {
+            Some(protection) if was_writable || protection == Protection::Denied => {
+                Err(protection.refusal())
+            }
+            None if was_writable && root.access == Access::ReadOnly => {
+                Err(self.with_reason(Code::ReadOnly.into()))
+            }
+            _ => Ok(()),
         }
     }
 }

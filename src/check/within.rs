@@ -1,25 +1,29 @@
-//! Narrowing the roots for one request: [`Roots::within`] and [`Roots::read_only`].
+//! Narrowing the roots for one request: [`Roots::within`], [`Roots::within_all`] and
+//! [`Roots::read_only`].
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::boundary::{alias_of, shown};
 use crate::check::CheckedPath;
-use crate::dir::Access;
-use crate::error::{Code, Result};
-use crate::limits::ALIASES;
+use crate::dir::Budget;
+use crate::error::{Code, Error, Result};
+use crate::limits::{LIST_LOOKUPS, ROOT_LIST_ENTRIES};
 use crate::path::IntoLocation;
 use crate::path::index::Origin;
-use crate::roots::{Intent, Roots, join, kind_of};
+use crate::roots::{Intent, Root, Roots, join, kind_of};
 
 impl Roots {
-    /// Narrows the roots to a directory or a single file inside them. The result has this one root,
-    /// and relative requests start there.
+    /// Narrows the roots to a directory or a single file inside them. The result has this root and
+    /// the roots in force below it, and relative requests start there.
     ///
     /// Use this for a directory that a model, a client or another program names, for example in a
     /// tool parameter or in the metadata of a request. It can only narrow the roots: a directory
-    /// outside them is refused, and the result has the same access, rules for unusual files and
-    /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
-    /// result is valid until the request ends, like the roots that it came from.
+    /// outside them is refused, and each place in the result has the access that it has in these
+    /// roots, which is never raised. The rules for unusual files and the session are the same, too.
+    /// Nothing is cached, so no other request is affected. With the feature `rmcp`, the result is
+    /// valid until the request ends, like the roots that it came from.
     ///
     /// Like every root, the result is a name: nothing is held open, and if another directory takes
     /// the place of this one, that one is served. The root can be named by its canonical path, by
@@ -48,7 +52,83 @@ impl Roots {
     /// ```
     pub fn within(&self, request: impl IntoLocation) -> Result<Self> {
         let request = self.location(request)?;
-        self.run("narrow to", &request, Intent::Existing, |checked, _| self.narrow(checked))
+        let narrow = |checked: &CheckedPath, _: &mut Budget<'_>| self.narrow(checked);
+        Ok(self.narrowed_to(self.run("narrow to", &request, Intent::Existing, narrow)?))
+    }
+
+    /// Narrows the roots to several directories inside them, strictly: each must be a directory
+    /// that exists in these roots, or nothing is narrowed. Relative requests start at the first
+    /// one. A directory can be repeated, or be inside another one.
+    ///
+    /// Use this for directories that another program requires together, such as `cwd` and
+    /// `additionalDirectories` of a session of the Agent Client Protocol. A client's root list, in
+    /// which an entry that is refused affects no other, is for
+    /// [`Boundary::resolve`](crate::Boundary::resolve). Everything else is as with
+    /// [`within`](Self::within).
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`within`](Self::within) for the first directory that is refused, which the
+    ///   error names.
+    /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) for a file.
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if there are no directories.
+    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
+    ///   [`ROOT_LIST_ENTRIES`], and [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if
+    ///   resolving all of them takes more than 400,000 look-ups.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # for name in ["app", "docs"] {
+    /// #     std::fs::create_dir(work.path().join(name)).unwrap();
+    /// # }
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let session = roots.within_all(["app", "docs"])?;
+    /// session.write("main.rs", "fn main() {}")?;
+    /// assert!(work.path().join("app/main.rs").exists());
+    /// let refused = roots.within_all(["app", "/etc"]).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn within_all<P: IntoLocation>(
+        &self,
+        directories: impl IntoIterator<Item = P>,
+    ) -> Result<Self> {
+        let mut roots: Vec<Arc<Root>> = Vec::new();
+        let (mut numbers, mut seen, mut work) = (HashMap::new(), HashSet::new(), 0);
+        for (count, directory) in directories.into_iter().enumerate() {
+            if count >= ROOT_LIST_ENTRIES {
+                return Err(self.log_refusal(Code::TooManyRoots.into()));
+            }
+            let request = self.location(directory)?;
+            if !seen.insert(request.clone()) {
+                continue;
+            }
+            let narrowed =
+                self.run("narrow to", &request, Intent::Existing, |checked, budget| {
+                    let narrowed = self.narrow(checked)?;
+                    // Copies of the roots below count, because each directory can have many.
+                    work += budget.spent() + narrowed.len();
+                    match narrowed.first() {
+                        // Defense: The work for all directories together is bounded.
+                        _ if work > LIST_LOOKUPS => Err(Code::TooCostly.into()),
+                        Some(root) if root.is_file() => Err(Code::NotADirectory.into()),
+                        _ => Ok(narrowed),
+                    }
+                })?;
+            for root in narrowed {
+                let number = *numbers.entry(root.canonical.clone()).or_insert(roots.len());
+                match roots.get_mut(number) {
+                    Some(earlier) => Arc::make_mut(earlier).add_aliases(root.aliases.clone()),
+                    None => roots.push(root),
+                }
+            }
+        }
+        if roots.is_empty() {
+            let error = Error::new(Code::Empty).says("the list of directories is empty");
+            return Err(self.log_refusal(error));
+        }
+        Ok(self.narrowed_to(roots))
     }
 
     /// Returns the same roots with read-only access. Directories that are already read-only stay
@@ -67,15 +147,14 @@ impl Roots {
         self.with_read_only_access()
     }
 
-    fn narrow(&self, checked: &CheckedPath) -> Result<Self> {
+    /// The root at a place, and the roots below it.
+    fn narrow(&self, checked: &CheckedPath) -> Result<Vec<Arc<Root>>> {
         let (outer, relative) = (&checked.root, &*checked.relative);
         let (handle, place) = checked.place()?;
         let found = handle.look(&place, self.policy().mounts)?;
         let kind = kind_of(&found)?.ok_or(Code::NotFound)?;
-        let mut root = outer.below(relative, kind);
-        if checked.protection().is_some() {
-            root.access = Access::ReadOnly;
-        }
+        // Defense: Narrowing never raises an access.
+        let mut root = Root { access: checked.access(), ..outer.below(relative, kind) };
         let request = checked.request.as_unchecked_path();
         let index = self.index();
         let requested = index
@@ -88,11 +167,8 @@ impl Roots {
         let requested =
             requested.filter(|alias| index.declared(alias.as_os_str(), Origin::Request).is_none());
         let aliases = outer.aliases.iter().map(|alias| join(alias, relative)).chain(requested);
-        for alias in aliases {
-            if root.aliases.len() < ALIASES && !root.aliases.contains(&alias) {
-                root.aliases.push(alias);
-            }
-        }
-        Ok(self.narrowed_to(root))
+        root.add_aliases(aliases.collect());
+        let below = self.roots_below(&root.canonical).collect::<Vec<_>>();
+        Ok(std::iter::once(Arc::new(root)).chain(below).collect())
     }
 }

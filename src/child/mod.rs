@@ -7,7 +7,7 @@
 //! | attack or accident | defense | module |
 //! | --- | --- | --- |
 //! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `spawn` |
-//! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable roots | `program` |
+//! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable allowed directories, in force or not (except `/`) | `program` |
 //! | secrets in the server's environment | only [`CHILD_ENVIRONMENT`] is inherited | `program` |
 //! | descriptors of the server without `FD_CLOEXEC` | closed by the new process | `exec` |
 //! | a program that reads the server's protocol from standard input | standard input is empty unless it is given | `spawn` |
@@ -118,10 +118,12 @@ impl CheckedPath {
     /// Prepares to run a program with this directory as its working directory.
     ///
     /// `program` is an absolute path, or a name that is looked up in the directories of the
-    /// server's `PATH`. Relative directories in `PATH` and directories inside a writable root are
-    /// skipped. The program must not be inside a writable root, and no symlink on its path may be
-    /// inside one, because a client could have written it. This also applies to writable allowed
-    /// directories that this client's roots do not include.
+    /// server's `PATH`. Relative directories in `PATH` and directories inside a writable allowed
+    /// directory are skipped. The program must not be inside one, and no symlink on its path may be
+    /// inside one, because a client could have written it. This applies to each writable allowed
+    /// directory, in force or not, except the filesystem root, outside of which there is no program.
+    /// Names are compared regardless of case, like
+    /// [protected](crate::BoundaryBuilder::protect) ones.
     ///
     /// This looks up the directories in `PATH`, which can block. In asynchronous work, call it in a
     /// closure that may block, such as that of `RequestRoots::run` (feature `rmcp`).
@@ -131,9 +133,9 @@ impl CheckedPath {
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_program`) if `program` is empty
     ///   or is a relative path with more than one name.
     /// - [`NotFound`](crate::ErrorKind::NotFound) (`no_such_program`) if there is no such
-    ///   executable file outside the writable roots.
+    ///   executable file outside the writable directories.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
-    ///   program is inside a writable root, or its path follows a symlink inside one.
+    ///   program is inside a writable directory, or its path follows a symlink inside one.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<ChildCommand> {
         let name = program.as_ref();
         let found = program::find(self, name);

@@ -8,11 +8,12 @@ use crate::boundary::resolve_ambient;
 use crate::check::CheckedPath;
 use crate::dir::Access;
 use crate::error::{Code, Result};
+use crate::path::protect::FoldedPaths;
 use crate::roots::{Root, Roots};
 
 /// The environment variables that a child process inherits (environ(7), locale(7)). `PATH` contains
-/// only absolute directories outside all writable roots. Windows sets the last ones, and programs do
-/// not start there without some of them.
+/// only absolute directories outside all writable allowed directories, in force or not. Windows
+/// sets the last ones, and programs do not start there without some of them.
 pub const CHILD_ENVIRONMENT: &[&str] = &[
     "HOME",
     "LANG",
@@ -33,11 +34,11 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
 
 /// Returns the absolute path of a program.
 pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
-    let path = Path::new(name);
+    let (path, writable) = (Path::new(name), Writable::new(directory));
     let places = if path.is_absolute() {
         vec![path.to_owned()]
     } else if path.file_name() == Some(name) && !name.as_encoded_bytes().contains(&0) {
-        search_path(directory).iter().map(|entry| entry.join(name)).collect()
+        search_path(&writable).iter().map(|entry| entry.join(name)).collect()
     } else {
         return Err(Code::InvalidProgram.into());
     };
@@ -45,7 +46,7 @@ pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
     for found in
         places.iter().flat_map(|place| executables(place)).filter(|path| is_executable(path))
     {
-        if is_outside(directory, &found) {
+        if writable.has_outside(&found) {
             return Ok(found);
         }
         refused = Code::ProgramInsideRoots;
@@ -56,38 +57,46 @@ pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
 /// The inherited environment.
 pub(super) fn environment(directory: &CheckedPath) -> Vec<(&'static str, OsString)> {
     let value = |name| match name {
-        "PATH" => std::env::join_paths(search_path(directory)).ok(),
+        "PATH" => std::env::join_paths(search_path(&Writable::new(directory))).ok(),
         name => std::env::var_os(name),
     };
     CHILD_ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect()
 }
 
-/// The directories of `PATH` that are absolute and outside all writable roots.
-fn search_path(directory: &CheckedPath) -> Vec<PathBuf> {
+/// The directories of `PATH` that are absolute and outside all writable directories.
+fn search_path(writable: &Writable<'_>) -> Vec<PathBuf> {
     let entries = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&entries)
-        .filter(|entry| entry.is_absolute() && is_outside(directory, entry))
+        .filter(|entry| entry.is_absolute() && writable.has_outside(entry))
         .collect()
 }
 
-/// Whether a path exists and a client can neither have written it nor a symlink on it.
-fn is_outside(directory: &CheckedPath, path: &Path) -> bool {
-    // The filesystem root encloses the configured directories, but is not one of them.
-    let is_writable =
-        |root: &Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
-    let Ok((canonical, links)) = resolve_ambient(path) else { return false };
-    let is_inside = directory.roots().with_allowed().any(|roots| {
-        let enclosing = roots.index().enclosing_roots(&canonical);
-        enclosing.into_iter().any(|number| roots.root(number).is_ok_and(is_writable))
-    });
-    let directories = || {
+/// The writable allowed directories and roots, in force or not.
+struct Writable<'a> {
+    roots: Vec<&'a Root>,
+    paths: FoldedPaths,
+}
+
+impl<'a> Writable<'a> {
+    fn new(directory: &'a CheckedPath) -> Self {
+        // No program is outside the filesystem root.
+        let is_writable =
+            |root: &&Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
         let roots = directory.roots().with_allowed().flat_map(Roots::roots);
-        roots.filter(|root| is_writable(root) && !root.is_file())
-    };
-    // Defense: A program that a client could have written is not run.
-    !is_inside
-        && !links.are_in(directories().map(Root::path))
-        && !is_other_name(&canonical, directories())
+        let roots: Vec<_> = roots.filter(is_writable).collect();
+        let paths = FoldedPaths::new(roots.iter().map(|root| root.path()));
+        Self { roots, paths }
+    }
+
+    /// Whether a path exists and a client can neither have written it nor a symlink on it.
+    fn has_outside(&self, path: &Path) -> bool {
+        let Ok((canonical, links)) = resolve_ambient(path) else { return false };
+        let directories = || self.roots.iter().filter(|root| !root.is_file());
+        // Defense: A program that a client could have written is not run.
+        !self.paths.enclose(&canonical)
+            && !links.are_in(&self.paths)
+            && !is_other_name(&canonical, directories().copied())
+    }
 }
 
 /// Whether an ancestor of the path is one of these directories under another name, such as a bind

@@ -24,6 +24,7 @@ use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::CheckedPath;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
+use crate::path::protect::FoldedPaths;
 use crate::roots::{Links, Root, Roots};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
@@ -254,9 +255,10 @@ impl Rules {
         // A writable extra can contain a symlink that a tool created, even in an earlier run.
         let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
         planted.extend(writable.map(|extra| extra.path.clone()));
+        let planted = FoldedPaths::new(planted.iter().map(PathBuf::as_path));
         for extra in found {
             let path = extra.named.path.as_os_str();
-            if extra.links.are_in(planted.iter().map(PathBuf::as_path)) {
+            if extra.links.are_in(&planted) {
                 return Err(Error::new(Code::ThroughLink).at("confine", path));
             }
             self = self.with_extra(extra).map_err(|error| error.at("confine", path))?;
@@ -300,10 +302,9 @@ impl Rules {
 
     fn with_extra(mut self, extra: OpenExtra) -> Result<Self> {
         let OpenExtra { named, path, file, metadata, .. } = extra;
-        // Rules are cumulative, so a rule for a parent would add its access to the read-only
-        // directory.
-        let lends =
-            |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
+        // Rules are cumulative, so a rule for the read-only directory or a parent would add its access
+        // there. A writable extra inside it is granted, as a writable directory is.
+        let lends = |read_only: &PathBuf| read_only.starts_with(&path);
         let is_other_name = self.objects.contains(&metadata.identity());
         if named.access == ExtraAccess::ReadWrite
             && (is_other_name || self.read_only.iter().any(lends))

@@ -25,8 +25,11 @@
 //! | no allowed directory | `no_directories` |
 //! | another system, or a kernel without Landlock | `confinement_unavailable` |
 //! | other threads, if the kernel confines only the calling thread, or threads that cannot be counted | `threads_running` |
-//! | a writable extra that is in, contains or is another name of a read-only directory | `access_conflict` |
+//! | a writable extra that contains or is a read-only directory, also under another name | `access_conflict` |
 //! | an extra named through a symlink that a tool could have created | `through_link` |
+//!
+//! Landlock only adds rights, so a writable directory, allowed or an extra, inside a read-only one
+//! is enforced exactly. Patterns for protected names are the guard's alone.
 //!
 //! An older version of Landlock with fewer rights does not cause a refusal.
 //! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.

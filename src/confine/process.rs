@@ -79,8 +79,8 @@ impl Boundary {
     /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and similar errors for an allowed
     ///   directory that is gone.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
-    ///   writable extra that is inside a read-only allowed directory, contains one, or is another
-    ///   name of one.
+    ///   writable extra that is a read-only allowed directory, also under another name, or contains
+    ///   one. A writable extra inside a read-only allowed directory is granted.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is
     ///   named through a symlink in an allowed directory or in a writable extra.
     /// - The error from opening an extra path that is not optional.

@@ -199,7 +199,8 @@ errors! {
         NotASymlink = "not_a_symlink", "not a symbolic link";
         /// The file has more than one name, and the policy refuses such files.
         HardLinked = "hard_linked", "the file has more than one hard link";
-        /// The program to run is inside a writable root, or its path follows a symlink inside one.
+        /// The program to run is inside a writable allowed directory, or its path follows a symlink
+        /// inside one.
         ProgramInsideRoots = "program_inside_roots",
             "the program is inside a directory that clients can write to";
         /// The path crosses a mount point, and the policy or the operation refuses to cross it.
@@ -314,10 +315,10 @@ errors! {
         /// No allowed directory is configured, and the client's roots are not the only ones
         /// ([`ClientRoots::Only`](crate::ClientRoots::Only)).
         NoDirectories = "no_directories", "no allowed directory is configured";
-        /// An allowed directory is inside another one that has different access, or is configured
-        /// twice with different access.
+        /// A read-only allowed directory is inside a writable one, or is configured as writable, too;
+        /// or a writable path of a confinement contains a read-only directory.
         AccessConflict = "access_conflict",
-            "a directory has different access from one inside it, or is configured twice";
+            "a read-only directory would be writable";
         /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
         /// or a wildcard in a name other than the last; or no pattern matches an exempt name.
         InvalidPattern = "invalid_pattern", "the pattern is invalid";
@@ -334,7 +335,7 @@ errors! {
     /// An entry of a root list grants nothing, or a configured directory cannot be allowed.
     RootRejected: Failure {
         /// Another entry of the root list names the same directory.
-        Duplicate = "duplicate", "another entry names the same directory";
+        Duplicate = "duplicate", "another entry puts the same directory in force";
         /// The path goes through a symlink in an allowed directory, where a tool may have created
         /// it.
         ThroughLink = "through_link",

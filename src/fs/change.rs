@@ -78,6 +78,7 @@ struct Renaming<'a> {
 impl<'a> Renaming<'a> {
     fn check(from: &'a CheckedPath, to: &'a CheckedPath, overwrite: Overwrite) -> Result<Self> {
         from.ensure_removable()?;
+        // Defense: Nothing is moved into a directory that is read-only.
         to.ensure_removable().map_err(Error::of_destination)?;
         let (from_directory, from_name) = from.parent_dir()?;
         let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
@@ -384,7 +385,9 @@ impl CheckedPath {
     /// its name.
     fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {
         let place = [self.root().path(), self.relative(), path, Path::new(name)];
-        self.roots().protected().is_some_and(|it| it.of_last_names(&place, 1).is_some())
+        // It contains no root, so the patterns that count are the same everywhere in it.
+        let protected = self.roots().protected();
+        protected.is_some_and(|it| it.of_last_names(&place, 1, |_| true).is_some())
     }
 
     /// Refuses this directory, which is open, if it contains a protected name at any depth, or a

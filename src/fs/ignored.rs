@@ -29,7 +29,6 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{
     IGNORE_BYTES, IGNORE_LOOK_UP, IGNORE_NAME, IGNORE_SIZE, IGNORE_WILDCARD, IGNORE_WORK,
 };
-use crate::path::Protection;
 
 /// The rules that apply in the current directory of a walk.
 pub(super) struct IgnoreRules {
@@ -80,7 +79,7 @@ impl WalkOptions {
     /// named `.ignore` has the same form and precedence over all of these. The files are read
     /// whether or not there is a repository. Files above the root and the user's own configuration
     /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is denied by [`Protection::Denied`]. A file named `.git`, as in a worktree, ends the
+    /// that is [denied](crate::Protection::Denied). A file named `.git`, as in a worktree, ends the
     /// rules above it, but its `exclude` is not read. A symlink named `.git` does not mark a
     /// repository. With [`skip_dot_files`](Self::skip_dot_files), a name that begins with a dot is
     /// included if a rule says so (`!.github`).
@@ -190,9 +189,8 @@ impl IgnoreRules {
 
     /// Whether a name on a path below a directory, which is relative to the root, is denied.
     fn is_denied(&self, directory: &Path, path: &str) -> bool {
-        let (root, roots) = (self.walked.root(), self.walked.roots());
-        let place = [root.path(), directory, Path::new(path)];
-        roots.protected().and_then(|protected| protected.of(&place)) == Some(Protection::Denied)
+        let (roots, number) = (self.walked.roots(), self.walked.root_number());
+        roots.is_denied(number, &directory.join(path), usize::MAX)
     }
 
     /// Reads one rule file of the directory at `covered`, relative to the root. Returns `None` if

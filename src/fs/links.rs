@@ -156,12 +156,10 @@ impl CheckedPath {
             _ => {}
         }
         let (roots, text) = (self.roots(), symlink_text(text)?);
-        let number = roots.roots().position(|root| std::ptr::eq(root, self.root()));
-        let number = number.ok_or(Code::RootUnavailable)?;
         // Defense: A new symlink must lead to a place inside the roots.
         let Located { root, path, found, .. } = resolve_symlink_in(
             roots,
-            number,
+            self.root_number(),
             self.relative().to_owned(),
             text.to_os_string(),
             Intent::NewTree,
@@ -199,6 +197,7 @@ fn symlink(path: &CheckedPath, text: &OsStr) -> Result<()> {
 fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
     from.ensure_removable()?;
     to.ensure_removable().map_err(Error::of_destination)?;
+    // Defense: A hard link gives a file no other access than that of its root.
     if from.root().path() != to.root().path() {
         return Err(Code::DifferentRoots.into());
     }

@@ -6,11 +6,14 @@
 //! | since the listing | an operation on the entry |
 //! | --- | --- |
 //! | the listed directory was moved | reads the entry in it, unless names are protected |
-//! | the listed directory was moved | does not change the entry, and fails with `changed` |
+//! | the listed directory was moved, for example to where less is allowed | does not change the entry, and fails with `changed` |
 //! | a directory between them was replaced by a symlink | fails with `changed` |
 //! | the entry was replaced by a symlink | fails with `changed`, but removing it removes the symlink |
 //! | the entry was replaced by a FIFO | is refused without blocking |
 //! | the entry was removed | fails with `not_found` |
+//!
+//! An entry has the access of its place. If it is a root itself, or below one, that is the access
+//! of this root.
 //!
 //! Entries are not described while they are listed. Their types come with their names (readdir(3)),
 //! except on Windows and on filesystems that do not report them.
@@ -21,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, OpenDirectory};
 use crate::dir::{
     Entries, FileType, Handle, Look, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES,
 };
@@ -34,7 +37,7 @@ use crate::roots::Found;
 struct Listed {
     /// The proof for the directory.
     place: CheckedPath,
-    directory: Arc<Handle>,
+    directory: Arc<OpenDirectory>,
     mounts: Rule,
 }
 
@@ -148,7 +151,7 @@ impl DirEntry {
     pub fn to_checked(&self) -> CheckedPath {
         let found = if self.file_type == FileType::Symlink { Found::Link } else { Found::Exists };
         let listed = &self.parent.listed;
-        listed.place.entry(&listed.directory, &self.relative(), found)
+        listed.place.entry(&listed.directory, self.relative(), found)
     }
 }
 
@@ -501,7 +504,7 @@ impl Walk {
     /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
         self.listed.place.roots().ensure_not_ended()?;
-        match self.listed.place.list_beneath(&self.listed.directory, path) {
+        match self.listed.place.list_beneath(&self.listed.directory.handle, path) {
             // The directory was removed or replaced before it was entered, or shows processes.
             Err(error) if is_replaced(error.reason()) || error.reason() == Code::SpecialFile => {
                 Ok(())
@@ -654,8 +657,8 @@ impl CheckedPath {
     }
 
     fn listed(&self, directory: Arc<Handle>) -> Arc<Listed> {
-        let mounts = self.roots().policy().mounts;
-        Arc::new(Listed { place: self.clone(), directory, mounts })
+        let (mounts, directory) = (self.roots().policy().mounts, self.opened_as(directory));
+        Arc::new(Listed { place: self.clone(), directory: Arc::new(directory), mounts })
     }
 
     pub(super) fn directory(&self) -> Result<Handle> {

@@ -25,6 +25,7 @@ impl CheckedPath {
 
     /// Refuses a file where the request names a directory, whether or not there is one (open(2)).
     pub(super) fn ensure_names_file(&self) -> Result<()> {
+        // Defense: A request that names a directory never becomes a file.
         match (self.names_directory(), self.exists()) {
             (false, _) => Ok(()),
             (true, true) => Err(Code::IsADirectory.into()),
@@ -32,10 +33,10 @@ impl CheckedPath {
         }
     }
 
-    /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
-    /// still at the path that was checked, so that it has not been moved to a protected name.
-    /// `opened` is the directory of the last name. Call this immediately before a change. Opening a
-    /// file by its whole path beneath the allowed directory needs no such verification.
+    /// Verifies that the directory opened by [`place`](Self::place) is still at the path that was
+    /// checked, so that it has not been moved to where less is allowed. `opened` is the directory
+    /// of the last name. Call this immediately before a change. Opening a file by its whole path
+    /// beneath the allowed directory needs no such verification.
     pub(super) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
         self.ensure_ancestor_not_moved(opened, 1)
     }
@@ -43,13 +44,10 @@ impl CheckedPath {
     /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the directory that is this many names
     /// above the place.
     pub(super) fn ensure_ancestor_not_moved(&self, opened: &Handle, above: usize) -> Result<()> {
-        if self.roots().protected().is_none() {
-            return Ok(());
-        }
         let place = self.root().beneath_handle(self.relative());
         let parent = place.ancestors().nth(above).ok_or(Code::RootItself)?;
         // This comes last, so that hardly any time passes before the change.
-        self.ensure_at(opened, parent)
+        self.ensure_at(opened, self.root(), parent)
     }
 
     /// Refuses an operation that would remove or move a root of this snapshot, an allowed

@@ -134,9 +134,44 @@ impl PathIndex {
         self.canonical.find(canonical).is_some()
     }
 
-    /// The root at this canonical path and the roots that enclose it, outermost first.
-    pub(crate) fn enclosing_roots(&self, canonical: &Path) -> Vec<usize> {
-        self.canonical.marks(canonical).map(|(_, root)| root).collect()
+    /// The node of a root.
+    pub(crate) fn node(&self, root: usize) -> Node {
+        self.roots.get(root).map_or(TOP, |(node, _)| *node)
+    }
+
+    /// The roots at a node and on a path of plain names below it, outermost first. Each comes with
+    /// the number of names of the path that lead to it. Names are compared byte for byte, and a
+    /// root that is a file contains nothing else.
+    pub(crate) fn roots_on<'a>(
+        &'a self,
+        start: Node,
+        path: &'a Path,
+    ) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let names = components(path.as_os_str());
+        let below = names.scan(start, |node, (name, rest)| {
+            *node = self.same_child(*node, name)?;
+            Some((*node, rest.is_empty()))
+        });
+        let nodes = std::iter::once((start, path.as_os_str().is_empty())).chain(below);
+        nodes.enumerate().filter_map(|(number, (node, is_last))| {
+            let root = self.root_at(node)?;
+            (is_last || self.is(root) == RootKind::Directory).then_some((number, root))
+        })
+    }
+
+    /// The roots below a canonical path, in ascending order. Names are compared byte for byte.
+    pub(crate) fn roots_below(&self, canonical: &Path) -> Vec<usize> {
+        let mut names = components(canonical.as_os_str());
+        let node = names.try_fold(TOP, |node, (name, _)| self.same_child(node, name));
+        let mut below = node.map_or_else(Vec::new, |node| self.beneath(node));
+        below.retain(|root| Some(self.node(*root)) != node);
+        below
+    }
+
+    fn same_child(&self, node: Node, name: &OsStr) -> Option<Node> {
+        let child = self.canonical.child(node, name);
+        // Defense: In doubt, the outer root decides, which grants no more than the inner one does.
+        child.filter(|child| self.canonical.name(*child) == name)
     }
 
     /// The roots at a node and beneath it, in ascending order.

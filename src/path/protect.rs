@@ -7,8 +7,12 @@
 //! # Attacks
 //!
 //! Each attack is refused with `protected`, whether the request names the place directly, through a
-//! symlink, through an alias, in a nested root or client root, or in a root that is at or below the
-//! protected name. All of these resolve to one canonical path, and only that is compared.
+//! symlink, through an alias, in a nested root or client root, or in a client root that is at or
+//! below the protected name. All of these resolve to one canonical path, and only that is compared.
+//!
+//! Whoever configures a directory consents to the names that lead to it. A match therefore counts
+//! if its last name is below the allowed directory of the innermost root in force that contains the
+//! place, wherever the match begins.
 //!
 //! | attack on a read-only name `.git` | defense |
 //! | --- | --- |
@@ -19,7 +23,9 @@
 //! | rename or remove a directory that contains `.git` at any depth | the directory is searched before anything changes; a removal also checks each name |
 //! | put a symlink, a file or a directory with content at `.github`, to make `.github/workflows` appear | at a name that begins a pattern, only an empty directory is created (`CheckedPath::ensure_may_appear`) |
 //! | rename the parent directory to `.git` while a file is written in it | the write verifies that the directory is still at its path, before the file is put in place |
-//! | list only `.git/hooks` as a client root, and write in it | the canonical path contains `.git` |
+//! | list only `.git/hooks` as a client root, and write in it | a client root has the allowed directory in which it was resolved, so `.git` is below that directory |
+//! | change `.git` in an allowed directory that is itself inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |
+//! | let an allowed directory inside `.codex` vanish, or leave it out of the list, and write there | the innermost root in force is then the outer one, below which `.codex` counts |
 //! | write to a temporary file before it is renamed | the name of a temporary file is refused in requests, and at the end of symlinks |
 //!
 //! A denied name `.env` has the same defenses, and these:
@@ -30,15 +36,27 @@
 //! | pass through it: `.env/..`, `.env/../a`, a symlink to it | the same at every step |
 //! | let the kernel follow a symlink into it | if a pattern denies, the kernel follows no symlink, and receives only paths without denied names |
 //! | find its name in a listing or a walk | denied entries are omitted and do not count towards any limit |
-//! | list it as a client root | the entry is rejected |
+//! | list it as a client root | the entry is rejected, and puts nothing in force, not even an allowed directory below it |
+//! | reach a denied place by leaving an allowed directory inside it: `..`, or a symlink | all names of the place that is reached are compared |
+//! | reach an allowed directory inside a denied place through the denied name | the name is refused before it is looked up; only the directory's own path or alias leads there |
 //! | write an exempt name in another way: `.ENV.EXAMPLE` for `.env.example` | exempt names are compared byte for byte |
 //! | hide a denied name below an exempt one: `.env.example/.env` | only a match that ends at the exempt name does not count |
+//!
+//! A read-only directory that contains a writable one has similar defenses. These attacks are
+//! refused with `read_only`, unless the table says otherwise:
+//!
+//! | attack on a read-only directory | defense |
+//! | --- | --- |
+//! | write in it through the writable one: by `..`, a symlink, another spelling below it (`WS` for `/ro/ws`) | the access is that of the innermost root in force that contains the canonical place, compared byte for byte |
+//! | rename or link a file across the two | a rename needs two writable places, and a hard link also one root (`different_roots`) |
+//! | exchange a directory in the writable one with a symlink, or move it out, while a file is written in it | each change verifies that the directory that is open is still at its path (`changed`) |
+//! | list a refused entry, or narrow the roots, to raise the access of a place | a refused entry puts nothing in force; a root has at most the access that its place had in the snapshot in which it was resolved |
+//! | remove or move the writable directory, or one that contains it, also if it is missing | a tree that contains an allowed directory is neither removed nor moved (`root_itself`) |
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,8 +98,9 @@ pub enum Protection {
 /// - `.github/workflows`, `.github/actions`: programs that run with the repository's secrets. GitHub requires a
 ///   separate permission for a token to change these files.
 ///
-/// Clients cannot change anything inside one of these directories, for example in a worktree in
-/// `.codex`. The list does not cover every way to run code. For example, git also treats a
+/// Clients cannot change anything inside one of these directories, unless a directory in it is
+/// configured, such as a worktree in `.codex`. The list does not cover every way to run code. For
+/// example, git also treats a
 /// directory with the entries `HEAD`, `objects` and `refs` as a repository, unless
 /// `safe.bareRepository` is `explicit` in its configuration.
 ///
@@ -122,18 +141,20 @@ pub(crate) struct ProtectedNames {
     can_deny: bool,
     /// For each ASCII byte, whether the first name of a match can begin with it.
     first_bytes: [bool; 128],
-    /// The folded paths of the allowed directories.
-    directories: HashSet<String>,
-    /// The least and the greatest number of names in these paths.
-    depths: RangeInclusive<usize>,
+    /// The greatest number of names in a pattern.
+    longest: usize,
+    /// The allowed directories, directly below which anchored patterns match.
+    directories: FoldedPaths,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
+    /// The pattern as the operator wrote it.
+    pub(crate) text: Box<str>,
     is_anchored: bool,
     /// The last one may contain wildcards.
     names: Vec<PatternName>,
-    protection: Protection,
+    pub(crate) protection: Protection,
     /// The exempt names that the last name would match. They are compared byte for byte, so that no
     /// other spelling is exempt.
     exempt: Vec<OsString>,
@@ -210,19 +231,24 @@ impl Pattern {
                 }
             }
             if !is_used {
-                let text = "no pattern for protected names matches this name";
+                let text = "no pattern for protected names matches this name: leave it out";
                 return Err(Error::new(Code::InvalidPattern).says(text).at("exempt", name));
             }
         }
         Ok(patterns)
     }
 
+    /// Whether a text is a valid pattern without wildcards.
+    pub(crate) fn stands_for_itself(text: &str) -> bool {
+        !text.contains(WILDCARDS) && Self::parse(text, Protection::ReadOnly).is_ok()
+    }
+
     fn parse(text: &str, protection: Protection) -> std::result::Result<Self, &'static str> {
-        let (is_anchored, names) = match text.strip_prefix('/') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let names: Vec<&str> = names.split('/').collect();
+        let anchored = text.strip_prefix('/');
+        let names: Vec<&str> = anchored.unwrap_or(text).split('/').collect();
+        if names.first() == Some(&"**") {
+            return Err("a pattern matches at any depth: leave out \"**/\"");
+        }
         if names.len() > PATTERN_NAMES {
             return Err("the pattern has more than 16 names");
         }
@@ -249,7 +275,13 @@ impl Pattern {
             },
         };
         let names = names.iter().map(parse).collect::<std::result::Result<_, _>>()?;
-        Ok(Self { is_anchored, names, protection, exempt: Vec::new() })
+        Ok(Self {
+            text: text.into(),
+            is_anchored: anchored.is_some(),
+            names,
+            protection,
+            exempt: Vec::new(),
+        })
     }
 }
 
@@ -258,16 +290,11 @@ impl ProtectedNames {
     /// are no patterns.
     pub(crate) fn new<'a>(
         patterns: &[Pattern],
-        directories: impl Iterator<Item = &'a Path> + Clone,
+        directories: impl Iterator<Item = &'a Path>,
     ) -> Option<Arc<Self>> {
         if patterns.is_empty() {
             return None;
         }
-        let depths = directories.clone().map(|path| components(path.as_os_str()).count());
-        let folded = |path| {
-            let names: Vec<_> = components(path).map(|(name, _)| fold(name)).collect();
-            names.join("/")
-        };
         // A pattern that begins with a wildcard or another letter matches names of any first byte.
         let begins_with = |pattern: &Pattern, byte: u8| {
             let first = pattern.names.first().and_then(|name| name.folded.bytes().next());
@@ -282,9 +309,9 @@ impl ProtectedNames {
         Some(Arc::new(Self {
             can_deny: patterns.iter().any(|pattern| pattern.protection == Protection::Denied),
             first_bytes: std::array::from_fn(is_first),
+            longest: patterns.iter().map(|pattern| pattern.names.len()).max().unwrap_or(0),
             patterns: patterns.to_vec(),
-            depths: depths.clone().min().unwrap_or(0)..=depths.max().unwrap_or(0),
-            directories: directories.map(|path| folded(path.as_os_str())).collect(),
+            directories: FoldedPaths::new(directories),
         }))
     }
 
@@ -293,41 +320,63 @@ impl ProtectedNames {
         self.can_deny
     }
 
-    /// The strongest protection of a place, which consists of these parts of its canonical path: of
-    /// its name or of a directory that contains it.
-    pub(crate) fn of(&self, place: &[&Path]) -> Option<Protection> {
-        self.of_last_names(place, usize::MAX)
+    /// The strongest pattern that matches names of a place, which consists of these parts of its
+    /// canonical path. The first `consented` names are those that lead to the allowed directory of
+    /// its root: a match counts if it ends at a later name.
+    pub(crate) fn of(&self, place: &[&Path], consented: usize) -> Option<&Pattern> {
+        // Defense: Only the names that lead to a configured directory are not protected.
+        self.strongest(place, consented, |end, length| end <= length)
     }
 
-    /// The strongest protection of the last `names` names themselves. A path is entered name by
-    /// name, so the names before them are known not to be denied.
-    pub(crate) fn of_last_names(&self, place: &[&Path], names: usize) -> Option<Protection> {
-        let is_counted = |pattern: usize, rest| pattern <= rest && rest - pattern < names;
-        self.strongest(place, names.saturating_add(PATTERN_NAMES - 1), is_counted)
+    /// The strongest pattern that matches one of the last `names` names of a place itself. Of these,
+    /// only names below its allowed directory count. `is_below` decides by the number of names from
+    /// the beginning of the path. A path is entered name by name, so the names before the last ones
+    /// are known not to be denied.
+    pub(crate) fn of_last_names(
+        &self,
+        place: &[&Path],
+        names: usize,
+        is_below: impl Fn(usize) -> bool,
+    ) -> Option<&Pattern> {
+        let before = names_of(place).count().saturating_sub(names);
+        self.strongest(place, before, |end, length| end <= length && is_below(end))
+    }
+
+    /// Like [`of_last_names`](Self::of_last_names). Returns whether one of the names is denied.
+    pub(crate) fn denies_last_names(
+        &self,
+        place: &[&Path],
+        names: usize,
+        is_below: impl Fn(usize) -> bool,
+    ) -> bool {
+        let found = self.can_deny.then(|| self.of_last_names(place, names, is_below)).flatten();
+        found.is_some_and(|pattern| pattern.protection == Protection::Denied)
     }
 
     /// Whether the place is at the beginning of a pattern, so that a name below it can be protected
     /// because of the names down to this one: `.github`, for the pattern `.github/workflows`.
     pub(crate) fn begin_at(&self, place: &[&Path]) -> bool {
-        self.strongest(place, PATTERN_NAMES, |pattern, rest| pattern > rest).is_some()
+        self.strongest(place, names_of(place).count(), |end, length| end > length).is_some()
     }
 
-    /// The strongest protection of all patterns that match names of the path. A match begins at one
-    /// of the last `starts` names. `is_counted` decides by the number of names in the pattern and the
-    /// number of names from there to the end of the path.
+    /// The strongest of the patterns that match names of the path, and end more than `after` names
+    /// after its beginning. If a match would end after the path, only the names on the path are
+    /// compared. `is_counted` decides by the number of names from the beginning of the path to the
+    /// end of the match, and of the path.
     fn strongest(
         &self,
         place: &[&Path],
-        starts: usize,
+        after: usize,
         is_counted: impl Fn(usize, usize) -> bool,
-    ) -> Option<Protection> {
-        if !self.may_match(place) {
+    ) -> Option<&Pattern> {
+        if !self.may_match(place, after) {
             return None;
         }
         let names: Vec<&OsStr> = names_of(place).collect();
-        let directories = self.directories_above(&names);
-        let earliest = names.len().saturating_sub(starts).max(*directories.first()?);
-        let mut strongest = None;
+        let directories = OnceCell::new();
+        let directories = || directories.get_or_init(|| self.directories.above(&names));
+        let earliest = self.earliest(after);
+        let mut strongest: Option<&Pattern> = None;
         // A name is folded only if it is compared, and once.
         let compared = names.get(earliest..).unwrap_or_default().iter();
         let folded: Vec<_> = compared.map(|name| (*name, OnceCell::new())).collect();
@@ -335,44 +384,82 @@ impl ProtectedNames {
             Some((name, folded)) => wanted.matches(folded.get_or_init(|| forms(name))),
             None => true,
         };
-        let is_exempt = |pattern: &Pattern, start: usize| {
-            let last = names.get(start + pattern.names.len() - 1);
+        let is_exempt = |pattern: &Pattern, end: usize| {
+            let last = names.get(end - 1);
             // Defense: A name is exempt only if it is equal byte for byte.
             pattern.exempt.iter().any(|exempt| last.is_some_and(|last| last == exempt))
         };
         let starts = names.iter().enumerate().skip(earliest);
         for (start, _) in starts.filter(|(_, name)| self.may_begin(name)) {
             for pattern in &self.patterns {
-                let is_match = (!pattern.is_anchored || directories.contains(&start))
-                    && is_counted(pattern.names.len(), names.len() - start)
-                    && !is_exempt(pattern, start)
+                let end = start + pattern.names.len();
+                let is_match = end > after
+                    && is_counted(end, names.len())
+                    && (!pattern.is_anchored || directories().contains(&start))
+                    && !is_exempt(pattern, end)
                     && pattern.names.iter().zip(start..).all(|(wanted, at)| is_match(wanted, at));
-                strongest = strongest.max(is_match.then_some(pattern.protection));
+                if is_match && strongest.is_none_or(|it| it.protection < pattern.protection) {
+                    strongest = Some(pattern);
+                }
             }
         }
         strongest
     }
 
-    /// Whether a match can begin at a name of a path, which may contain `.` and `..`. This is a
-    /// quick test, which few paths pass.
-    pub(crate) fn may_match(&self, place: &[&Path]) -> bool {
-        names_of(place).skip(*self.depths.start()).any(|name| self.may_begin(name))
+    /// The number of names before the first name at which a match can begin that ends more than
+    /// `after` names after the beginning of a path.
+    fn earliest(&self, after: usize) -> usize {
+        (after + 1).saturating_sub(self.longest)
+    }
+
+    /// Whether a match can begin at a name of a path, which may contain `.` and `..`, and end after
+    /// its first `after` names. This is a quick test, which few paths pass.
+    pub(crate) fn may_match(&self, place: &[&Path], after: usize) -> bool {
+        names_of(place).skip(self.earliest(after)).any(|name| self.may_begin(name))
     }
 
     fn may_begin(&self, name: &OsStr) -> bool {
         let first = name.as_encoded_bytes().first().copied().unwrap_or_default();
         !first.is_ascii() || self.first_bytes.get(usize::from(first)) != Some(&false)
     }
+}
 
-    /// The number of names in the path of each allowed directory that encloses this path, in
+/// Paths that are compared as names of patterns are, in folded form: two names are equal if any
+/// supported filesystem could treat them as one.
+#[derive(Debug)]
+pub(crate) struct FoldedPaths {
+    paths: HashSet<String>,
+    /// The greatest number of names in these paths.
+    deepest: usize,
+}
+
+impl FoldedPaths {
+    pub(crate) fn new<'a>(paths: impl Iterator<Item = &'a Path>) -> Self {
+        let mut deepest = 0;
+        let folded = |path: &Path| {
+            let names: Vec<_> = names_of(&[path]).map(fold).collect();
+            deepest = deepest.max(names.len());
+            names.join("/")
+        };
+        let paths = paths.map(folded).collect();
+        Self { paths, deepest }
+    }
+
+    /// Whether one of these paths is this one or encloses it.
+    pub(crate) fn enclose(&self, path: &Path) -> bool {
+        !self.above(&names_of(&[path]).collect::<Vec<_>>()).is_empty()
+    }
+
+    /// The number of names in each of these paths that is or encloses the path of these names, in
     /// ascending order.
-    fn directories_above(&self, names: &[&OsStr]) -> Vec<usize> {
+    fn above(&self, names: &[&OsStr]) -> Vec<usize> {
         let mut path = String::new();
-        let mut depths = Vec::from_iter(self.directories.contains("").then_some(0));
-        for (number, name) in names.iter().enumerate().take(*self.depths.end()) {
+        let mut depths = Vec::from_iter(self.paths.contains("").then_some(0));
+        for (number, name) in names.iter().enumerate().take(self.deepest) {
             path.push_str(if number == 0 { "" } else { "/" });
+            // Defense: In doubt, a directory is the one that is writable.
             path.push_str(&fold(name));
-            depths.extend(self.directories.contains(&path).then_some(number + 1));
+            depths.extend(self.paths.contains(&path).then_some(number + 1));
         }
         depths
     }
@@ -454,7 +541,11 @@ mod tests {
     }
 
     fn at(patterns: &[(&str, Protection)], path: &str) -> Option<Protection> {
-        names(patterns).of(&[Path::new("/"), Path::new(path)])
+        protection(&names(patterns), &[Path::new("/"), Path::new(path)], 0)
+    }
+
+    fn protection(names: &ProtectedNames, place: &[&Path], consented: usize) -> Option<Protection> {
+        names.of(place, consented).map(|pattern| pattern.protection)
     }
 
     #[test]
@@ -535,7 +626,8 @@ mod tests {
             ("a/b.d", Some(ReadOnly)),
             ("a/b.d/a/b.c", Some(ReadOnly)),
         ] {
-            assert_eq!(names.of(&[Path::new("/"), Path::new(path)]), expected, "{path}");
+            let place = [Path::new("/"), Path::new(path)];
+            assert_eq!(protection(&names, &place, 0), expected, "{path}");
         }
         for unused in ["", ".", "other", "a/b.c", ".env.example/", "/.git", "env.example"] {
             let error = parse(&[".git", unused]).unwrap_err();
@@ -607,7 +699,7 @@ mod tests {
         use std::os::unix::ffi::OsStrExt as _;
         let is_denied = |name| {
             let place = [Path::new("/"), Path::new(OsStr::from_bytes(name))];
-            names(&[("a?", Denied)]).of_last_names(&place, 1).is_some()
+            names(&[("a?", Denied)]).denies_last_names(&place, 1, |_| true)
         };
         assert!(is_denied(b"A\xff"));
         assert!(!is_denied(b"\xffA"));
@@ -630,31 +722,67 @@ mod tests {
         }
     }
 
+    /// The number is that of the names that lead to the allowed directory of the place's root.
     #[test]
-    fn anchored_pattern_matches_from_each_allowed_directory() {
-        let patterns = parsed(&[("/s/t", ReadOnly), ("n", Denied)]);
+    fn a_match_counts_if_its_last_name_is_below_the_allowed_directory() {
+        let patterns = parsed(&[("/s/t", ReadOnly), ("n", Denied), ("m/l", ReadOnly)]);
         let directories = ["/r/n", "/r", "/r/a/b", "/q/n/x", "/r-x"].map(Path::new);
         let protected = ProtectedNames::new(&patterns, directories.iter().copied()).unwrap();
         let rows = [
-            ("/r/s/t/u", Some(ReadOnly)),
-            ("/r/a/s/t", None),
-            ("/r/a/b/s/t", Some(ReadOnly)),
-            ("/R/A/B/S/T", Some(ReadOnly)),
-            ("/r/a/b/c/s/t", None),
-            ("/r/b/s/t", None),
-            ("/r/a/b/n", Some(Denied)),
-            // Only names below an allowed directory are compared.
-            ("/q/n/x", None),
-            ("/q/n/x/s/t", Some(ReadOnly)),
-            ("/s/t", None),
-            ("/q/n/s/t", None),
-            ("/r-x/a/b/s/t", None),
-            // The directory `n` is denied below `/r`.
-            ("/r/n", Some(Denied)),
+            // An anchored pattern matches directly below each allowed directory.
+            ("/r/s/t/u", 1, Some(ReadOnly)),
+            ("/r/a/s/t", 1, None),
+            ("/r/a/b/s/t", 3, Some(ReadOnly)),
+            ("/r/a/b/s/t", 1, Some(ReadOnly)),
+            ("/R/A/B/S/T", 1, Some(ReadOnly)),
+            ("/r/a/b/c/s/t", 3, None),
+            ("/s/t", 0, None),
+            ("/q/n/x/s/t", 3, Some(ReadOnly)),
+            ("/r-x/a/b/s/t", 1, None),
+            // Only the names that lead to the directory are consented.
+            ("/r/n", 1, Some(Denied)),
+            ("/r/n", 2, None),
+            ("/r/n/x", 2, None),
+            ("/r/n/n", 2, Some(Denied)),
+            ("/q/n/x", 3, None),
+            ("/q/n/x/n", 3, Some(Denied)),
+            ("/q/n/s/t", 1, Some(Denied)),
+            // A match can begin above the directory.
+            ("/r/m/l/x", 1, Some(ReadOnly)),
+            ("/r/m/l/x", 2, Some(ReadOnly)),
+            ("/r/m/l/x", 3, None),
+            ("/m/l", 2, None),
         ];
-        for (path, expected) in rows {
-            assert_eq!(protected.of(&[Path::new(path)]), expected, "{path}");
+        for (path, consented, expected) in rows {
+            let found = protection(&protected, &[Path::new(path)], consented);
+            assert_eq!(found, expected, "{path} {consented}");
         }
+        let denies = |path, names| {
+            let is_below = |end| if end < 3 { end > 1 } else { end > 3 };
+            protected.denies_last_names(&[Path::new(path)], names, is_below)
+        };
+        // Each name is compared as the last one of the place that it leads to.
+        let found = ["/r/n/n", "/r/n/x", "/r/x/n", "/r/x/n/n"].map(|path| denies(path, 9));
+        assert_eq!(found, [true, true, false, true]);
+        assert_eq!([denies("/r/n/x/y", 1), denies("/r/n/x/y", 2)], [false, false]);
+    }
+
+    #[test]
+    fn folded_paths_enclose_what_a_filesystem_could_find_in_them() {
+        let paths = FoldedPaths::new(["/r/A", "/stra\u{df}e"].map(Path::new).into_iter());
+        for (path, expected) in [
+            ("/r/a", true),
+            ("/R/a/b", true),
+            ("/r/A./b", true),
+            ("/r", false),
+            ("/r/ab", false),
+            ("/STRASSE/x", true),
+            ("/", false),
+        ] {
+            assert_eq!(paths.enclose(Path::new(path)), expected, "{path}");
+        }
+        assert!(FoldedPaths::new(std::iter::once(Path::new("/"))).enclose(Path::new("/a")));
+        assert!(!FoldedPaths::new(std::iter::empty()).enclose(Path::new("/")));
     }
 
     #[test]

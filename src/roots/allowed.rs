@@ -21,6 +21,9 @@ pub(crate) struct AllowedDirectory {
     top: Arc<Handle>,
     /// The path from there, which consists of plain names.
     path: PathBuf,
+    /// The number of names in the configured path, which for a single file is longer than this
+    /// directory's. Whoever configured it consented to these names, so patterns do not protect them.
+    pub(crate) consented: usize,
     /// `None` while the directory is missing.
     current: Mutex<Option<Current>>,
     opened: Throttle,
@@ -34,11 +37,12 @@ struct Current {
 
 impl AllowedDirectory {
     /// The filesystem root, or a volume on Windows. It is opened once.
-    pub(crate) fn at_top(top: Handle) -> Result<Arc<Self>> {
+    pub(crate) fn at_top(top: Handle, consented: usize) -> Result<Arc<Self>> {
         let identity = top.identity()?;
         let top = Arc::new(top);
         let current = Mutex::new(Some(Current { handle: top.clone(), identity }));
-        Ok(Arc::new(Self { top, path: PathBuf::new(), current, opened: Throttle::new() }))
+        let (path, opened) = (PathBuf::new(), Throttle::new());
+        Ok(Arc::new(Self { top, path, consented, current, opened }))
     }
 
     /// The directory at a path of plain names below this one, which is a filesystem root.
@@ -46,10 +50,10 @@ impl AllowedDirectory {
     /// # Errors
     ///
     /// The error of opening it.
-    pub(crate) fn below(&self, path: &Path) -> Result<Arc<Self>> {
+    pub(crate) fn below(&self, path: &Path, consented: usize) -> Result<Arc<Self>> {
         let (top, path) = (self.top.clone(), path.to_owned());
         let current = Mutex::new(Some(Current::open(&top, &path)?));
-        Ok(Arc::new(Self { top, path, current, opened: Throttle::new() }))
+        Ok(Arc::new(Self { top, path, consented, current, opened: Throttle::new() }))
     }
 
     /// The handle of the directory that has the name now, or had it when it was last opened, at

@@ -17,7 +17,9 @@
 //! symlink, a second walk begins at the root, so that the symlink cannot lead out of it.
 //!
 //! If names can be denied, the kernel gets only paths in which no name can be the beginning of one,
-//! and follows no symlink, so that a walk passes through no denied name.
+//! and follows no symlink, so that a walk passes through no denied name. Neither does it follow a
+//! symlink in `/` or `/proc`, because some of a proc filesystem lead to a target that their text
+//! does not name.
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
 //! there.
@@ -84,10 +86,7 @@ impl Roots {
         let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
         // there.
-        if root.overlaps_proc() {
-            return None;
-        }
-        let follows = !self.can_deny();
+        let follows = !self.can_deny() && !root.overlaps_proc();
         let is_allowed_directory = root.names.as_os_str().is_empty();
         let opened = if follows && is_allowed_directory {
             self.walk_beneath(root, rest)?
@@ -105,8 +104,8 @@ impl Roots {
 
     /// Whether a path in a root may pass through a denied name.
     fn may_deny(&self, root: &Root, path: &OsStr) -> bool {
-        let may_match =
-            |protected: &ProtectedNames| protected.may_match(&[root.path(), Path::new(path)]);
+        let place = [root.path(), Path::new(path)];
+        let may_match = |protected: &ProtectedNames| protected.may_match(&place, root.consented());
         self.can_deny() && self.protected().is_some_and(may_match)
     }
 

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::dir::{Access, Budget, Cursor, Handle, Look, Metadata};
+use crate::dir::{Budget, Cursor, Handle, Look, Metadata};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::Location;
 use crate::path::index::ROOT_NAMES;
-use crate::path::names::{below, path_key};
+use crate::path::names::below;
+use crate::path::protect::FoldedPaths;
 use crate::roots::root::join;
 use crate::roots::{EntryKind, Intent, Located, Lookup, Place, Roots, resolve, resolve_symlink};
 
@@ -24,30 +25,37 @@ pub(crate) struct Lookups<'a, 'b> {
 
 /// The symlinks followed while resolving a configured path, an entry of a list, or a program.
 #[derive(Debug, Default)]
-pub(crate) struct Links {
-    /// The canonical paths of the directories that contain the symlinks.
-    pub(crate) directories: Vec<PathBuf>,
-    /// When the last of those in writable roots was changed (`st_ctime`, inode(7)).
-    pub(crate) changed: Option<SystemTime>,
+pub(crate) struct Links(Vec<Link>);
+
+#[derive(Debug)]
+struct Link {
+    /// The canonical path of the directory that contains the symlink.
+    directory: PathBuf,
+    /// When the symlink was last changed (`st_ctime`, inode(7)). If the system does not say when,
+    /// it is the distant future.
+    changed: SystemTime,
 }
 
 impl Links {
-    /// Whether a symlink is in one of these directories, or below it.
-    pub(crate) fn are_in<'a>(&self, mut directories: impl Iterator<Item = &'a Path>) -> bool {
-        directories.any(|directory| {
-            let directory = path_key(directory);
-            self.directories.iter().any(|link| path_key(link).starts_with(&directory))
-        })
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Adds a symlink. If the system does not say when it was changed, it counts as changed in the
-    /// distant future.
-    fn add(&mut self, directory: PathBuf, access: Access, metadata: &Metadata) {
-        self.directories.push(directory);
-        if access == Access::ReadWrite {
-            let unknown = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX));
-            self.changed = self.changed.max(Some(metadata.status_changed().unwrap_or(unknown)));
-        }
+    /// Whether a symlink is in one of these directories, or below it.
+    pub(crate) fn are_in(&self, directories: &FoldedPaths) -> bool {
+        self.0.iter().any(|link| directories.enclose(&link.directory))
+    }
+
+    /// The symlinks that may have been changed at this time or later. A time without nanoseconds
+    /// may stand for the end of its second.
+    pub(crate) fn changed_since(mut self, time: SystemTime) -> Self {
+        self.0.retain(|link| {
+            let age = link.changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let rest = if age.subsec_nanos() == 0 { 999_999_999 } else { 0 };
+            let latest = link.changed.checked_add(Duration::from_nanos(rest));
+            latest.is_none_or(|latest| latest >= time)
+        });
+        self
     }
 }
 
@@ -110,9 +118,10 @@ impl<'a, 'b> Lookups<'a, 'b> {
             Look::Link(again, now) if again == text && now.is_same_state(metadata) => {}
             _ => return Err(Code::Changed.into()),
         }
-        let access = root.access;
+        let unknown = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX));
+        let changed = metadata.status_changed().unwrap_or(unknown);
         if let Some(links) = &mut self.links {
-            links.add(directory, access, metadata);
+            links.0.push(Link { directory, changed });
         }
         Ok(())
     }
@@ -131,7 +140,7 @@ impl Lookup for Lookups<'_, '_> {
     }
 
     fn is_denied(&self, number: usize, path: &Path, names: usize) -> bool {
-        self.roots.root(number).is_ok_and(|root| self.roots.is_denied(root, &[path], names))
+        self.roots.is_denied(number, path, names)
     }
 }
 
@@ -262,7 +271,7 @@ mod tests {
         }
         let Look::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
         lookups.record(0, path, &text, &metadata).unwrap();
-        assert_eq!(lookups.into_links().directories.len(), 1);
+        assert_eq!(lookups.into_links().0.len(), 1);
     }
 
     #[test]

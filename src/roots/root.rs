@@ -14,6 +14,7 @@ use crate::dir::{Metadata, is_proc};
 #[cfg(target_os = "linux")]
 use crate::error::Error;
 use crate::error::{Code, Result};
+use crate::limits::ALIASES;
 use crate::path::index::RootKind;
 use crate::roots::AllowedDirectory;
 use crate::roots::allowed::is_missing;
@@ -84,8 +85,10 @@ impl Root {
         self.name.as_deref()
     }
 
-    /// The kind of access that is allowed beneath this root. It is [`Access::ReadOnly`] if the
-    /// allowed directory is read-only, or if the root is at or below a
+    /// The kind of access that is allowed beneath this root, except in roots inside it, which can
+    /// be writable in a read-only one. It is the access that the place had in the snapshot in which
+    /// the root was resolved, so narrowing never raises it: [`Access::ReadOnly`] if the innermost
+    /// directory was read-only, or if the root is at or below a
     /// [protected](crate::BoundaryBuilder::protect) name.
     #[must_use]
     pub fn access(&self) -> Access {
@@ -106,21 +109,36 @@ impl Root {
     }
 
     /// The root at a path of plain names below this one, with this root's access and allowed
-    /// directory. It has no aliases of its own.
+    /// directory. It has no aliases of its own. No root of the snapshot is between the two.
     pub(crate) fn below(&self, path: &Path, kind: RootKind) -> Self {
         Self {
             directory: self.directory.clone(),
             names: join(&self.names, path),
-            kind,
+            // Defense: A root itself stays what it was when it was resolved.
+            kind: if path.as_os_str().is_empty() { self.kind } else { kind },
             canonical: join(&self.canonical, path),
             aliases: Vec::new(),
             name: None,
             listed: None,
-            // Defense: A root inside a read-only directory is read-only.
+            // Defense: A root has no more access than the one that contains it when it is resolved.
             access: self.access,
             is_always: false,
             mounts: self.mounts,
         }
+    }
+
+    /// Adds aliases, unless there are too many.
+    pub(crate) fn add_aliases(&mut self, aliases: Vec<PathBuf>) {
+        for alias in aliases {
+            if self.aliases.len() < ALIASES && !self.aliases.contains(&alias) {
+                self.aliases.push(alias);
+            }
+        }
+    }
+
+    /// The number of names that lead to the allowed directory or file. Patterns do not protect them.
+    pub(crate) fn consented(&self) -> usize {
+        self.directory.consented
     }
 
     /// Whether the root is in `/proc`, or contains it.

@@ -9,10 +9,10 @@ use crate::dir::{Access, Policy};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events::SessionId;
 use crate::limits::ROOTS_NAMED;
+use crate::path::Location;
 use crate::path::index::PathIndex;
-use crate::path::names::{is_same, path_key};
+use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
-use crate::path::{Location, Protection};
 use crate::roots::{RejectedRoot, Root};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
@@ -191,21 +191,26 @@ impl Roots {
     }
 
     /// Adds to the text of an `OutsideRoots` error why there are no roots or, if the operator wants
-    /// it, which ones there are. The text is the same for every request. Returns any other error
-    /// unchanged.
+    /// it, which ones there are, and to the text of a `ReadOnly` error, which ones are writable. The
+    /// text is the same for every request. Returns any other error unchanged.
     pub(crate) fn with_reason(&self, error: Error) -> Error {
-        if error.reason() != Code::OutsideRoots {
-            error
-        } else if self.is_empty() {
-            self.why_empty(error)
-        } else if self.policy().names_roots {
-            let shown = |root: &Root| quoted(root.client_path().as_ref());
-            let names: Vec<_> = self.roots().take(ROOTS_NAMED).map(shown).collect();
-            let more = if self.roots().len() > names.len() { ", …" } else { "" };
-            error.with_outcome(format!("allowed: {}{more}", names.join(", ")))
-        } else {
-            error
+        let (what, is_named): (_, fn(&&Root) -> bool) = match error.reason() {
+            Code::OutsideRoots if self.is_empty() => return self.why_empty(error),
+            Code::OutsideRoots => ("allowed", |_| true),
+            Code::ReadOnly => ("writable", |root| root.access == Access::ReadWrite),
+            _ => return error,
+        };
+        if !self.policy().names_roots {
+            return error;
         }
+        let shown = |root: &Root| quoted(root.client_path().as_ref());
+        let mut roots = self.roots().filter(is_named).map(shown);
+        let mut names: Vec<_> = roots.by_ref().take(ROOTS_NAMED).collect();
+        if names.is_empty() {
+            names.push("nothing".to_owned());
+        }
+        let more = if roots.next().is_some() { ", …" } else { "" };
+        error.with_outcome(format!("{what}: {}{more}", names.join(", ")))
     }
 
     /// The error for a relative request if there is no root at which it could start.
@@ -250,9 +255,9 @@ impl Roots {
         &self.account
     }
 
-    /// Returns a snapshot that contains only `root`, for the same session and request. Relative
-    /// requests start at this root.
-    pub(crate) fn narrowed_to(&self, root: Root) -> Self {
+    /// Returns a snapshot that contains only these roots, for the same session and request. Relative
+    /// requests start at the first one.
+    pub(crate) fn narrowed_to(&self, roots: Vec<Arc<Root>>) -> Self {
         let own = &*self.snapshot;
         let narrowed = Self::from(Snapshot {
             policy: own.policy,
@@ -260,7 +265,7 @@ impl Roots {
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_request()),
             base: Some(0),
             generation: own.generation,
-            ..Snapshot::new(vec![Arc::new(root)], own.declared.clone())
+            ..Snapshot::new(roots, own.declared.clone())
         });
         // Defense: Narrowed roots end with the request that they came from.
         Self { snapshot: narrowed.snapshot, base: narrowed.base, failure: None, ..self.clone() }
@@ -373,14 +378,41 @@ impl Roots {
         self.protected().is_some_and(ProtectedNames::can_deny)
     }
 
-    /// Whether a place in a root is denied because of one of its last `names` names. The parts of
-    /// `path` consist of plain names.
-    pub(crate) fn is_denied(&self, root: &Root, path: &[&Path], names: usize) -> bool {
-        let is_denied = |protected: &ProtectedNames| {
-            let place: Vec<_> = std::iter::once(root.path()).chain(path.iter().copied()).collect();
-            protected.of_last_names(&place, names) == Some(Protection::Denied)
+    /// Whether one of the last `names` names of a place in a root is denied. `path` consists of
+    /// plain names.
+    pub(crate) fn is_denied(&self, number: usize, path: &Path, names: usize) -> bool {
+        let Some(protected) = self.protected().filter(|it| it.can_deny()) else { return false };
+        let Ok(root) = self.root(number) else { return false };
+        let place = [root.path(), path];
+        if !protected.may_match(&place, root.consented()) {
+            return false;
+        }
+        // Each name is compared as the last one of the place that it leads to.
+        let outer = components(root.path().as_os_str()).count();
+        let roots = self.index().roots_on(self.index().node(number), path);
+        let inner: Vec<_> = roots.map(|(names, number)| (outer + names, number)).collect();
+        let is_below = |end| {
+            let innermost = inner.iter().rev().find(|(names, _)| *names <= end);
+            let innermost = innermost.and_then(|(_, number)| self.root(*number).ok());
+            end > innermost.unwrap_or(root).consented()
         };
-        self.can_deny() && self.protected().is_some_and(is_denied)
+        protected.denies_last_names(&place, names, is_below)
+    }
+
+    /// The innermost root that contains a place in a root, and the place's path in it. `path`
+    /// consists of plain names.
+    pub(crate) fn innermost(&self, number: usize, path: PathBuf) -> (usize, PathBuf) {
+        let found = self.index().roots_on(self.index().node(number), &path).last();
+        match found {
+            Some((names @ 1.., number)) => (number, path.iter().skip(names).collect()),
+            _ => (number, path),
+        }
+    }
+
+    /// The roots below a canonical path.
+    pub(crate) fn roots_below(&self, canonical: &Path) -> impl Iterator<Item = Arc<Root>> {
+        let below = self.index().roots_below(canonical).into_iter();
+        below.filter_map(|number| self.shared_root(number).ok())
     }
 
     pub(crate) fn base(&self) -> Option<usize> {

@@ -552,15 +552,14 @@ fn aliases(tree: &Tree, directory: usize, forms: usize) -> Vec<String> {
     forms.map(|form| tree.expand(ALIASES[directory][form])).collect()
 }
 
-/// The error of a configuration in which a directory is inside one with different access.
+/// The error of a configuration in which a read-only directory is inside a writable one.
 fn config_error(config: &Config) -> Option<&'static str> {
     let is_in = |inner: &Directory, outer: &Directory| {
-        Path::new(&inner.path).starts_with(&outer.path) && inner.path != outer.path
+        Path::new(&inner.path).starts_with(&outer.path) && inner.read_only && !outer.read_only
     };
     let directories = &config.directories;
-    let conflicts = directories.iter().any(|inner| {
-        directories.iter().any(|outer| is_in(inner, outer) && inner.read_only != outer.read_only)
-    });
+    let conflicts =
+        directories.iter().any(|inner| directories.iter().any(|outer| is_in(inner, outer)));
     conflicts.then_some("access_conflict")
 }
 

@@ -511,8 +511,14 @@ fn the_names_of_a_root_are_not_created() {
     let boundary = build_boundary(&tree, &[("a", Access::ReadWrite)]);
     let roots = boundary.resolve(&list(&tree, ["a", "a/sub/later/deep"])).unwrap();
     assert_not_created(&roots, "sub/later");
-    for path in ["sub/later", "sub/later/x", "sub/later/deep/x"] {
+    for path in ["sub/later", "sub/later/x"] {
         assert_eq!(code(roots.create_dir_all(path)), Some("root_itself"), "{path}");
+    }
+    // A place in the root is that, whichever name the request has for it.
+    for path in ["sub/later/deep", "sub/later/deep/x"] {
+        assert_eq!(code(roots.create_dir_all(path)), Some("root_unavailable"), "{path}");
+        let absolute = tree.path("a").join(path);
+        assert_eq!(code(roots.create_dir_all(absolute)), Some("root_unavailable"), "{path}");
     }
     roots.create_dir_all("sub/other/x").unwrap();
     assert!(!tree.path("a/sub/later").exists());

@@ -1,5 +1,7 @@
 //! Error texts, as shown to the model or the operator.
 
+use std::path::Path;
+
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientRoots, DirectoryOptions, Error, Intent, ListRootsResult,
@@ -160,16 +162,26 @@ fn the_operator_learns_why_a_request_is_outside() {
         assert_eq!(refused.to_string(), same);
         assert_eq!(text(named.read(request, 9)), same + &shown);
     }
-    // A nested directory with other access is named, whichever of the two comes first.
-    let both = ["ro", "ro/in"].map(|name| tree.path(name));
-    for [first, second] in [[0, 1], [1, 0]] {
-        let builder = Boundary::builder()
-            .directory(&both[first], Access::ReadWrite)
-            .directory(&both[second], Access::ReadOnly);
-        let refused = text(builder.build().map(drop));
-        let inner = format!("the inner directory is {:?}: ", both[1]);
-        assert!(refused.contains(&inner) && refused.contains("protect"), "{refused}");
-    }
+    // What would be writable although it is read-only is named, with the line to write instead.
+    let (outer, inner) = (tree.path("ro"), tree.path("ro/in"));
+    let refused = |read_only: &Path| {
+        let builder = Boundary::builder().directory(&outer, Access::ReadWrite);
+        text(builder.directory(read_only, Access::ReadOnly).build().map(drop))
+    };
+    let why = "a read-only directory would be writable";
+    assert_eq!(
+        refused(&inner),
+        format!(
+            "open root {inner:?}: {why}; it is inside the writable directory {outer:?}: leave it \
+             out, and make it read-only with .protect(\"/in\", Protection::ReadOnly)"
+        )
+    );
+    assert_eq!(
+        refused(&outer),
+        format!(
+            "open root {outer:?}: {why}; it is configured as read-only and as writable: leave out one of the two"
+        )
+    );
     // What `explain` decides is what `check` and the operations decide.
     let explained = |request: &str, intent| {
         let explanation = roots.explain(request, intent);

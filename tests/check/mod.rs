@@ -1,5 +1,7 @@
 //! Which requests are allowed, and what a refusal says.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod access;
 pub(crate) mod checked_path;
 #[cfg(target_os = "linux")]
 pub(crate) mod comparison;
@@ -10,4 +12,7 @@ pub(crate) mod exhaustive;
 pub(crate) mod links;
 #[cfg(target_os = "linux")]
 pub(crate) mod lookup_limits;
+#[cfg(target_os = "linux")]
+pub(crate) mod random_policies;
+pub(crate) mod nested;
 pub(crate) mod within;

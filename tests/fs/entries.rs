@@ -69,9 +69,10 @@ const TREE: &str = "file r/d/f = old; file r/d/sub/f = sub; file r/x = x; dir r/
 #[cfg(unix)]
 #[test]
 fn moved_directory_is_read_but_not_changed_through_its_entries() {
-    use mcp_roots_guard::Overwrite;
+    use mcp_roots_guard::{Attribute, OpenMode, Overwrite};
     let tree = Tree::new(TREE);
     let roots = tree.roots(["r"]);
+    let epoch = std::time::SystemTime::UNIX_EPOCH;
     for (path, content) in [("f", "old"), ("sub/f", "sub")] {
         let moved = entry(&roots, "d", path);
         fs::rename(tree.path("r/d"), tree.path("r/moved")).unwrap();
@@ -86,6 +87,8 @@ fn moved_directory_is_read_but_not_changed_through_its_entries() {
             assert_eq!(checked.access(), Access::ReadWrite);
             let to = roots.check("other/to", Intent::NoFollow).unwrap();
             for refused in [
+                checked.open_with(OpenMode::ReadWrite).map(drop),
+                checked.set_attribute(Attribute::Modified(epoch)),
                 checked.remove_file(),
                 new.remove_file(),
                 checked.rename(&to, Overwrite::Always),

@@ -218,8 +218,13 @@ const NO_OPERATIONS: &str = "access clone command display_path eq exists explain
     to_unguarded_path uri with_base";
 
 /// Methods that `operate` offers by options of another operation.
-const OTHERWISE_NAMED: &[(&str, &str)] =
-    &[("open_with", "open"), ("read_dir", "list"), ("within", "roots"), ("write_with", "write")];
+const OTHERWISE_NAMED: &[(&str, &str)] = &[
+    ("open_with", "open"),
+    ("read_dir", "list"),
+    ("within", "roots"),
+    ("within_all", "roots"),
+    ("write_with", "write"),
+];
 
 /// Random bytes, random changes of valid lines, and values of every type in every field get a
 /// response, and nothing outside the roots or in read-only places changes.

@@ -22,7 +22,7 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mcp_roots_guard::{
     Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Overwrite, Protection, Result,
@@ -38,6 +38,8 @@ use crate::support::walked;
 
 #[cfg(target_arch = "x86_64")]
 mod trace;
+#[cfg(target_arch = "x86_64")]
+mod nested_trace;
 mod world;
 
 const EFFECTS: [Effect; 2] = [Effect::ReadOnly, Effect::Denied];
@@ -352,7 +354,7 @@ impl Judge {
         let world = attack.world;
         let allowed = ["proj", "other"].map(|name| world.tree.path(name));
         let place = attack.twin.check(to, intent).unwrap().to_unguarded_path();
-        world.rules(attack.effect).begin_at(allowed.iter().map(PathBuf::as_path), &place)
+        world.rules(attack.effect).begin_at(&allowed, &place)
     }
 
     fn judge(&mut self, attack: &mut Attack<'_>, row: Row, run: impl Fn(&Roots) -> Result<String>) {

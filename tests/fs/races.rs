@@ -18,8 +18,8 @@
 //! speed of the machine. The controls also show it. They are guards that check the canonical path
 //! and then use it by name, and their tests fail unless they leak.
 //!
-//! The same rows run on swaps that lead to a protected name inside the root. Nothing under a
-//! read-only name may change, and nothing under a denied name may be seen either. The last test
+//! The same rows run on swaps that lead to a protected name inside the root, or from a writable
+//! directory to the readable one around it. Nothing under a read-only name may change, and nothing under a denied name may be seen either. The last test
 //! renames a directory to a protected name while files in it are written.
 //!
 //! For long runs, `GUARD_RACE_SECONDS=600` divides 600 seconds between all rows, without a limit on
@@ -95,20 +95,50 @@ file <-> symlink         | root   | box/f     | file | root/.git | root/box/f <-
 nothing <-> symlink      | root   | box/x     | file | root/.git | root/box/x <-> nothing
     dir root/box";
 
+/// Swaps that lead from a writable directory to the readable one around it. `OUTER=INNER` are the
+/// two.
+const NESTED_PAIRS: &str = "\
+inner directory <-> symlink | ro=ro/ws | . | dir | ro/third | ro/ws <-> ro/link
+    place ro/ws; link ro/link -> third
+directory in it <-> symlink | ro=ro/ws | box/a | dir | ro/third | ro/ws/box/a <-> ro/ws/box/b
+    place ro/ws/box/a; link ro/ws/box/b -> ../../third
+the same, by the outer path | ro=ro/ws | $T/ro/ws/box/a | dir | ro/third | ro/ws/box/a <-> ro/ws/box/b
+    place ro/ws/box/a; link ro/ws/box/b -> $T/ro/third
+file <-> symlink         | ro=ro/ws | box/f     | file | ro/third | ro/ws/box/f <-> ro/ws/box/l
+    file ro/ws/box/f = content; link ro/ws/box/l -> ../../third/data
+nothing <-> symlink      | ro=ro/ws | box/x     | file | ro/third | ro/ws/box/x <-> nothing
+    dir ro/ws/box";
+
 /// What the pairs swap into the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forbidden {
     Outside,
     ReadOnly,
     Denied,
+    /// A change in a readable directory around a writable one.
+    Around,
 }
 
 impl Forbidden {
     fn pairs(self) -> Vec<Pair> {
-        Pair::all(if self == Self::Outside { PAIRS } else { PROTECTED_PAIRS })
+        Pair::all(match self {
+            Self::Outside => PAIRS,
+            Self::ReadOnly | Self::Denied => PROTECTED_PAIRS,
+            Self::Around => NESTED_PAIRS,
+        })
+    }
+
+    /// Whether it may be read.
+    fn is_readable(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Around)
     }
 
     fn roots(self, tree: &Tree, root: &str, client_root: Option<&str>) -> Roots {
+        if let (Self::Around, Some(inner)) = (self, client_root) {
+            let builder = Boundary::builder().directory(tree.path(inner), Access::ReadWrite);
+            let both = builder.directory(tree.path(root), Access::ReadOnly);
+            return both.build().unwrap().allowed_roots();
+        }
         let builder = Boundary::builder().directory(tree.path(root), Access::ReadWrite);
         let builder = match self {
             Self::Outside => {
@@ -118,6 +148,7 @@ impl Forbidden {
             }
             Self::ReadOnly => builder.protect(".git", Protection::ReadOnly),
             Self::Denied => builder.protect(".git", Protection::Denied),
+            Self::Around => unreachable!("each pair has an inner directory"),
         };
         builder.build().unwrap().allowed_roots()
     }
@@ -362,9 +393,10 @@ impl Pair {
             }
             .unwrap();
         }
+        let base = self.client_root.filter(|root| !root.starts_with(self.swap.0));
         tree.add(&format!(
             "file {0}/mine = {CONTENT}; file {0}/my-file = {CONTENT}; file {0}/my-dir/f = {CONTENT}",
-            self.root
+            base.unwrap_or(self.root)
         ));
         for line in self.made.iter().filter(|line| !line.starts_with("once ")) {
             tree.add(&line.strip_prefix("place ").map_or((*line).into(), |at| place(at, CONTENT)));
@@ -504,6 +536,11 @@ fn nothing_read_only_is_changed_while_names_are_swapped() {
 }
 
 #[test]
+fn nothing_around_a_writable_directory_is_changed_while_names_are_swapped() {
+    race(Forbidden::Around);
+}
+
+#[test]
 fn nothing_denied_is_read_or_changed_while_names_are_swapped() {
     race(Forbidden::Denied);
 }
@@ -635,7 +672,7 @@ impl Race {
     /// Rebuilds the tree, after looking for something from outside in it.
     fn renew(&mut self, row: &Row, pair: &Pair, tree: &Tree) {
         // The content of a read-only name may be copied.
-        if let Some(leaked) = pair.leaked(tree).filter(|_| self.forbidden != Forbidden::ReadOnly) {
+        if let Some(leaked) = pair.leaked(tree).filter(|_| !self.forbidden.is_readable()) {
             let Pair { name, .. } = pair;
             self.leaks.push(format!("{name}: {}: copied to {}", row.name(), leaked.display()));
         }
@@ -675,9 +712,7 @@ impl Race {
             // A request that is refused by name alone has no effect.
             is_fresh = !row.operation.changes() || code == Some("outside_roots");
             // What is read-only may be read.
-            if done.is_ok_and(|seen| operations::is_leak(&seen))
-                && self.forbidden != Forbidden::ReadOnly
-            {
+            if done.is_ok_and(|seen| operations::is_leak(&seen)) && !self.forbidden.is_readable() {
                 leak("saw something outside");
             }
         }
@@ -727,12 +762,16 @@ fn writes_rarely_reach_a_directory_that_is_renamed_to_a_protected_name() {
     // usual, so a round that does not show the difference is repeated. Without the verification,
     // no round would show it.
     let shows_the_difference = |round| {
-        let control = landings(Forbidden::Outside, |counts| counts.landed >= LANDED);
+        let control = landings(write_unverified, |counts| counts.landed >= LANDED);
         assert!(control.landed >= LANDED, "the control landed too rarely: {control:?}");
-        let guarded = landings(Forbidden::ReadOnly, |counts| {
+        let guarded = |tree: &Tree| {
+            let roots = Forbidden::ReadOnly.roots(tree, "root", None);
+            move |content: &str| roots.write("box/plain/data", content).map_err(|it| it.code())
+        };
+        let guarded = landings(guarded, |counts| {
             counts.renames >= control.renames && counts.written >= LANDED
         });
-        println!("round {round}: protected names {guarded:?}, none {control:?}");
+        println!("round {round}: guard {guarded:?}, control {control:?}");
         assert!(guarded.renames >= control.renames, "{guarded:?}, control {control:?}");
         assert!(guarded.written >= LANDED, "no write succeeded: {guarded:?}");
         // Compares the landings per rename.
@@ -762,10 +801,25 @@ struct Landings {
     landed: u64,
 }
 
+/// Writes as the guard does, but without comparing the open directory with its path.
+fn write_unverified(tree: &Tree) -> impl Fn(&str) -> Result<(), &'static str> + use<> {
+    let path = tree.path("root/box/plain");
+    move |content| {
+        let opened = fs::File::open(&path).map_err(|_| "not_found")?;
+        let directory = cap_std::fs::Dir::from_std_file(opened);
+        directory.write("temporary", content).unwrap();
+        directory.rename("temporary", &directory, "data").unwrap();
+        Ok(())
+    }
+}
+
 /// Writes until enough has happened, or the patience ends.
-fn landings(forbidden: Forbidden, is_enough: impl Fn(&Landings) -> bool) -> Landings {
+fn landings<W: Fn(&str) -> Result<(), &'static str>>(
+    writer: impl Fn(&Tree) -> W,
+    is_enough: impl Fn(&Landings) -> bool,
+) -> Landings {
     let tree = Tree::in_memory("file root/box/plain/data = old");
-    let roots = forbidden.roots(&tree, "root", None);
+    let write = writer(&tree);
     let (plain, git) = (tree.path("root/box/plain"), tree.path("root/box/.git"));
     let stop = AtomicBool::new(false);
     let (renames, landed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -806,9 +860,9 @@ fn landings(forbidden: Forbidden, is_enough: impl Fn(&Landings) -> bool) -> Land
             }
             // Writing takes much longer than the last two system calls.
             let content = format!("{round:08}{padding}");
-            match roots.write("box/plain/data", &content) {
+            match write(&content) {
                 Ok(()) => counts.written += 1,
-                Err(error) => *counts.refusals.entry(error.code()).or_default() += 1,
+                Err(code) => *counts.refusals.entry(code).or_default() += 1,
             }
         }
         stop.store(true, SeqCst);

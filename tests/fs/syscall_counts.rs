@@ -170,12 +170,12 @@ const ROWS: &[Row] = &[
     ("list a directory", ONE, "$T/root/AT/d", list, None, [6, 0]),
     // Four calls for each of the three directories, and none for an entry.
     ("walk a tree", ONE, "$T/root/AT/tree", walk, None, [14, 0]),
-    ("replace a file", ONE, "$T/root/AT/f", write, None, [24, 0]),
-    ("create and remove a file", ONE, "$T/root/AT/new", write_and_remove, None, [20, 0]),
-    ("create and remove an empty file", ONE, "$T/root/AT/new", create_new, None, [12, 0]),
-    ("rename a file and back", ONE, "$T/root/AT/f", rename, None, [24, 0]),
-    ("copy a file and remove it", ONE, "$T/root/AT/f", copy, None, [39, 0]),
-    ("create and remove a directory", ONE, "$T/root/AT/new", make, None, [19, 0]),
+    ("replace a file", ONE, "$T/root/AT/f", write, None, [28, 0]),
+    ("create and remove a file", ONE, "$T/root/AT/new", write_and_remove, None, [28, 0]),
+    ("create and remove an empty file", ONE, "$T/root/AT/new", create_new, None, [16, 0]),
+    ("rename a file and back", ONE, "$T/root/AT/f", rename, None, [40, 0]),
+    ("copy a file and remove it", ONE, "$T/root/AT/f", copy, None, [47, 0]),
+    ("create and remove a directory", ONE, "$T/root/AT/new", make, None, [27, 0]),
 ];
 
 fn open(roots: &Roots, request: &str) -> Result<()> {

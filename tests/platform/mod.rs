@@ -2,6 +2,8 @@
 
 #[cfg(all(target_os = "linux", feature = "child"))]
 pub(crate) mod child;
+#[cfg(target_os = "linux")]
+pub(crate) mod folding_filesystem;
 #[cfg(target_vendor = "apple")]
 pub(crate) mod macos_names;
 #[cfg(target_os = "linux")]

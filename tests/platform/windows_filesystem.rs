@@ -325,6 +325,23 @@ fn access_does_not_depend_on_the_case_of_a_path() {
     assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "duplicate"));
 }
 
+/// A name in another case is the inner root only at the beginning of an absolute path, where it names
+/// the root. Below the outer one, the lesser access counts.
+#[test]
+fn a_writable_directory_in_another_case_is_read_only_below_the_outer_one() {
+    let tree = Tree::new("file All/Ws/f; file All/Ws/.Env");
+    let boundary = Boundary::builder()
+        .directory(tree.path("All"), Access::ReadOnly)
+        .directory(tree.path("All/Ws"), Access::ReadWrite)
+        .protect(".env", mcp_roots_guard::Protection::Denied);
+    let roots = boundary.build().unwrap().allowed_roots();
+    let denied = [r"Ws\.ENV", r"WS\.env"].map(|path| code(roots.read(path, 9)));
+    assert_eq!(denied, [Some("protected"); 2]);
+    assert_eq!(code(roots.write(r"WS\f", "no")), Some("read_only"));
+    assert_eq!(code(roots.write(r"Ws\f", "yes")), None);
+    assert_eq!(code(roots.write(tree.path("ALL").join("WS").join("f"), "yes")), None);
+}
+
 /// A volume is a root with nothing above it.
 #[test]
 fn a_volume_can_be_a_root() {

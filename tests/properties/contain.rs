@@ -103,14 +103,27 @@ impl<'a> World<'a> {
         let mut around: Vec<_> =
             (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
         around.sort_by_key(|&root| self.roots[root].0.len());
-        assert_eq!(
-            aliases.enclosing_roots(&path),
-            around,
-            "at and around {} in {self}",
-            shown(names)
-        );
+        // A root that is a file contains nothing else.
+        let contain = |root: &usize| {
+            self.roots[*root].1 == RootKind::Directory || self.roots[*root].0 == *names
+        };
+        let containing: Vec<_> = around.iter().copied().filter(contain).collect();
+        for (number, outer) in containing.iter().enumerate() {
+            let depth = self.roots[*outer].0.len();
+            let expected: Vec<_> = containing[number..]
+                .iter()
+                .map(|&it| (self.roots[it].0.len() - depth, it))
+                .collect();
+            let below = path_of(&names[depth..]);
+            let below = below.strip_prefix("/").unwrap();
+            let found: Vec<_> = aliases.roots_on(aliases.node(*outer), below).collect();
+            assert_eq!(found, expected, "from {outer} to {} in {self}", shown(names));
+        }
         let beneath: Vec<_> =
             (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
+        let strictly: Vec<_> =
+            beneath.iter().copied().filter(|&root| self.roots[root].0 != *names).collect();
+        assert_eq!(aliases.roots_below(&path), strictly, "below {} in {self}", shown(names));
         assert_eq!(
             aliases.holds(&path),
             !beneath.is_empty(),

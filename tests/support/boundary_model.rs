@@ -274,6 +274,7 @@ impl<'a> Client<'a> {
                 }
             };
             first.get_or_insert_with(|| places.first().map(|place| place.path.clone()));
+            let before = roots.len();
             for place in places {
                 let is_other = place.is_exact && text.trim_end_matches('/') != place.path;
                 let shown = if is_other { shown(text) } else { place.path.clone() };
@@ -281,9 +282,6 @@ impl<'a> Client<'a> {
                     listed.push((text.clone(), place.path.clone()));
                 }
                 if roots.iter().any(|root| root.path == place.path) {
-                    if !rejected.contains(&(index, "duplicate")) {
-                        rejected.push((index, "duplicate"));
-                    }
                     continue;
                 }
                 let around =
@@ -295,6 +293,9 @@ impl<'a> Client<'a> {
                     path: place.path,
                     client_path: shown,
                 });
+            }
+            if roots.len() == before {
+                rejected.push((index, "duplicate"));
             }
         }
         rejected.sort_unstable();
@@ -335,14 +336,12 @@ impl<'a> Client<'a> {
         if !self.config.trusts_links && links.iter().any(is_writable) {
             return Err("through_link");
         }
+        let beneath = enclosing.iter().filter(|root| is_at_or_in(root, &path) && **root != path);
+        let beneath = beneath.map(|root| Place { path: root.clone(), is_exact: false });
+        let mut beneath: Vec<_> = beneath.collect();
         if enclosing.iter().any(|root| is_at_or_in(&path, root)) {
-            return Ok(vec![Place { path, is_exact: true }]);
+            beneath.insert(0, Place { path, is_exact: true });
         }
-        let beneath: Vec<_> = enclosing
-            .iter()
-            .filter(|root| is_at_or_in(root, &path))
-            .map(|root| Place { path: root.clone(), is_exact: false })
-            .collect();
         if beneath.is_empty() { Err("outside_roots") } else { Ok(beneath) }
     }
 
@@ -401,19 +400,27 @@ impl<'a> Client<'a> {
         let is_always = |directory: &&Directory| {
             directory.always && !directory.is_missing && is_at_or_in(place, &directory.path)
         };
-        if self.config.directories.iter().any(|directory| is_always(&directory)) {
-            return Ok(());
-        }
-        match current?.roots.iter().any(|root| is_at_or_in(place, &root.path)) {
-            true => Ok(()),
-            false
-                if !self.config.ignores
-                    && self.config.declared == Declared::Nothing
-                    && self.config.without == Fallback::Nothing =>
+        let innermost = |roots: Vec<Root>| {
+            let around = roots.into_iter().filter(|root| is_at_or_in(place, &root.path));
+            around.max_by_key(|root| root.path.len()).map(|root| root.read_only)
+        };
+        // The proof is of a place in the allowed directories.
+        let was_read_only = innermost(self.allowed().roots);
+        let is_always = self.config.directories.iter().any(|directory| is_always(&directory));
+        let roots = match current {
+            Err(_) if is_always => self.always("roots_stale").unwrap().roots,
+            current => current?.roots,
+        };
+        match innermost(roots) {
+            Some(true) if was_read_only == Some(false) => Err("read_only"),
+            Some(_) => Ok(()),
+            None if !self.config.ignores
+                && self.config.declared == Declared::Nothing
+                && self.config.without == Fallback::Nothing =>
             {
                 Err("roots_unsupported")
             }
-            false => Err("outside_roots"),
+            None => Err("outside_roots"),
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) mod boundary_model;
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod model;
+#[cfg(target_os = "linux")]
+pub(crate) mod access;
 pub(crate) mod one_step;
 pub(crate) mod operations;
 #[cfg(target_os = "linux")]

@@ -47,17 +47,22 @@ pub(crate) fn decide_unless_denied(
 ) -> Decision {
     let is_inside = |path: &Path| roots.iter().any(|root| path.starts_with(root));
     let leads_to_a_root = |path: &Path| roots.iter().any(|root| root.starts_with(path));
-    let mut at = if request.starts_with('/') { PathBuf::from("/") } else { roots[0].clone() };
     let mut todo: VecDeque<String> = match request {
         "" => return Err("empty"),
         _ => names(request).collect(),
     };
+    let mut at = if request.starts_with('/') { start(roots, &mut todo) } else { roots[0].clone() };
     let (mut here, mut hops) = (Name::Directory, 0);
     while let Some(name) = todo.pop_front() {
         match (&here, name.as_str()) {
             (Name::Other, _) => return Err("not_a_directory"),
             (_, ".") => continue,
-            (_, "..") => drop(at.pop()),
+            (_, "..") => {
+                at.pop();
+                if is_inside(&at) && is_denied(&at) {
+                    return Err("protected");
+                }
+            }
             _ => {
                 at.push(&name);
                 if is_denied(&at) {
@@ -101,10 +106,10 @@ pub(crate) fn decide_unless_denied(
                     return Err("too_many_links");
                 }
                 at.pop();
-                if target.starts_with('/') {
-                    at = "/".into();
-                }
                 names(target).rev().for_each(|name| todo.push_front(name));
+                if target.starts_with('/') {
+                    at = start(roots, &mut todo);
+                }
                 here = Name::Directory;
             }
             Name::Directory | Name::Other => {}
@@ -114,6 +119,22 @@ pub(crate) fn decide_unless_denied(
         }
     }
     if is_inside(&at) { Ok((at, true)) } else { Err("outside_roots") }
+}
+
+/// The place where an absolute path starts: the innermost root that its text names, or `/`. The
+/// names that lead there are removed.
+fn start(roots: &[PathBuf], todo: &mut VecDeque<String>) -> PathBuf {
+    let (mut start, mut path, mut used) = (PathBuf::from("/"), PathBuf::from("/"), 0);
+    for (number, name) in todo.iter().enumerate().take_while(|(_, name)| *name != "..") {
+        if name != "." {
+            path.push(name);
+        }
+        if roots.contains(&path) {
+            (start, used) = (path.clone(), number + 1);
+        }
+    }
+    todo.drain(..used);
+    start
 }
 
 /// The guard's decision, in the model's terms.

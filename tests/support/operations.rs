@@ -355,6 +355,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         by_proof: |checked, pause| listed(checked[0].read_dir()?, pause),
     },
     Operation {
+        letter: b'_',
+        name: "within_all",
+        paths: &[reads(Existing, Directory)],
+        directly: |roots, texts, pause| {
+            let narrowed = roots.within_all([texts[0], texts[0]])?;
+            pause();
+            listed(narrowed.read_dir(".")?, pause)
+        },
+        // Roots cannot be narrowed to proofs.
+        by_proof: |checked, pause| listed(checked[0].read_dir()?, pause),
+    },
+    Operation {
         letter: b'w',
         name: "symlink",
         paths: &[changes(NoFollow, Missing)],

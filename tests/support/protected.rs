@@ -4,7 +4,7 @@
 //! for patterns and names is not used.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// What a pattern does with the names that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,69 +21,45 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The strongest protection of a path, given the allowed directories that may enclose it.
-    pub(crate) fn effect<'a>(
-        &self,
-        allowed: impl IntoIterator<Item = &'a Path>,
-        path: &Path,
-    ) -> Option<Effect> {
-        let below = allowed.into_iter().filter_map(|allowed| self.below(allowed, path));
-        below.filter_map(|relative| self.effect_below(relative)).max()
-    }
-
-    /// The rest of a path after an allowed directory. Its names are compared like those of patterns,
-    /// because the filesystem of an enclosing directory could ignore the same differences.
-    fn below<'a>(&self, allowed: &Path, path: &'a Path) -> Option<&'a Path> {
-        let mut rest = path.components();
-        let key = |component: Component<'_>| (self.key)(&component.as_os_str().to_string_lossy());
-        let is_enclosing = allowed.components().all(|name| rest.next().map(key) == Some(key(name)));
-        is_enclosing.then_some(rest.as_path())
-    }
-
-    /// The strongest protection of a path below one allowed directory. A path below a protected
-    /// name is protected too.
-    fn effect_below(&self, relative: &Path) -> Option<Effect> {
-        let names: Vec<String> = relative
-            .components()
-            .map(|component| match component {
-                Component::Normal(name) => name.to_string_lossy().into_owned(),
-                other => panic!("{other:?} in {}", relative.display()),
-            })
-            .collect();
-        let prefixes = (1..=names.len()).map(|end| &names[..end]);
+    /// The strongest protection of a path, if all allowed directories are in force. Matches count if
+    /// they end below the innermost one that encloses the path.
+    pub(crate) fn effect(&self, allowed: &[PathBuf], path: &Path) -> Option<Effect> {
+        let around = allowed.iter().filter(|allowed| path.starts_with(allowed));
+        let consented = around.map(|allowed| names(allowed).len()).max()?;
+        let names = names(path);
+        let prefixes = (consented + 1..=names.len()).map(|end| &names[..end]);
         let effects = prefixes.flat_map(|prefix| {
-            self.patterns
-                .iter()
-                .filter(|(pattern, _)| self.is_match(pattern, prefix))
-                .map(|(_, effect)| *effect)
+            let matching = self.patterns.iter().filter(|it| self.is_match(allowed, &it.0, prefix));
+            matching.map(|(_, effect)| *effect)
         });
         effects.max()
     }
 
+    /// Whether a path is an allowed directory. Its names are compared like those of patterns.
+    fn is_allowed(&self, allowed: &[PathBuf], path: &[String]) -> bool {
+        let key = |path: &[String]| path.iter().map(|name| (self.key)(name)).collect::<Vec<_>>();
+        allowed.iter().any(|allowed| key(&names(allowed)) == key(path))
+    }
+
     /// Whether the last names of a path match the beginning of a pattern, which more names below
     /// the path could complete.
-    pub(crate) fn begin_at<'a>(
-        &self,
-        allowed: impl IntoIterator<Item = &'a Path>,
-        path: &Path,
-    ) -> bool {
-        allowed.into_iter().filter_map(|allowed| self.below(allowed, path)).any(|relative| {
-            let names: Vec<String> =
-                relative.iter().map(|name| (self.key)(&name.to_string_lossy())).collect();
-            self.patterns.iter().any(|(pattern, _)| {
-                let of_pattern = pattern.strip_prefix('/');
-                let is_anchored = of_pattern.is_some();
-                let of_pattern = of_pattern.unwrap_or(pattern).split('/').map(self.key);
-                let wanted: Vec<String> = of_pattern.collect();
-                (1..wanted.len()).any(|matched| {
-                    (!is_anchored || names.len() == matched) && names.ends_with(&wanted[..matched])
-                })
+    pub(crate) fn begin_at(&self, allowed: &[PathBuf], path: &Path) -> bool {
+        let path = names(path);
+        let names: Vec<String> = path.iter().map(|name| (self.key)(name)).collect();
+        self.patterns.iter().any(|(pattern, _)| {
+            let of_pattern = pattern.strip_prefix('/');
+            let is_anchored = of_pattern.is_some();
+            let of_pattern = of_pattern.unwrap_or(pattern).split('/').map(self.key);
+            let wanted: Vec<String> = of_pattern.collect();
+            (1..wanted.len()).any(|matched| {
+                names.ends_with(&wanted[..matched])
+                    && (!is_anchored || self.is_allowed(allowed, &path[..path.len() - matched]))
             })
         })
     }
 
-    /// Whether a pattern matches these names to the end.
-    fn is_match(&self, pattern: &str, names: &[String]) -> bool {
+    /// Whether a pattern matches the last of these names.
+    fn is_match(&self, allowed: &[PathBuf], pattern: &str, names: &[String]) -> bool {
         let (is_anchored, pattern) = match pattern.strip_prefix('/') {
             Some(rest) => (true, rest),
             None => (false, pattern),
@@ -91,7 +67,7 @@ impl Rules {
         let wanted: Vec<String> = pattern.split('/').map(self.key).collect();
         let Some(skipped) = names.len().checked_sub(wanted.len()) else { return false };
         let Some((last, others)) = wanted.split_last() else { return false };
-        if is_anchored && skipped > 0 {
+        if is_anchored && !self.is_allowed(allowed, &names[..skipped]) {
             return false;
         }
         let (above, name) = names[skipped..].split_at(others.len());
@@ -104,9 +80,18 @@ impl Rules {
     }
 }
 
+fn names(path: &Path) -> Vec<String> {
+    let name = |component| match component {
+        Component::RootDir => None,
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        other => panic!("{other:?} in {}", path.display()),
+    };
+    path.components().filter_map(name).collect()
+}
+
 /// Whether a glob with `*` and `?` matches a whole name. Computes how much of the name each part of
 /// the glob can match, because trying all combinations would take too long.
-fn is_glob_match(glob: &str, name: &str) -> bool {
+pub(crate) fn is_glob_match(glob: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let mut matched = BTreeSet::from([0]);
     for wanted in glob.chars() {

@@ -23,9 +23,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, Protection, Roots,
-};
+use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, DirectoryOptions, Protection, Roots};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::model::Name;
@@ -80,10 +78,7 @@ impl World {
         let plain = builder.clone().build().unwrap().allowed_roots();
         let (guard, rules) = match rules(line) {
             None => (plain, None),
-            Some(rules) => match protected(builder, &roots, &rules) {
-                Some(guard) => (guard, Some(rules)),
-                None => (plain, None),
-            },
+            Some(rules) => (protected(builder, &rules), Some(rules)),
         };
         Self { _keep: keep, top, roots, guard, rules, has_aliases }
     }
@@ -121,13 +116,13 @@ impl World {
 
     /// The protection of a path, according to the oracle.
     pub(crate) fn effect(&self, path: &Path) -> Option<Effect> {
-        self.rules.as_ref()?.effect(self.roots.iter().map(PathBuf::as_path), path)
+        self.rules.as_ref()?.effect(&self.roots, path)
     }
 
     /// Whether only a new directory may be put at a path.
     pub(crate) fn begins_pattern(&self, path: &Path) -> bool {
         let rules = self.rules.as_ref();
-        rules.is_some_and(|rules| rules.begin_at(self.roots.iter().map(PathBuf::as_path), path))
+        rules.is_some_and(|rules| rules.begin_at(&self.roots, path))
     }
 
     pub(crate) fn is_denied(&self, path: &Path) -> bool {
@@ -320,9 +315,8 @@ const HOST: &str = "/guard-host/p";
 /// An alias of a Windows client.
 const WINDOWS: &str = r"C:\p";
 
-/// The roots with protected names. Returns `None` if one root is denied below another one, which
-/// the guard must refuse.
-fn protected(builder: BoundaryBuilder, roots: &[PathBuf], rules: &Rules) -> Option<Roots> {
+/// The roots with protected names.
+fn protected(builder: BoundaryBuilder, rules: &Rules) -> Roots {
     let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| {
         let protection = match effect {
             Effect::ReadOnly => Protection::ReadOnly,
@@ -330,19 +324,7 @@ fn protected(builder: BoundaryBuilder, roots: &[PathBuf], rules: &Rules) -> Opti
         };
         builder.protect(pattern.as_str(), protection)
     });
-    let paths = || roots.iter().map(PathBuf::as_path);
-    let denies_a_root = paths().any(|root| rules.effect(paths(), root) == Some(Effect::Denied));
-    match builder.build() {
-        Ok(boundary) => {
-            assert!(!denies_a_root, "{rules:?} denies one of {roots:?}, but is accepted");
-            Some(boundary.allowed_roots())
-        }
-        Err(error) => {
-            let is_expected = denies_a_root && error.kind() == ErrorKind::InvalidConfiguration;
-            assert!(is_expected, "{rules:?} in {roots:?}: {error}");
-            None
-        }
-    }
+    builder.build().unwrap().allowed_roots()
 }
 
 /// The maximum number of patterns.

@@ -115,7 +115,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             b"." => return Ok(None),
             b".." => {
                 if !self.path.pop() {
-                    self.leave_root();
+                    self.leave_root()?;
                 }
                 return Ok(None);
             }
@@ -299,16 +299,20 @@ impl<'a, N: Lookup> Walk<'a, N> {
     }
 
     /// Moves from a root to the position above it.
-    fn leave_root(&mut self) {
+    fn leave_root(&mut self) -> Result<()> {
         match self.aliases.above(self.root) {
             Above::Root(outer, path) => {
                 self.enter(outer);
                 if !path.as_os_str().is_empty() {
+                    let names = path.iter().count();
                     (self.path, self.here) = (path, EntryKind::Missing);
+                    // Defense: The names that lead to a root can be denied in the outer one.
+                    self.refuse_denied(names)?;
                 }
             }
             Above::Ancestor(node) => self.above = Some(node),
         }
+        Ok(())
     }
 
     pub(super) fn enter(&mut self, root: usize) {

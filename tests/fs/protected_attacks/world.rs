@@ -214,7 +214,7 @@ impl World {
 
     pub(super) fn is_protected(&self, path: &Path) -> bool {
         let allowed = ["proj", "other"].map(|name| self.tree.path(name));
-        self.rules(Effect::ReadOnly).effect(allowed.iter().map(PathBuf::as_path), path).is_some()
+        self.rules(Effect::ReadOnly).effect(&allowed, path).is_some()
     }
 
     /// Describes every protected entry: its type, mode, inode, times and content.
@@ -347,7 +347,6 @@ dangling symlink | allow proj | new => dangling | always
 dangling symlink to a tree | allow proj | n1/n2 => dangling-tree | always
 allowed directory named through a symlink | allow link-proj | $T/link-proj/PLACE | always
 nested allowed directory | allow proj proj/PARENT | $T/proj/PLACE | nested parent
-allowed directory at the place | allow proj proj/PLACE | $T/proj/PLACE | readable
 no allowed directories | list proj | $T/proj/PLACE | pattern without anchor
 client root at the parent | narrow proj/PARENT | NAME | parent
 client root at the parent, by a symlink | narrow proj/to-parent | $T/proj/to-parent/NAME | parent

@@ -387,12 +387,41 @@ fn git_commits_inside_and_its_hooks_stay_inside() {
 }
 
 #[test]
+fn a_program_writes_the_writable_directory_in_a_readable_one() {
+    let tree = Tree::new("file all/a; file all/ws/b; dir all/ws2; dir all/tmp");
+    let boundary = Boundary::builder()
+        .directory(tree.path("all/ws"), Access::ReadWrite)
+        .directory(tree.path("all/ws2"), Access::ReadWrite)
+        .directory(tree.path("all"), Access::ReadOnly);
+    let boundary = boundary.build().unwrap();
+    let roots = boundary.allowed_roots();
+    let run = |roots: &Roots, script: &str| {
+        let output = confined(sh(roots, ".", script)).output().unwrap();
+        (output.success(), text(output.stdout()).to_owned())
+    };
+    assert_eq!(run(&roots, "cat ../a && echo x > b && echo x > ../ws2/c").1, "all/a");
+    for path in ["../a", "../new", "../tmp/new"] {
+        assert!(!run(&roots, &format!("echo x > {path}")).0, "{path}");
+    }
+    // Only what is in force is writable.
+    let list = ListRootsResult::from_uris([uri(&tree.path("all/ws"))]);
+    let listed = boundary.resolve(&list).unwrap();
+    assert!(run(&listed, "echo x > b").0 && !run(&listed, "echo x > ../ws2/c").0);
+    assert!(!run(&roots.read_only(), "echo x > b").0);
+    let extra =
+        Confinement::default().programs().extra(tree.path("all/tmp"), ExtraAccess::ReadWrite);
+    let output = sh(&roots, ".", "echo x > ../tmp/new").confined(extra).output().unwrap();
+    assert!(output.success() && tree.path("all/tmp/new").exists());
+    assert_eq!(fs::read_to_string(tree.path("all/a")).unwrap(), "all/a");
+}
+
+#[test]
 fn confinement_that_would_widen_access_is_refused() {
     let tree =
         Tree::new("dir r; dir ro/sub; dir extra; link r/planted -> $T/extra; link l -> extra");
     let roots = roots(&tree);
     for (extra, access, expected) in [
-        ("ro/sub", ExtraAccess::ReadWrite, Some("access_conflict")),
+        ("ro/sub", ExtraAccess::ReadWrite, None),
         ("ro", ExtraAccess::ReadWrite, Some("access_conflict")),
         (".", ExtraAccess::ReadWrite, Some("access_conflict")),
         ("r/planted", ExtraAccess::ReadOnly, Some("through_link")),
