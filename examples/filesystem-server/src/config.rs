@@ -78,6 +78,7 @@ mod tests {
             ("", Ok("")),
             ("directories = ['/a', '/b c']\nconfine = true", Ok("--confine|/a|/b c")),
             ("deny = ['.env*', '/x']\nread-only = false", Ok("--deny=.env*|--deny=/x")),
+            ("exempt = ['.x']\nread-only-dir = ['/']", Ok("--exempt=.x|--read-only-dir=/")),
             ("max-sessions = 8\nhttp = '127.0.0.1:1'", Ok("--http=127.0.0.1:1|--max-sessions=8")),
             ("directories = '--no-protect'", Err("directories: not a list of paths")),
             ("directories = []", Err("directories: an empty list")),

@@ -12,7 +12,7 @@ use filesystem_server::options::Options;
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Channel, ErrorKind, Guard, GuardBuilder};
+use mcp_roots_guard::{Access, Channel, ErrorKind, Guard, GuardBuilder, Root};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -58,6 +58,12 @@ fn run(options: &Options) -> Outcome {
     // The threads on which the guard works. They start on demand.
     let work = Builder::new_current_thread().build()?;
     let guard = opened(options)?.runtime(work.handle().clone()).build()?;
+    let is_everything =
+        |root: &&Root| root.access() == Access::ReadWrite && root.path().parent().is_none();
+    if let Some(everything) = guard.boundary().allowed_roots().roots().find(is_everything) {
+        let path = everything.client_path();
+        say(format_args!("clients may write wherever this user may, because {path} is writable"));
+    }
     let programs = options.programs();
     if !options.no_confine {
         confine(options, &guard, &programs)?;

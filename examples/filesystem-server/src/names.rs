@@ -11,8 +11,8 @@ use crate::options::at_home;
 pub(crate) fn ensure_name(name: &str, directories: &[PathBuf]) -> Result<(), String> {
     if let Some(rest) = name.strip_prefix('!') {
         return Err(format!(
-            "{name:?}: a name cannot be an exception: leave out {rest:?}, or write \"?{rest}\" for \
-             a name that begins with an exclamation mark"
+            "{name:?}: a name cannot be an exception: use --exempt for {rest:?}, or write \
+             \"?{rest}\" for a name that begins with an exclamation mark"
         ));
     }
     let alternatives = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
@@ -29,8 +29,11 @@ pub(crate) fn ensure_name(name: &str, directories: &[PathBuf]) -> Result<(), Str
     let mut places = vec![canonical(&at_home(Path::new(name)))];
     places.extend(directories.iter().map(|directory| canonical(&directory.join(from_top))));
     for place in places {
+        // Directories can be nested, and the name begins in any of them.
         let inside = directories.iter().filter_map(|directory| place.strip_prefix(directory).ok());
-        if let Some(expected) = inside.into_iter().find(|inside| *inside != Path::new(from_top)) {
+        let inside: Vec<_> = inside.collect();
+        let is_name = inside.contains(&Path::new(from_top));
+        if let Some(expected) = inside.first().filter(|_| !is_name) {
             let expected = Path::new("/").join(expected);
             return Err(format!(
                 "expected a name inside the directories, without symlinks, and not a path of the \

@@ -35,6 +35,9 @@ pub struct Options {
     #[arg(long, requires = "allowed")]
     pub read_only: bool,
     /// Also allow this directory, but only for reading.
+    ///
+    /// Directories in it can be given as well, and are writable. To make a part of a writable
+    /// directory read-only, use --protect.
     #[arg(long, value_name = "DIR", group = "allowed")]
     pub read_only_dir: Vec<PathBuf>,
     /// Also allow this directory, which client roots do not narrow.
@@ -140,6 +143,7 @@ Examples:
   mcp-filesystem-guarded ~/app --read-only-dir ~/docs   and another, for reading only
   mcp-filesystem-guarded ~/app --deny '.env*' --exempt .env.example
                                                         without the files with secrets
+  mcp-filesystem-guarded ~/app --read-only-dir /        and everything else, for reading only
   mcp-filesystem-guarded --config /etc/files.toml       options from a file
 
 Environment:
@@ -244,7 +248,11 @@ impl Options {
         for name in &self.exempt {
             boundary = boundary.exempt(name);
         }
-        let mut guard = Guard::builder(boundary.build()?);
+        let boundary = boundary.build().map_err(|error| match error.code() {
+            "access_conflict" => format!("{error}; as an option: --protect NAME").into(),
+            _ => Box::<dyn Error>::from(error),
+        })?;
+        let mut guard = Guard::builder(boundary);
         // Over HTTP, nothing identifies a client, so nothing can be kept for it.
         if self.http.is_none() {
             guard = guard.time_to_live_keyed(KEPT);

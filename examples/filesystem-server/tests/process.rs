@@ -115,6 +115,33 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     assert!(denied.contains("permission denied"), "{denied}");
 }
 
+/// The kernel allows reading everywhere, and writing only in the directory.
+#[test]
+fn everything_can_be_read_and_one_directory_written() {
+    let files = Served::new();
+    let (file, other) = (files.put("f", "old"), files.outside.join("secret"));
+    fs::write(&other, "outside").unwrap();
+    let options = [files.directory.to_str().unwrap(), "--read-only-dir", "/"];
+    let (_, said) = run(&options);
+    assert!(!said.contains("may write wherever"), "{said}");
+    let mut server = Client::start(&options);
+    assert_eq!(server.read(&other), "outside");
+    let write = |path| json!({ "path": path, "content": "new" });
+    assert!(server.said("write_file", &write(other.to_str().unwrap())).contains("read-only"));
+    assert!(server.said("write_file", &write("f")).contains("Wrote"));
+    assert_eq!([&file, &other].map(|path| fs::read_to_string(path).unwrap()), ["new", "outside"]);
+    let environment = format!("/proc/{}/environ", server.process.id());
+    assert!(server.read(Path::new(&environment)).contains("proc filesystem"));
+    if said.contains("confined by Landlock") {
+        let directory = files.directory.to_str().unwrap();
+        assert!(said.contains(&format!("directory, read-write: {directory:?}")), "{said}");
+        assert!(said.contains("directory, read-only: \"/\""), "{said}");
+    }
+    let (_, said) = run(&["/", "--no-confine"]);
+    let expected = "clients may write wherever this user may, because / is writable";
+    assert!(said.contains(expected), "{said}");
+}
+
 #[test]
 fn server_does_not_start_confined_without_directories() {
     let none = "no allowed directory is configured";
@@ -155,6 +182,7 @@ fn options_that_cannot_be_met_are_refused() {
     let served = Served::new();
     // A program that clients can write.
     let tool = served.put("tool", "#!/bin/sh\n");
+    served.put("sub/file", "");
     fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let directory = served.directory.to_str().unwrap();
     std::os::unix::fs::symlink(directory, served.directory.with_extension("link")).unwrap();

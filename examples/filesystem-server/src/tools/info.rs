@@ -26,7 +26,8 @@ impl Server {
         title = "List Allowed Directories",
         description = "Lists the directories and files that the other tools can access, whether or \
                        not they exist now. Access to a directory includes everything beneath it, \
-                       except protected names. \
+                       except protected names. What is in several entries has the access of the \
+                       innermost one, which is writable unless it is marked read-only. \
                        Relative paths are resolved against the first entry, and refused if the \
                        client lists roots but none of them is available. An entry that is always \
                        in force does not depend on the client's roots.",
