@@ -89,6 +89,9 @@
 //!   directories and of the roots themselves.
 //! - If allowed directories are configured, no root outside them is ever in force, whatever a
 //!   client lists.
+//! - A place is changed only if the innermost root in force that contains it is writable and no
+//!   pattern for [protected names](BoundaryBuilder::protect) matches it. No list and no narrowing
+//!   raises the access of a place.
 //! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
 //!   uses a list that was requested before the change. A list that is empty, late, malformed or
 //!   unavailable grants nothing. No session uses another session's list. Directories that the

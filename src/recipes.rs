@@ -1,6 +1,8 @@
 //! Recipes: complete code for each kind of server. This module contains only documentation.
 //!
 //! - [Configured directories without a client](#configured-directories-without-a-client)
+//! - [Where directories come from](#where-directories-come-from)
+//! - [Read everything, write the workspace](#read-everything-write-the-workspace)
 //! - [A server with the official SDK on stdio](#a-server-with-the-official-sdk-on-stdio)
 //! - [A server with many tools](#a-server-with-many-tools)
 //! - [A server over HTTP for many clients](#a-server-over-http-for-many-clients)
@@ -8,6 +10,7 @@
 //! - [A read-only server](#a-read-only-server)
 //! - [A directory in a parameter](#a-directory-in-a-parameter)
 //! - [A directory in metadata: Codex](#a-directory-in-metadata-codex)
+//! - [An ACP session](#an-acp-session)
 //! - [Search all files](#search-all-files)
 //! - [A patch of several files, with undo](#a-patch-of-several-files-with-undo)
 //! - [Read a file, then delete it](#read-a-file-then-delete-it)
@@ -59,6 +62,126 @@
 //! assert_eq!(roots.read("../secret.txt", 1 << 20).unwrap_err().kind(), ErrorKind::OutsideRoots);
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
+//!
+//! # Where directories come from
+//!
+//! These are the sources, in order of trust. The first two grant directories, on the operator's
+//! behalf. The others come from other programs and models, and only narrow what is granted: never
+//! pass them to `BoundaryBuilder::directory`.
+//!
+//! | source | who decides | passed to |
+//! | --- | --- | --- |
+//! | the server's configuration or arguments | the operator | [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory) |
+//! | a variable of the environment, such as `CLAUDE_PROJECT_DIR` | whoever starts the server | the same |
+//! | `cwd` and `additionalDirectories` of an ACP session | the editor | [`Roots::within_all`](crate::Roots::within_all): all of them, or an error |
+//! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::resolve`](crate::Boundary::resolve): an entry that is refused affects no other |
+//! | a parameter, metadata, or a resource URI | the model, or the client | [`Roots::within`](crate::Roots::within) |
+//!
+//! The working directory of the process is not among them. Desktop applications start servers in
+//! the home directory or in `/`, so a server that allows `.` without being told to allows every
+//! file of its user. Require a directory instead:
+//!
+//! ```
+//! use std::ffi::OsString;
+//!
+//! use mcp_roots_guard::{Access, Boundary, Result};
+//!
+//! /// `argument` is the directory in the server's arguments, and `variable` the value of
+//! /// `CLAUDE_PROJECT_DIR`.
+//! fn boundary(argument: Option<OsString>, variable: Option<OsString>) -> Result<Boundary> {
+//!     let directory = argument.or(variable).unwrap_or_default();
+//!     Boundary::builder().directory(directory, Access::ReadWrite).build()
+//! }
+//!
+//! // At startup: boundary(std::env::args_os().nth(1), std::env::var_os("CLAUDE_PROJECT_DIR"))?
+//! # let (work, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+//! # let path = |directory: &tempfile::TempDir| Some(directory.path().into());
+//! # let allowed = boundary(path(&work), path(&project))?.allowed_roots();
+//! # let first = allowed.roots().next().unwrap().path().to_owned();
+//! # assert_eq!(first, work.path().canonicalize().unwrap());
+//! # assert!(boundary(None, path(&project)).is_ok());
+//! // An empty path is refused, and never means the working directory.
+//! assert_eq!(boundary(None, None).unwrap_err().code(), "empty");
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! Exceptions:
+//!
+//! - A variable is trusted only if the user's own client starts the server. A server for several
+//!   users takes no directory from its environment.
+//! - If the project is not known at the start, allow a directory that contains all projects, and
+//!   narrow it for each request.
+//!
+//! # Read everything, write the workspace
+//!
+//! Directories grant, and patterns restrict. An allowed directory inside another one may have more
+//! access than the outer one: a place has the access of the innermost directory that contains it.
+//! An agent's usual policy is then one line for each clause: write in the workspace, read
+//! everything else, keep `.git` as it is, hide `.env*` except `.env.example`.
+//!
+//! ```
+//! use mcp_roots_guard::{Access, Boundary, Protection};
+//!
+//! # if cfg!(windows) { return Ok(()) }
+//! # let top = tempfile::tempdir().unwrap();
+//! # let workspace = top.path().join("workspace");
+//! # std::fs::create_dir_all(workspace.join(".git")).unwrap();
+//! # for (path, text) in [
+//! #     ("workspace/.git/config", "[core]"), ("workspace/.env", "KEY=1"), ("prod.env", "KEY=2"),
+//! #     ("workspace/.env.example", "KEY="), ("notes.txt", "Read me"),
+//! # ] {
+//! #     std::fs::write(top.path().join(path), text).unwrap();
+//! # }
+//! let boundary = Boundary::builder()
+//!     .directory(&workspace, Access::ReadWrite) // first, so relative requests start here
+//!     .directory("/", Access::ReadOnly)
+//!     .protect_defaults() // `.git`, `.vscode` and others are read-only
+//!     .protect(".env*", Protection::Denied)
+//!     .protect("*.env", Protection::Denied) // `**/*.env` in Codex's default profile
+//!     .exempt(".env.example")
+//!     .name_roots_in_refusals() // a refusal to write names the workspace
+//!     .build()?;
+//! let roots = boundary.allowed_roots();
+//!
+//! roots.write("main.rs", "fn main() {}")?;
+//! assert_eq!(roots.read_to_string(".env.example", 1 << 10)?, "KEY=");
+//! assert_eq!(roots.read_to_string(".git/config", 1 << 10)?, "[core]");
+//! let notes = top.path().join("notes.txt"); // outside the workspace
+//! assert_eq!(roots.read_to_string(&notes, 1 << 10)?, "Read me");
+//!
+//! let refused = roots.write(&notes, "").unwrap_err();
+//! assert_eq!(refused.code(), "read_only");
+//! assert!(refused.to_string().contains("; writable: "));
+//! assert_eq!(roots.write(".git/config", "").unwrap_err().code(), "protected");
+//! assert_eq!(roots.read(".env", 1 << 10).unwrap_err().code(), "protected");
+//! let key = top.path().join("prod.env");
+//! assert_eq!(roots.read(&key, 1 << 10).unwrap_err().code(), "protected");
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! A pattern without a slash at its beginning matches at any depth, so `**/` is left out.
+//!
+//! - **Less access inside.** A read-only directory inside a writable one is an error
+//!   (`access_conflict`), whose text names the pattern to write instead, such as
+//!   `.protect("/docs", Protection::ReadOnly)`.
+//! - **A directory below a protected name.** Whoever configures a directory consents to the names
+//!   that lead to it. A worktree in `.codex/worktrees` can be a writable directory, and `.codex`
+//!   itself remains read-only. Names below the worktree are protected as everywhere.
+//! - **Client roots** narrow `/`, too. With
+//!   [`DirectoryOptions::always`](crate::DirectoryOptions::always) for `/` alone, everything can be
+//!   read in any case, and the workspace is writable only if the client lists it or a directory
+//!   above it. While the client's list cannot be obtained, nothing is writable. If the client's
+//!   first entry is `file:///`, its relative requests start at `/`.
+//! - **Secrets elsewhere.** `/` includes all that the server's user can read, such as private keys
+//!   in `.ssh`. Deny these names, or run the server as another user. Files of a proc filesystem,
+//!   such as `/proc/self/environ`, are refused.
+//! - **Hung mounts.** An operation on a mount below `/` that does not respond waits as long as the
+//!   kernel does, and so does a walk that meets it.
+//!   [`refuse_mounts`](crate::BoundaryBuilder::refuse_mounts) refuses every mount below `/`. Then
+//!   also allow each filesystem that is needed, such as `/home`, which is then reached only by its
+//!   own absolute path: a relative request or a symlink that leads to it crosses the mount.
+//! - **Aliases.** No directory can have an alias, because it would be inside `/`.
+//! - **Windows.** `/` is the volume of the working directory. Allow each volume (`C:\`).
 //!
 //! # A server with the official SDK on stdio
 //!
@@ -407,7 +530,7 @@
 //!
 //! Make the boundary read-only rather than each tool, because
 //! [`Access::ReadOnly`](crate::Access::ReadOnly) applies to every operation of every tool. A client
-//! root has the same access as the allowed directory that contains it.
+//! root has at most the access of the innermost allowed directory that contains it.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Overwrite};
@@ -567,6 +690,79 @@
 //! assert!(in_sandbox(&roots, &meta(&site, denied)).is_err());
 //! # Ok::<(), Box<dyn Error>>(())
 //! ```
+//!
+//! # An ACP session
+//!
+//! In the Agent Client Protocol, an editor begins a session with a working directory and, optionally,
+//! with more directories. The agent must stay inside all of them, and cannot do its work in only
+//! some. [`Roots::within_all`](crate::Roots::within_all) therefore narrows the roots strictly: each
+//! directory must exist in them, or the session is refused with an error that names the directory.
+//! Relative requests start at `cwd`.
+//!
+//! The same function serves both sides. An agent's boundary is what its own configuration allows. A
+//! client's boundary is the folders that its user has opened, and it serves `fs/read_text_file` and
+//! `fs/write_text_file` in the directories that it has sent to the agent.
+//!
+//! ```
+//! use mcp_roots_guard::{Access, Boundary, Location, Result, Roots};
+//! use serde_json::json;
+//!
+//! /// The parameters of `session/new`, `session/load` and `session/resume`.
+//! #[derive(serde::Deserialize)]
+//! #[serde(rename_all = "camelCase")]
+//! struct Session {
+//!     cwd: Location,
+//!     #[serde(default)]
+//!     additional_directories: Vec<Location>,
+//! }
+//!
+//! impl Session {
+//!     /// The roots of the session. Called for each request, so that a switched symlink in a
+//!     /// configured path takes effect.
+//!     fn roots(&self, boundary: &Boundary) -> Result<Roots> {
+//!         let directories = std::iter::once(&self.cwd).chain(&self.additional_directories);
+//!         boundary.allowed_roots().within_all(directories)
+//!     }
+//! }
+//!
+//! /// A client's `fs/read_text_file`.
+//! fn read_text_file(boundary: &Boundary, session: &Session, path: &Location) -> Result<String> {
+//!     session.roots(boundary)?.read_to_string(path, 1 << 20)
+//! }
+//!
+//! # let top = tempfile::tempdir().unwrap();
+//! # for name in ["work/app", "work/docs", "private"] {
+//! #     std::fs::create_dir_all(top.path().join(name)).unwrap();
+//! #     std::fs::write(top.path().join(name).join("a.txt"), name).unwrap();
+//! # }
+//! # let work = top.path().join("work");
+//! # let [app, docs] = ["app", "docs"].map(|name| work.join(name));
+//! # let private = top.path().join("private");
+//! let boundary = Boundary::builder().directory(&work, Access::ReadWrite).build()?;
+//! let params = json!({ "cwd": app, "additionalDirectories": [docs, app.join(".")] });
+//! let session: Session = serde_json::from_value(params)?;
+//! let roots = session.roots(&boundary)?; // refuses `session/new` if this fails
+//! roots.write("main.rs", "fn main() {}")?;
+//! assert!(app.join("main.rs").exists());
+//! let path = docs.join("a.txt").try_into()?;
+//! assert_eq!(read_text_file(&boundary, &session, &path)?, "work/docs");
+//! let path = work.join("a.txt").try_into()?; // allowed, but not in this session
+//! assert_eq!(read_text_file(&boundary, &session, &path).unwrap_err().code(), "outside_roots");
+//!
+//! let params = json!({ "cwd": app, "additionalDirectories": [private] });
+//! let session: Session = serde_json::from_value(params)?;
+//! assert_eq!(session.roots(&boundary).unwrap_err().code(), "outside_roots");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - **Access.** A directory of a session has the access that its place has in the boundary. A
+//!   session for reading only is `session.roots(&boundary)?.read_only()`.
+//! - **`additionalDirectories`** is sent only to an agent that declares this capability. Directories
+//!   that are repeated or inside one another are accepted.
+//! - **Absolute paths.** ACP requires them. A relative `cwd` would start at the first allowed
+//!   directory.
+//! - **MCP servers** that the editor names in `session/new` are programs that the agent starts. The
+//!   guard does not restrict them.
 //!
 //! # Search all files
 //!
