@@ -287,9 +287,10 @@ fn the_directories_of_a_session_cost_a_bounded_amount_of_work() {
     let all = tree.path("all");
     let repeated = roots.within_all(std::iter::repeat_n(all.as_path(), 10_000)).unwrap();
     assert_eq!(repeated.roots().count(), 1_001);
+    // On Windows, these are one path.
     let spelled = (0..2_000).map(|dots| "./".repeat(dots + 1));
-    let error = roots.with_base(&all).unwrap().within_all(spelled).unwrap_err();
-    assert_eq!(error.code(), "too_costly");
+    let narrowed = roots.with_base(&all).unwrap().within_all(spelled);
+    assert_eq!(code(narrowed), (!cfg!(windows)).then_some("too_costly"));
     let many = std::iter::repeat_n(all.as_path(), 10_001);
     assert_eq!(code(roots.within_all(many)), Some("too_many_roots"));
 }
