@@ -58,8 +58,8 @@ impl PendingRoots {
         }
     }
 
-    /// Lowers each writable root around a read-only one, to which a switched symlink can lead after
-    /// the boundary was built.
+    /// Makes each writable root that contains a read-only one read-only. When the boundary is built,
+    /// that is an error. Later, a symlink in a configured path can be switched.
     pub(super) fn lower_around_read_only(&mut self) {
         let is_read_only = |(_, root): &&(usize, Root)| root.access == Access::ReadOnly;
         let read_only = self.roots.iter().filter(is_read_only);

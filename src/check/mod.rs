@@ -242,17 +242,19 @@ impl Roots {
         let Located { root, path, found, is_target, names_directory } = located;
         // Defense: The innermost root in force decides what may be done.
         let (number, relative) = self.innermost(root, path);
-        let is_missing = match found {
-            Found::Exists => false,
-            Found::Link => relative.as_os_str().is_empty(),
-            Found::Missing(missing) => missing > relative.iter().count(),
+        let inner = self.shared_root(number)?;
+        let is_there = || match found {
+            Found::Missing(missing) => missing <= relative.iter().count(),
+            // The place is the root itself, whose own path would be refused.
+            _ if relative.as_os_str().is_empty() => inner.is_there(),
+            _ => true,
         };
-        if number != root && is_missing {
+        if number != root && !is_there() {
             return Err(Error::from(Code::RootUnavailable).in_root(number));
         }
         Ok(CheckedPath {
             roots: self.clone(),
-            root: self.shared_root(number)?,
+            root: inner,
             number,
             relative,
             found,

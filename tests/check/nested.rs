@@ -397,6 +397,20 @@ fn an_allowed_file_that_became_a_directory_is_unavailable() {
         assert!(roots.write(tree.path("all/f/new"), "no").is_err(), "{listed}");
     }
     assert!(!tree.path("all/f/new").exists());
+    // So is what takes the place of an inner directory, by its own path and below the outer one.
+    let tree = Tree::new("dir all/ws; file all/g; link all/l -> ws");
+    let roots = agent(&tree).directory(tree.path("all/g"), Access::ReadWrite);
+    let roots = roots.build().unwrap().allowed_roots().with_base(tree.path("all")).unwrap();
+    fs::remove_dir(tree.path("all/ws")).unwrap();
+    fs::remove_file(tree.path("all/g")).unwrap();
+    tree.add("file all/ws; dir all/g");
+    for path in ["ws", "l", "g"] {
+        for intent in [Intent::Existing, Intent::New] {
+            assert_eq!(code(roots.check(path, intent)), Some("root_unavailable"), "{path}");
+        }
+    }
+    let own = code(roots.check(tree.path("all/ws"), Intent::Existing));
+    assert_eq!(own, Some("root_unavailable"));
 }
 
 /// A configuration in which what is read-only would be writable.
