@@ -246,7 +246,7 @@ impl Pattern {
     fn parse(text: &str, protection: Protection) -> std::result::Result<Self, &'static str> {
         let anchored = text.strip_prefix('/');
         let names: Vec<&str> = anchored.unwrap_or(text).split('/').collect();
-        if names.first() == Some(&"**") {
+        if names.len() > 1 && names.first() == Some(&"**") {
             return Err("a pattern matches at any depth: leave out \"**/\"");
         }
         if names.len() > PATTERN_NAMES {
@@ -592,6 +592,7 @@ mod tests {
             ("a/*.json", "a/x.json", true),
             ("a/*.json", "b/x.json", false),
             ("*", "anything", true),
+            ("**", "anything", true),
             ("[a-z]", "b", false),
             ("{a,b}", "{A,B}", true),
         ];
