@@ -71,7 +71,7 @@ pub(crate) fn agrees(
         (Ok((path, _)), Ok(found)) => path == found,
         (Err(kind), Err(errno)) => match *errno {
             // For open(2), the dot of `a/.` is a name in the directory `a`.
-            Errno::NOENT if *kind == "is_a_directory" => without_dots(request).is_some(),
+            Errno::NOENT if *kind == "is_a_directory" => ends_as_directory(path),
             Errno::NOENT => *kind == "not_found",
             Errno::NOTDIR => *kind == "not_a_directory",
             Errno::LOOP => *kind == "too_many_links",
@@ -125,6 +125,17 @@ fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
 fn without_dots(request: &str) -> Option<&str> {
     let shorter = request.strip_suffix("/.").or(request.strip_suffix('/'))?;
     Some(without_dots(shorter).unwrap_or(shorter))
+}
+
+/// Whether a path, or the target of the last symlink on its way, ends in a slash or a dot.
+pub(crate) fn ends_as_directory(mut path: PathBuf) -> bool {
+    loop {
+        if matches!(path.to_str().unwrap().rsplit('/').next(), Some("" | "." | "..")) {
+            return true;
+        }
+        let Ok(target) = fs::read_link(&path) else { return false };
+        path = path.parent().unwrap().join(target);
+    }
 }
 
 /// The path of an open file.
