@@ -25,7 +25,18 @@ impl Rules {
     /// they end below the innermost one that encloses the path.
     pub(crate) fn effect(&self, allowed: &[PathBuf], path: &Path) -> Option<Effect> {
         let around = allowed.iter().filter(|allowed| path.starts_with(allowed));
-        let consented = around.map(|allowed| names(allowed).len()).max()?;
+        let innermost = around.max_by_key(|allowed| names(allowed).len())?;
+        self.effect_below(allowed, innermost, path)
+    }
+
+    /// The strongest protection of a path by matches that end below one of the allowed directories.
+    pub(crate) fn effect_below(
+        &self,
+        allowed: &[PathBuf],
+        top: &Path,
+        path: &Path,
+    ) -> Option<Effect> {
+        let consented = names(top).len();
         let names = names(path);
         let prefixes = (consented + 1..=names.len()).map(|end| &names[..end]);
         let effects = prefixes.flat_map(|prefix| {
