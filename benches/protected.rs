@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, Intent, Protection, Roots};
+use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, Protection, Roots};
 
 /// The largest allowed ratio between the times with and without protected names.
 const BOUND: f64 = 1.1;
@@ -60,8 +60,8 @@ fn main() -> ExitCode {
             let [file, new] =
                 [file, directory.join("new")].map(|path| path.to_str().unwrap().to_owned());
             let works: [(&str, Work); 3] = [
-                ("check", &|roots| drop(roots.check(black_box(&*file), Intent::Existing).unwrap())),
-                ("create", &|roots| drop(roots.check(black_box(&*new), Intent::New).unwrap())),
+                ("check", &|roots| drop(roots.check(black_box(&*file)).unwrap())),
+                ("create", &|roots| drop(roots.check(black_box(&*new)).unwrap())),
                 ("open", &|roots| drop(roots.open(black_box(&*file)).unwrap())),
             ];
             for (work, run) in works {

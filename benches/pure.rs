@@ -20,7 +20,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, Location, Roots,
+    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, Location, Roots,
     RootsResponse,
 };
 
@@ -38,7 +38,7 @@ const WORKS: &[(&str, Work)] = &[
     ("contain-10000", |times| contain(10_000, times)),
     ("refuse-absolute", |times| {
         let roots = Roots::from_dirs(["/tmp"]).unwrap();
-        repeat(times, || roots.check(black_box(PATH), Intent::Existing).unwrap_err());
+        repeat(times, || roots.check(black_box(PATH)).unwrap_err());
     }),
     ("session", session),
 ];

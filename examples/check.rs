@@ -24,7 +24,7 @@ use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
 use command_line::{OPTIONS, Options};
-use mcp_roots_guard::{Error, Intent, Roots};
+use mcp_roots_guard::{Error, Roots};
 use serde_json::{Value, json};
 
 mod command_line;
@@ -67,6 +67,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// What is decided.
+#[derive(Clone, Copy, PartialEq)]
+enum Intent {
+    Open,
+    Create,
+}
+
 /// The form of the output.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
@@ -77,11 +84,11 @@ enum Form {
 fn configuration(
     arguments: impl Iterator<Item = OsString>,
 ) -> Result<(Roots, Intent, Form), String> {
-    let (mut intent, mut form) = (Intent::Existing, Form::Json);
+    let (mut intent, mut form) = (Intent::Open, Form::Json);
     let options = Options::parse(arguments, |option, value| {
         match (option, value) {
-            ("--intent", "open") => intent = Intent::Existing,
-            ("--intent", "create") => intent = Intent::New,
+            ("--intent", "open") => intent = Intent::Open,
+            ("--intent", "create") => intent = Intent::Create,
             ("--explain", "yes") => form = Form::Steps,
             _ => return false,
         }
@@ -98,7 +105,7 @@ fn answer_all(roots: &Roots, intent: Intent, form: Form) -> io::Result<()> {
                 writeln!(out, "{}", answer(roots, intent, &request))?;
             }
             (Ok(request), Form::Steps) => {
-                writeln!(out, "{request:?}\n{}\n", roots.explain(&request, intent))?;
+                writeln!(out, "{request:?}\n{}\n", roots.explain(&request))?;
             }
             (Err(message), _) => {
                 let refused =
@@ -121,16 +128,22 @@ fn request(line: &[u8]) -> Result<String, String> {
 }
 
 fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
-    let checked = match roots.check(request, intent) {
+    let checked = match roots.check(request) {
         Ok(checked) => checked,
         Err(error) => return refused(&error),
     };
-    let kind = checked.metadata().map(|metadata| metadata.file_type().to_string());
-    // Also applies the rules for files that are created.
-    match roots.explain(request, intent).decision() {
-        Err(error) if intent == Intent::New => return refused(error),
-        _ => {}
+    let why = roots.explain(request);
+    // A file that is opened must be there. A file that is created also needs its directory, and a
+    // place that can be written.
+    let rules = match intent {
+        Intent::Open if checked.exists() => Ok(&checked),
+        Intent::Open => why.reading(),
+        Intent::Create => why.writing(),
+    };
+    if let Err(error) = rules {
+        return refused(error);
     }
+    let kind = checked.metadata().map(|metadata| metadata.file_type().to_string());
     json!({
         "decision": "allowed",
         "path": checked.display_path(),

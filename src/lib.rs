@@ -2,7 +2,7 @@
 //! request may access a file under the roots in force, and performs the access without a race.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Intent, ListRootsResult, OpenMode};
+//! use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, OpenMode};
 //!
 //! # let directory = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(directory.path().join("site")).unwrap();
@@ -22,7 +22,7 @@
 //! roots.write("notes.txt", "hello")?;
 //! assert_eq!(roots.read_to_string("notes.txt", 1 << 20)?, "hello");
 //! assert_eq!(roots.open("../../etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
-//! let checked = roots.check("log.txt", Intent::New)?;
+//! let checked = roots.check("log.txt")?;
 //! let log = checked.open_with(OpenMode::Append)?;
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
@@ -258,7 +258,7 @@ pub mod recipes;
 pub mod platforms {}
 
 pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback};
-pub use check::{CheckedPath, Explanation};
+pub use check::{CheckedEntry, CheckedPath, Explanation};
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
@@ -272,7 +272,7 @@ pub use fs::{
     OpenMode, Overwrite, PartialCommit, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};
-pub use roots::{Intent, RejectedRoot, Root, Roots};
+pub use roots::{RejectedRoot, Root, Roots};
 #[cfg(feature = "session")]
 pub use session::{
     Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource, RootsState, Session,

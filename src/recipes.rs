@@ -892,7 +892,7 @@
 //! name, and refuses a request whose last name is a symlink.
 //!
 //! ```
-//! use mcp_roots_guard::{FileVersion, Intent, Result, Roots};
+//! use mcp_roots_guard::{FileVersion, Result, Roots};
 //!
 //! /// Deletes a file and returns its content, for example for an undo.
 //! fn take(roots: &Roots, path: &str) -> Result<String> {
@@ -907,9 +907,9 @@
 //! let roots = Roots::from_dirs([work.path()])?;
 //! roots.write("a.txt", "a")?;
 //! # #[cfg(unix)] {
-//! roots.check("link", Intent::NoFollow)?.symlink("a.txt")?;
+//! roots.check_entry("link")?.symlink("a.txt")?;
 //! assert_eq!(take(&roots, "link").unwrap_err().code(), "special_file");
-//! assert!(roots.check("a.txt", Intent::Existing)?.exists());
+//! assert!(roots.check("a.txt")?.exists());
 //! # }
 //! assert_eq!(take(&roots, "a.txt")?, "a");
 //! assert_eq!(take(&roots, "a.txt").unwrap_err().code(), "not_found");
@@ -926,7 +926,7 @@
 //! use std::io::Write as _;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{Intent, Overwrite, Result, Roots, WriteOptions};
+//! use mcp_roots_guard::{Overwrite, Result, Roots, WriteOptions};
 //!
 //! enum Content<'a> {
 //!     File(&'a [u8]),
@@ -936,7 +936,7 @@
 //!
 //! /// Unpacks an archive into a new directory. If that fails, nothing is left.
 //! fn unpack(roots: &Roots, archive: &[(&str, Content)], directory: &str) -> Result<()> {
-//!     roots.check(directory, Intent::NewTree)?.create_dir()?;
+//!     roots.check(directory)?.create_dir()?;
 //!     let unpacked = unpack_into(&roots.within(directory)?, archive);
 //!     if unpacked.is_err() {
 //!         roots.remove_dir_all(directory)?;
@@ -951,7 +951,7 @@
 //!         let name = Path::new(name); // never a URI
 //!         match content {
 //!             File(content) => {
-//!                 let place = destination.check(name, Intent::NewTree)?;
+//!                 let place = destination.check(name)?;
 //!                 let mut file = place.atomic_file(options)?;
 //!                 // Also count the bytes here, because a small archive can unpack to a huge file.
 //!                 for piece in content.chunks(1 << 16) {
@@ -959,7 +959,7 @@
 //!                 }
 //!                 file.commit()?;
 //!             }
-//!             Symlink(target) => destination.check(name, Intent::NoFollow)?.symlink(target)?,
+//!             Symlink(target) => destination.check_entry(name)?.symlink(target)?,
 //!         }
 //!     }
 //!     Ok(())
@@ -998,10 +998,10 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{Confinement, Intent, Result, Roots};
+//! use mcp_roots_guard::{Confinement, Result, Roots};
 //!
 //! fn git(roots: &Roots, repository: &str, arguments: &[&str]) -> Result<String> {
-//!     let directory = roots.read_only().check(repository, Intent::Existing)?;
+//!     let directory = roots.read_only().check(repository)?;
 //!     let git = directory
 //!         .command("git")?
 //!         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
@@ -1040,11 +1040,11 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{Confinement, Ended, Intent, Result, Roots};
+//! use mcp_roots_guard::{Confinement, Ended, Result, Roots};
 //!
 //! fn run_tests(roots: &Roots, time: Duration) -> Result<(Ended, String)> {
 //!     let tests = roots
-//!         .check(".", Intent::Existing)?
+//!         .check(".")?
 //!         .command("sh")?
 //!         .arg("./test.sh")
 //!         .confined(Confinement::default().programs())
@@ -1189,7 +1189,7 @@
 //!         }
 //!     }
 //! }
-//! # use mcp_roots_guard::{Access, Boundary, Guard, Intent};
+//! # use mcp_roots_guard::{Access, Boundary, Guard};
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 //! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
@@ -1197,7 +1197,7 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! # let session = guard.session(mcp_roots_guard::ClientCapabilities::without_roots())?;
-//! # let checked = guard.boundary().allowed_roots().check("a.txt", Intent::Existing)?;
+//! # let checked = guard.boundary().allowed_roots().check("a.txt")?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
 //! # let client = session.clone();
 //! # let task = subscription(session, checked, changed);
@@ -1335,7 +1335,7 @@
 //! use std::io;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{ErrorKind, Intent, Roots};
+//! use mcp_roots_guard::{ErrorKind, Roots};
 //!
 //! /// Stands for a function of the library.
 //! fn library(path: &Path) -> io::Result<usize> {
@@ -1352,7 +1352,7 @@
 //! # #[cfg(target_os = "linux")]
 //! {
 //!     use std::os::fd::AsRawFd as _;
-//!     let directory = roots.check("data", Intent::Existing)?.open_unguarded_dir()?;
+//!     let directory = roots.check("data")?.open_unguarded_dir()?;
 //!     // The descriptor must stay open while the library uses the path.
 //!     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
 //!     assert_eq!(library(path.as_ref())?, 1);
@@ -1362,7 +1362,7 @@
 //! io::copy(&mut roots.open("data/table.csv")?, &mut copy)?;
 //! assert_eq!(library(copy.path())?, 2);
 //!
-//! let refused = roots.check("..", Intent::Existing).unwrap_err();
+//! let refused = roots.check("..").unwrap_err();
 //! assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, Location, Roots,
+    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, Location, Roots,
     RootsResponse,
 };
 use moka::policy::EvictionPolicy;
@@ -87,7 +87,7 @@ fn roots(criterion: &mut Criterion) {
         let path = last.join(names(DEPTH));
         let request = path.to_str().unwrap();
         group.bench_function(BenchmarkId::new("guard", count), |b| {
-            b.iter(|| roots.check(request, Intent::Existing).unwrap());
+            b.iter(|| roots.check(request).unwrap());
         });
     }
 }
@@ -109,7 +109,7 @@ fn session(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("session");
     group.bench_function(BenchmarkId::new("bare", DEPTH), |b| {
-        b.iter(|| roots.check(request, Intent::Existing).unwrap());
+        b.iter(|| roots.check(request).unwrap());
     });
     // Enters the runtime once per sample, because a server handles its calls inside the runtime.
     let enter = |count: u64, work: &dyn Fn(Roots)| {
@@ -122,9 +122,7 @@ fn session(criterion: &mut Criterion) {
         })
     };
     group.bench_function(BenchmarkId::new("warm", DEPTH), |b| {
-        b.iter_custom(|count| {
-            enter(count, &|roots| drop(roots.check(request, Intent::Existing).unwrap()))
-        });
+        b.iter_custom(|count| enter(count, &|roots| drop(roots.check(request).unwrap())));
     });
     group.bench_function(BenchmarkId::new("roots", DEPTH), |b| {
         b.iter_custom(|count| enter(count, &drop));
@@ -141,7 +139,7 @@ fn session(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("map", DEPTH), |b| {
         b.iter(|| {
             black_box(map.get(&1));
-            roots.check(request, Intent::Existing).unwrap()
+            roots.check(request).unwrap()
         });
     });
     // What a session adds to a check is much less than the check itself, so both take turns. With
@@ -156,11 +154,11 @@ fn session(criterion: &mut Criterion) {
                     // Each comes first in every other turn: warm, bare, bare, warm.
                     if number % 4 == 0 || number % 4 == 3 {
                         let obtained = session.roots(cached).await.unwrap();
-                        drop(obtained.check(request, Intent::Existing).unwrap());
+                        drop(obtained.check(request).unwrap());
                         drop(obtained);
                         warm += start.elapsed();
                     } else {
-                        drop(roots.check(request, Intent::Existing).unwrap());
+                        drop(roots.check(request).unwrap());
                         bare += start.elapsed();
                     }
                 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Access, Boundary, Intent, OpenMode, Roots};
+use mcp_roots_guard::{Access, Boundary, OpenMode, Roots};
 use path_jail::Jail;
 use path_jail::guard::{FdJail, OpenOptions};
 use rustix::fs::{
@@ -123,8 +123,7 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
     let jail = Jail::new(root).unwrap();
     let boundary: PathBoundary = PathBoundary::try_new(root).unwrap();
 
-    let intent = if decision == Decision::New { Intent::New } else { Intent::Existing };
-    let mut ways = vec![seen("guard", decision, move || roots.check(request, intent).ok())];
+    let mut ways = vec![seen("guard", decision, move || roots.check(request).ok())];
     let comes_back = decision == Decision::Existing && path.is_symlink();
     if let Some(relative) = relative.filter(|_| !comes_back) {
         if decision == Decision::Existing {

@@ -3,13 +3,13 @@
 use std::io::Write as _;
 
 use mcp_roots_guard::{
-    Attribute, CheckedPath, Durability, FileVersion, InPlace, Intent, Overwrite, WriteOptions,
+    Attribute, CheckedEntry, Durability, FileVersion, InPlace, Overwrite, WriteOptions,
 };
 use serde_json::{Map, Value, json};
 
 use super::look::call;
 use super::operations::CHANGES;
-use super::reply::of_proof;
+use super::reply::Proof;
 use super::request::{Failure, Request, path_of};
 
 type Answer = Result<Value, Failure>;
@@ -17,7 +17,7 @@ type Answer = Result<Value, Failure>;
 pub(crate) fn write(request: &Request) -> Answer {
     let content = request.bytes("content")?;
     let options = write_options(request)?;
-    call!(request, new_intent(request)?, write_with(&content, options));
+    call!(request, check, write_with(&content, options));
     Ok(json!({}))
 }
 
@@ -45,15 +45,10 @@ fn version(request: &Request, name: &'static str) -> Result<Option<FileVersion>,
     Ok(request.optional_text(name)?.map(str::parse).transpose()?)
 }
 
-/// The intent for a place whose missing parents are created if the request says so.
-fn new_intent(request: &Request) -> Result<Intent, Failure> {
-    Ok(if request.boolean("create_parents")? { Intent::NewTree } else { Intent::New })
-}
-
 pub(crate) fn atomic_file(request: &Request) -> Answer {
     let options = write_options(request)?;
     let pieces = request.pieces("pieces")?;
-    let mut file = request.check(new_intent(request)?)?.atomic_file(options)?;
+    let mut file = request.check()?.atomic_file(options)?;
     for piece in pieces {
         file.write_all(&piece)?;
     }
@@ -83,7 +78,8 @@ pub(crate) fn change_set(request: &Request) -> Answer {
     }
     if request.boolean("commit")? {
         changes.commit().map_err(|partial| {
-            let list = |places: &[CheckedPath]| places.iter().map(of_proof).collect::<Value>();
+            let list =
+                |places: &[CheckedEntry]| places.iter().map(Proof::describe).collect::<Value>();
             let places = Map::from_iter([
                 ("committed".to_owned(), list(partial.committed())),
                 ("pending".to_owned(), list(partial.pending())),
@@ -95,12 +91,12 @@ pub(crate) fn change_set(request: &Request) -> Answer {
 }
 
 pub(crate) fn create_dir(request: &Request) -> Answer {
-    request.check(Intent::NewTree)?.create_dir()?;
+    call!(request, check, create_dir());
     Ok(json!({}))
 }
 
 pub(crate) fn create_dir_all(request: &Request) -> Answer {
-    call!(request, Intent::NewTree, create_dir_all());
+    call!(request, check, create_dir_all());
     Ok(json!({}))
 }
 
@@ -108,8 +104,8 @@ pub(crate) fn rename(request: &Request) -> Answer {
     let (roots, overwrite) = (&request.roots, overwrite(request)?);
     let (from, to) = (request.text("from")?, request.text("to")?);
     if request.boolean("checked")? {
-        let from = roots.check(from, Intent::NoFollow)?;
-        from.rename(&roots.check(to, Intent::NoFollow)?, overwrite)?;
+        let from = roots.check_entry(from)?;
+        from.rename(&roots.check_entry(to)?, overwrite)?;
     } else {
         roots.rename(from, to, overwrite)?;
     }
@@ -128,8 +124,8 @@ pub(crate) fn copy(request: &Request) -> Answer {
     let (limit, options) = (request.integer("limit")?, write_options(request)?);
     let (roots, from, to) = (&request.roots, request.text("from")?, request.text("to")?);
     let bytes = if request.boolean("checked")? {
-        let from = roots.check(from, Intent::Existing)?;
-        from.copy(&roots.check(to, new_intent(request)?)?, limit, options)?
+        let from = roots.check(from)?;
+        from.copy(&roots.check(to)?, limit, options)?
     } else {
         roots.copy(from, to, limit, options)?
     };
@@ -138,14 +134,14 @@ pub(crate) fn copy(request: &Request) -> Answer {
 
 pub(crate) fn symlink(request: &Request) -> Answer {
     let target = path_of(request.bytes("target")?)?;
-    request.check(Intent::NoFollow)?.symlink(target)?;
+    request.check_entry()?.symlink(target)?;
     Ok(json!({}))
 }
 
 pub(crate) fn hard_link(request: &Request) -> Answer {
     let (roots, from, to) = (&request.roots, request.text("from")?, request.text("to")?);
-    let from = roots.check(from, Intent::NoFollow)?;
-    from.hard_link(&roots.check(to, Intent::NoFollow)?)?;
+    let from = roots.check_entry(from)?;
+    from.hard_link(&roots.check_entry(to)?)?;
     Ok(json!({}))
 }
 
@@ -159,21 +155,21 @@ pub(crate) fn set_attribute(request: &Request) -> Answer {
         "read_only" => Attribute::ReadOnly,
         _ => Attribute::Writable,
     };
-    request.check(Intent::Existing)?.set_attribute(attribute)?;
+    request.check()?.set_attribute(attribute)?;
     Ok(json!({}))
 }
 
 pub(crate) fn remove_file(request: &Request) -> Answer {
-    call!(request, Intent::NoFollow, remove_file());
+    call!(request, check_entry, remove_file());
     Ok(json!({}))
 }
 
 pub(crate) fn remove_dir(request: &Request) -> Answer {
-    request.check(Intent::NoFollow)?.remove_dir()?;
+    call!(request, check_entry, remove_dir());
     Ok(json!({}))
 }
 
 pub(crate) fn remove_dir_all(request: &Request) -> Answer {
-    call!(request, Intent::NoFollow, remove_dir_all());
+    call!(request, check_entry, remove_dir_all());
     Ok(json!({}))
 }

@@ -4,22 +4,21 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
-use mcp_roots_guard::{CheckedPath, DirEntry, FileVersion, Intent, OpenMode, WalkOptions};
+use mcp_roots_guard::{DirEntry, FileVersion, OpenMode, WalkOptions};
 use serde_json::{Map, Value, json};
 
-use super::operations::intent;
-use super::reply::{insert_bytes, insert_path, of_metadata, of_proof, of_root};
+use super::reply::{Proof, insert_bytes, insert_path, of_metadata, of_root};
 use super::request::{Failure, Request, error_json, path_of};
 
 type Answer = Result<Value, Failure>;
 
 /// Calls a method of `Roots` with the path or, if the request says so, checks the path and calls
-/// the method of `CheckedPath`.
+/// the method of the proof.
 macro_rules! call {
-    ($request:ident, $intent:expr, $method:ident($($argument:expr),*)) => {{
+    ($request:ident, $check:ident, $method:ident($($argument:expr),*)) => {{
         let path = $request.text("path")?;
         if $request.boolean("checked")? {
-            $request.roots.check(path, $intent)?.$method($($argument),*)?
+            $request.roots.$check(path)?.$method($($argument),*)?
         } else {
             $request.roots.$method(path, $($argument),*)?
         }
@@ -41,41 +40,53 @@ pub(crate) fn rejected(request: &Request) -> Answer {
 }
 
 pub(crate) fn check(request: &Request) -> Answer {
-    Ok(of_proof(&checked(request)?))
+    Ok(request.check()?.describe())
 }
 
-/// Checks the path for the intent of the request.
-fn checked(request: &Request) -> Result<CheckedPath, Failure> {
-    request.check(intent(request, "intent")?)
+pub(crate) fn check_entry(request: &Request) -> Answer {
+    Ok(request.check_entry()?.describe())
 }
 
 pub(crate) fn join(request: &Request) -> Answer {
     let relative = path_of(request.bytes("relative")?)?;
-    Ok(of_proof(&checked(request)?.join(relative, intent(request, "joined_intent")?)?))
+    Ok(request.check()?.join(relative)?.describe())
+}
+
+pub(crate) fn join_entry(request: &Request) -> Answer {
+    let relative = path_of(request.bytes("relative")?)?;
+    Ok(request.check()?.join_entry(relative)?.describe())
 }
 
 pub(crate) fn parent(request: &Request) -> Answer {
-    Ok(json!({"parent": checked(request)?.parent().as_ref().map(of_proof)}))
+    Ok(json!({"parent": request.check()?.parent().as_ref().map(Proof::describe)}))
 }
 
 pub(crate) fn no_follow(request: &Request) -> Answer {
-    Ok(of_proof(&checked(request)?.no_follow()?))
+    Ok(request.check()?.entry()?.describe())
+}
+
+pub(crate) fn follow(request: &Request) -> Answer {
+    Ok(request.check_entry()?.follow()?.describe())
 }
 
 pub(crate) fn still_allows(request: &Request) -> Answer {
-    let checked = request.all_roots.check(request.text("path")?, intent(request, "intent")?)?;
+    let checked = request.all_roots.check(request.text("path")?)?;
     request.roots.still_allows(&checked)?;
-    Ok(of_proof(&checked))
+    Ok(checked.describe())
+}
+
+pub(crate) fn exists(request: &Request) -> Answer {
+    Ok(json!({"exists": request.roots.exists(request.text("path")?)?}))
 }
 
 pub(crate) fn open(request: &Request) -> Answer {
     let mut file = match request.text("mode")? {
-        "read_write" => call!(request, Intent::Existing, open_with(OpenMode::ReadWrite)),
-        "create" => call!(request, Intent::New, open_with(OpenMode::Create)),
-        "create_new" => call!(request, Intent::New, open_with(OpenMode::CreateNew)),
-        "truncate" => call!(request, Intent::New, open_with(OpenMode::Truncate)),
-        "append" => call!(request, Intent::New, open_with(OpenMode::Append)),
-        _ => call!(request, Intent::Existing, open()),
+        "read_write" => call!(request, check, open_with(OpenMode::ReadWrite)),
+        "create" => call!(request, check, open_with(OpenMode::Create)),
+        "create_new" => call!(request, check, open_with(OpenMode::CreateNew)),
+        "truncate" => call!(request, check, open_with(OpenMode::Truncate)),
+        "append" => call!(request, check, open_with(OpenMode::Append)),
+        _ => call!(request, check, open()),
     };
     let mut object = Map::new();
     object.insert("metadata".into(), of_metadata(file.metadata()));
@@ -94,7 +105,7 @@ pub(crate) fn open(request: &Request) -> Answer {
 }
 
 pub(crate) fn read(request: &Request) -> Answer {
-    let content = call!(request, Intent::Existing, read(request.integer("limit")?));
+    let content = call!(request, check, read(request.integer("limit")?));
     Ok(of_content(content))
 }
 
@@ -107,38 +118,38 @@ fn of_content(content: Vec<u8>) -> Value {
 
 pub(crate) fn read_to_string(request: &Request) -> Answer {
     let limit = request.integer("limit")?;
-    Ok(of_content(call!(request, Intent::Existing, read_to_string(limit)).into()))
+    Ok(of_content(call!(request, check, read_to_string(limit)).into()))
 }
 
 pub(crate) fn metadata(request: &Request) -> Answer {
-    Ok(of_metadata(&call!(request, Intent::Existing, metadata())))
+    Ok(of_metadata(&call!(request, check, metadata())))
 }
 
 pub(crate) fn symlink_metadata(request: &Request) -> Answer {
-    Ok(of_metadata(&request.check(Intent::NoFollow)?.metadata()?))
+    Ok(of_metadata(&request.check_entry()?.metadata()?))
 }
 
 pub(crate) fn version(request: &Request) -> Answer {
-    let version = request.check(Intent::Existing)?.version(request.integer("limit")?)?;
+    let version = request.check()?.version(request.integer("limit")?)?;
     Ok(json!({"version": version.to_string()}))
 }
 
 pub(crate) fn read_link(request: &Request) -> Answer {
-    let target = request.check(Intent::NoFollow)?.read_link()?;
+    let target = request.check_entry()?.read_link()?;
     let mut object = Map::new();
     insert_bytes(&mut object, "target", target.as_os_str().as_encoded_bytes().to_vec());
     Ok(Value::Object(object))
 }
 
 pub(crate) fn to_unguarded_path(request: &Request) -> Answer {
-    let checked = checked(request)?;
+    let checked = request.check()?;
     let mut object = Map::new();
     insert_path(&mut object, &checked.to_unguarded_path(), || checked.uri());
     Ok(Value::Object(object))
 }
 
 pub(crate) fn open_unguarded_dir(request: &Request) -> Answer {
-    let directory = request.check(Intent::Existing)?.open_unguarded_dir()?;
+    let directory = request.check()?.open_unguarded_dir()?;
     // A handle of a directory, so that nothing can be read from the file.
     let metadata = File::from(directory).metadata()?;
     Ok(json!({"type": if metadata.is_dir() { "directory" } else { "other" }}))
@@ -146,7 +157,7 @@ pub(crate) fn open_unguarded_dir(request: &Request) -> Answer {
 
 pub(crate) fn list(request: &Request) -> Answer {
     let mut entries = Vec::new();
-    for entry in call!(request, Intent::Existing, read_dir()) {
+    for entry in call!(request, check, read_dir()) {
         entries.push(of_entry(&entry?));
     }
     Ok(json!({"entries": entries}))
@@ -156,7 +167,7 @@ pub(crate) fn walk(request: &Request) -> Answer {
     let options = walk_options(request)?;
     let skipped = request.texts("skip")?;
     let mut entries: Vec<Value> = Vec::new();
-    let mut walk = call!(request, Intent::Existing, walk(options));
+    let mut walk = call!(request, check, walk(options));
     loop {
         match walk.next_entry() {
             Ok(Some(entry)) => {
@@ -199,7 +210,7 @@ fn walk_options(request: &Request) -> Result<WalkOptions, Failure> {
 /// Walks to an entry, and describes or reads it through the entry.
 pub(crate) fn entry(request: &Request) -> Answer {
     let wanted = path_of(request.bytes("entry")?)?;
-    let mut walk = call!(request, Intent::Existing, walk(WalkOptions::default()));
+    let mut walk = call!(request, check, walk(WalkOptions::default()));
     while let Some(entry) = walk.next_entry()? {
         if entry.relative() == wanted {
             return act(request, &entry);
@@ -214,21 +225,21 @@ pub(crate) fn entry(request: &Request) -> Answer {
 fn act(request: &Request, entry: &DirEntry) -> Answer {
     let limit = request.integer("limit")?;
     Ok(match request.text("action")? {
-        "read" => of_content(entry.to_checked().read(limit)?),
+        "read" => of_content(entry.read(limit)?),
         "read_to_string" => of_content(entry.read_to_string(limit)?.into()),
         "metadata" => of_metadata(&entry.metadata()?),
-        "open" => of_metadata(entry.to_checked().open()?.metadata()),
+        "open" => of_metadata(entry.follow()?.open()?.metadata()),
         "remove_file" => {
-            entry.to_checked().remove_file()?;
+            entry.to_entry().remove_file()?;
             json!({})
         }
-        _ => of_proof(&entry.to_checked()),
+        _ => entry.to_entry().describe(),
     })
 }
 
 fn of_entry(entry: &DirEntry) -> Value {
     let mut object = Map::new();
-    insert_path(&mut object, &entry.relative(), || entry.to_checked().uri());
+    insert_path(&mut object, &entry.relative(), || entry.to_entry().uri());
     object.insert("type".into(), entry.file_type().to_string().into());
     object.insert("depth".into(), entry.relative().components().count().into());
     Value::Object(object)

@@ -1,6 +1,5 @@
 //! The table of operations. It is one table, and therefore longer than other files.
 
-use mcp_roots_guard::Intent;
 use serde_json::Value;
 
 use super::change;
@@ -50,20 +49,12 @@ const PATH: Field = required("path", Path, "The file or directory.");
 const FROM: Field = required("from", Path, "The source.");
 const TO: Field = required("to", Path, "The destination.");
 
-/// The field of operations that are methods of both `Roots` and `CheckedPath`. The others are
-/// methods of `CheckedPath` only.
+/// The field of operations that are methods of both `Roots` and a proof. The others are methods of
+/// a proof only.
 const CHECKED: Field =
     or("checked", Boolean, "false", "Checks first, and then performs the operation on the proof.");
 
-const INTENT: Field = or("intent", Choice(INTENTS), "\"existing\"", "The intent of the check.");
-
-/// The intent of `join` for the joined path.
-const JOINED: Field = or(
-    "joined_intent",
-    Choice(INTENTS),
-    "\"existing\"",
-    "The intent of the check of the joined path.",
-);
+const RELATIVE: Field = required("relative", Bytes, "A relative path.");
 
 const ACTIONS: &[&str] = &["describe", "metadata", "open", "read", "read_to_string", "remove_file"];
 
@@ -71,18 +62,6 @@ const MODES: &[&str] = &["read", "read_write", "create", "create_new", "truncate
 
 const ATTRIBUTES: &[&str] =
     &["modified", "accessed", "executable", "not_executable", "read_only", "writable"];
-
-const INTENTS: &[&str] = &["existing", "new", "new_tree", "no_follow"];
-
-/// The intent that a field of the kind `Choice(INTENTS)` names.
-pub(crate) fn intent(request: &Request, name: &'static str) -> Result<Intent, Failure> {
-    Ok(match request.text(name)? {
-        "new" => Intent::New,
-        "new_tree" => Intent::NewTree,
-        "no_follow" => Intent::NoFollow,
-        _ => Intent::Existing,
-    })
-}
 
 const LIMIT: Field = or("limit", Size, "1048576", "A file with more bytes is refused.");
 
@@ -141,29 +120,48 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[],
         look::rejected,
     ),
-    operation("check", "Checks a path, and describes the proof.", &[PATH, INTENT], look::check),
+    operation("check", "Checks a path, and describes the proof.", &[PATH], look::check),
+    operation(
+        "check_entry",
+        "Checks a path, not following a symlink at its end, and describes the proof.",
+        &[PATH],
+        look::check_entry,
+    ),
     operation(
         "join",
         "Checks a path, then a path relative to it, and describes the second proof.",
-        &[PATH, INTENT, required("relative", Bytes, "A relative path."), JOINED],
+        &[PATH, RELATIVE],
         look::join,
+    ),
+    operation(
+        "join_entry",
+        "Like `join`, not following a symlink at the end of the relative path.",
+        &[PATH, RELATIVE],
+        look::join_entry,
     ),
     operation(
         "parent",
         "Checks a path, and describes the proof of its parent, which is null for a root.",
-        &[PATH, INTENT],
+        &[PATH],
         look::parent,
     ),
     operation(
         "no_follow",
         "Checks a path, and describes the proof of the entry itself.",
-        &[PATH, INTENT],
+        &[PATH],
         look::no_follow,
     ),
     operation(
+        "follow",
+        "Checks an entry, and describes the proof of the place to which it leads.",
+        &[PATH],
+        look::follow,
+    ),
+    operation("exists", "Whether a file or directory exists.", &[PATH], look::exists),
+    operation(
         "still_allows",
         "Checks a path, and then whether the roots narrowed by the common fields still allow it.",
-        &[PATH, INTENT],
+        &[PATH],
         look::still_allows,
     ),
     operation(
@@ -203,7 +201,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation(
         "to_unguarded_path",
         "Returns the path of a file for a program that opens it without the guard.",
-        &[PATH, INTENT],
+        &[PATH],
         look::to_unguarded_path,
     ),
     operation(
@@ -268,7 +266,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[required("changes", Kind::Steps(CHANGES), "The changes, in order."), COMMIT],
         change::change_set,
     ),
-    operation("create_dir", "Creates a directory.", &[PATH], change::create_dir),
+    operation("create_dir", "Creates a directory.", &[PATH, CHECKED], change::create_dir),
     operation(
         "create_dir_all",
         "Creates a directory and its missing parents.",
@@ -320,7 +318,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         change::set_attribute,
     ),
     operation("remove_file", "Removes a file or a symlink.", &[PATH, CHECKED], change::remove_file),
-    operation("remove_dir", "Removes an empty directory.", &[PATH], change::remove_dir),
+    operation("remove_dir", "Removes an empty directory.", &[PATH, CHECKED], change::remove_dir),
     operation(
         "remove_dir_all",
         "Removes a directory and its content.",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_roots_guard::{Access, CheckedPath, Metadata, Root};
+use mcp_roots_guard::{Access, CheckedEntry, CheckedPath, Metadata, Root};
 use serde_json::{Map, Value, json};
 
 use super::base64;
@@ -45,19 +45,31 @@ pub(crate) fn of_root(root: &Root) -> Value {
     Value::Object(object)
 }
 
-pub(crate) fn of_proof(checked: &CheckedPath) -> Value {
-    let mut object = Map::new();
-    let path = checked.root().path().join(checked.relative());
-    object.insert("path".into(), checked.display_path().into());
-    if path.to_str().is_none() {
-        object.insert("uri".into(), checked.uri().into());
-    }
-    object.insert("root".into(), checked.root().path().to_string_lossy().into());
-    object.insert("relative".into(), checked.relative().to_string_lossy().into());
-    object.insert("exists".into(), checked.exists().into());
-    object.insert("access".into(), of_access(checked.access()));
-    Value::Object(object)
+pub(crate) trait Proof {
+    fn describe(&self) -> Value;
 }
+
+macro_rules! describe {
+    ($($proof:ty),*) => {
+        $(impl Proof for $proof {
+            fn describe(&self) -> Value {
+                let mut object = Map::new();
+                let path = self.root().path().join(self.relative());
+                object.insert("path".into(), self.display_path().into());
+                if path.to_str().is_none() {
+                    object.insert("uri".into(), self.uri().into());
+                }
+                object.insert("root".into(), self.root().path().to_string_lossy().into());
+                object.insert("relative".into(), self.relative().to_string_lossy().into());
+                object.insert("exists".into(), self.exists().into());
+                object.insert("access".into(), of_access(self.access()));
+                Value::Object(object)
+            }
+        })*
+    };
+}
+
+describe!(CheckedPath, CheckedEntry);
 
 fn of_access(access: Access) -> Value {
     match access {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mcp_roots_guard::{CheckedPath, Error, Intent, Roots};
+use mcp_roots_guard::{CheckedEntry, CheckedPath, Error, Roots};
 use serde_json::{Map, Value, json};
 
 use super::base64;
@@ -63,8 +63,13 @@ impl Request {
     }
 
     /// Checks the field `path`.
-    pub(crate) fn check(&self, intent: Intent) -> Result<CheckedPath, Failure> {
-        Ok(self.roots.check(self.text("path")?, intent)?)
+    pub(crate) fn check(&self) -> Result<CheckedPath, Failure> {
+        Ok(self.roots.check(self.text("path")?)?)
+    }
+
+    /// Checks the field `path` as an entry.
+    pub(crate) fn check_entry(&self) -> Result<CheckedEntry, Failure> {
+        Ok(self.roots.check_entry(self.text("path")?)?)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {

@@ -25,7 +25,7 @@ use crate::path::index::Tree;
 use crate::path::names::drive;
 use crate::path::names::{components, is_absolute, is_same};
 use crate::roots::{
-    DeclaredAlias, Intent, Located, Lookups, Place, RejectedRoot, Root, Roots, resolve,
+    DeclaredAlias, Found, LastName, Located, Lookups, Place, RejectedRoot, Root, Roots, resolve,
 };
 
 /// Returns the normalized form of an alias, with which paths are compared.
@@ -66,7 +66,8 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     }
     let mut budget = Budget::new();
     let mut lookups = Lookups::new(filesystem, &mut budget);
-    match resolve(&mut lookups, filesystem.index(), None, text, Intent::Existing) {
+    match resolve(&mut lookups, filesystem.index(), None, text, LastName::Any) {
+        Ok(Place::Inside(Located { found: Found::Missing(_), .. })) => Ok(false),
         Ok(Place::Inside(Located { root: top, path, .. })) => {
             let top = filesystem.root(top)?;
             if is_same(&top.canonical.join(&path), &root.canonical) {

@@ -13,17 +13,17 @@ pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
     use crate::dir::Budget;
     use crate::error::Code;
     use crate::path::Location;
-    use crate::roots::{Intent, Located, Lookups, Place, join, resolve};
+    use crate::roots::{Found, LastName, Located, Lookups, Place, join, resolve};
     let filesystem = volumes::filesystem_root(&[])?;
     let mut budget = Budget::new();
     let mut lookups = Lookups::recording(&filesystem, &mut budget);
     let location = Location::from_path(path)?;
     let (index, text) = (filesystem.index(), location.as_os_str());
-    match resolve(&mut lookups, index, None, text, Intent::Existing)? {
-        Place::Inside(Located { root, path, .. }) => {
+    match resolve(&mut lookups, index, None, text, LastName::Any)? {
+        Place::Inside(Located { root, path, found: Found::Exists, .. }) => {
             Ok((join(filesystem.root(root)?.path(), &path), lookups.into_links()))
         }
-        Place::Above(_) => Err(Code::NotFound.into()),
+        _ => Err(Code::NotFound.into()),
     }
 }
 

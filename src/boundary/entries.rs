@@ -19,7 +19,7 @@ use crate::path::index::{Origin, RootKind};
 use crate::path::names::drive;
 use crate::path::names::{components, ends_as_directory};
 use crate::roots::{
-    Intent, Links, Located, Lookups, Place, Root, Roots, display_path, kind_of, resolve,
+    LastName, Links, Located, Lookups, Place, Root, Roots, display_path, kind_of, resolve,
 };
 
 /// An entry of a list, before it is resolved.
@@ -87,7 +87,7 @@ impl<'a> EntryResolver<'a> {
             return Ok(self.named(root, Links::default()));
         }
         let mut lookups = Lookups::recording(enclosing, budget);
-        match resolve(&mut lookups, index, None, location, Intent::NewTree)? {
+        match resolve(&mut lookups, index, None, location, LastName::Any)? {
             Place::Inside(Located { root, path, .. }) => {
                 let kind = kind_of(&lookups.look_up(root, &path)?)?.unwrap_or(RootKind::Directory);
                 let (number, path) = enclosing.innermost(root, path);
@@ -154,7 +154,7 @@ pub(super) fn open_configured(
     }
     let mut budget = Budget::new();
     let mut lookups = Lookups::recording(filesystem, &mut budget);
-    let place = resolve(&mut lookups, index, None, location, Intent::Existing)?;
+    let place = resolve(&mut lookups, index, None, location, LastName::Any)?;
     let Place::Inside(Located { root, path, .. }) = place else {
         return Err(Code::NotFound.into());
     };

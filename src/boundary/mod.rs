@@ -67,7 +67,7 @@ use crate::path::names::is_same;
 use crate::path::protect::{FoldedPaths, Pattern};
 use crate::path::{Location, unexpanded};
 use crate::roots::{
-    Intent, Links, Located, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join,
+    LastName, Links, Located, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join,
     resolve, retry_changed,
 };
 use crate::wire::ListRootsResult;
@@ -483,7 +483,7 @@ impl Boundary {
         let mut budget = Budget::new();
         let mut lookups = Lookups::new(filesystem, &mut budget);
         let (index, text) = (filesystem.index(), location.as_os_str());
-        match resolve(&mut lookups, index, None, text, Intent::NewTree)? {
+        match resolve(&mut lookups, index, None, text, LastName::Any)? {
             Place::Inside(Located { root, path, .. }) => {
                 Ok(Some(join(filesystem.root(root)?.path(), &path)))
             }

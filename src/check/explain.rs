@@ -11,47 +11,87 @@ use std::path::{Path, PathBuf};
 
 use path_clean::PathClean as _;
 
-use crate::check::CheckedPath;
-use crate::dir::{Access, Budget, Look};
+use crate::check::{CheckedPath, Proof, named_as_directory, without_parent};
+use crate::dir::{Access, Budget, Look, Metadata};
 use crate::error::{Code, Error, Result, quoted};
 use crate::path::names::components;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{EntryKind, Intent, Lookup, Lookups, Roots, join};
+use crate::roots::{EntryKind, Found, LastName, Lookup, Lookups, Roots, join};
 
 /// The steps of a decision, from [`Roots::explain`].
 ///
 /// `Display` writes a line for each step: the root at which the request starts, each symlink that
 /// was met, the place to which the request leads, and the root or the pattern that decides what may
-/// be done there. Then follow the decision and, if it is known, what the operator could change to
-/// allow the request.
+/// be done there. Then follow the decisions for reading and for writing and, if it is known, what
+/// the operator could change to allow the request.
 ///
 /// Show it only to the operator: it contains the targets of symlinks, the server's own paths and
 /// other roots.
 #[derive(Debug)]
 pub struct Explanation {
     steps: Vec<String>,
-    decision: Result<CheckedPath>,
+    checked: Result<CheckedPath, Refusal>,
+    reading: Option<Refusal>,
+    writing: Option<Refusal>,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    error: Error,
     advice: Option<String>,
 }
 
 impl Explanation {
-    /// What was decided.
+    /// What was decided about reading the place.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`], and of the rules that apply to the place.
-    pub fn decision(&self) -> Result<&CheckedPath, &Error> {
-        self.decision.as_ref()
+    /// The errors of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if nothing is there;
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    pub fn reading(&self) -> Result<&CheckedPath, &Error> {
+        self.decision(self.reading.as_ref())
+    }
+
+    /// What was decided about writing a file at the place. An operation can be refused for other
+    /// reasons, for example because a directory is there.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if there is no
+    /// directory that would contain the file; [`IsADirectory`](crate::ErrorKind::IsADirectory) for a
+    /// new name that ends in a slash; [`ReadOnly`](crate::ErrorKind::ReadOnly);
+    /// [`Protected`](crate::ErrorKind::Protected);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    pub fn writing(&self) -> Result<&CheckedPath, &Error> {
+        self.decision(self.writing.as_ref())
+    }
+
+    fn decision<'a>(&'a self, refusal: Option<&'a Refusal>) -> Result<&'a CheckedPath, &'a Error> {
+        let checked = self.checked.as_ref().map_err(|refusal| &refusal.error)?;
+        refusal.map_or(Ok(checked), |refusal| Err(&refusal.error))
     }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-        match &self.decision {
-            Ok(_) => f.write_str("allowed")?,
-            Err(error) => write!(f, "refused ({}): {error}", error.code())?,
+        if let Err(refusal) = &self.checked {
+            return refusal.fmt(f);
         }
+        for (name, refusal) in [("reading", &self.reading), ("\nwriting", &self.writing)] {
+            write!(f, "{name} is ")?;
+            match refusal {
+                None => f.write_str("allowed")?,
+                Some(refusal) => refusal.fmt(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused ({}): {}", self.error.code(), self.error)?;
         self.advice.iter().try_for_each(|advice| write!(f, "\nto allow it: {advice}"))
     }
 }
@@ -83,49 +123,70 @@ impl Lookup for Recorded<'_, '_> {
 
 impl Roots {
     /// Decides a request like [`check`](Self::check), and returns the steps of the decision, for an
-    /// operator who asks why a request is refused. Also applies the rules for special files and hard
-    /// links and, with [`Intent::New`] and [`Intent::NewTree`], those for read-only access and
-    /// protected names. With [`Intent::NoFollow`], the steps say whether the place can be changed.
-    /// An operation can be refused for other reasons, for example because a directory is there.
+    /// operator who asks why a request is refused. Also applies the rules that decide whether the
+    /// place can be read and written.
     ///
-    /// A refusal is logged like that of any other request. Nothing outside the roots is looked up.
+    /// A refusal by the check is logged like that of any other request. Nothing outside the roots is
+    /// looked up.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-    /// # use mcp_roots_guard::{Intent, Roots};
+    /// # use mcp_roots_guard::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::os::unix::fs::symlink("/etc/passwd", work.path().join("users")).unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
-    /// let why = roots.explain("users", Intent::Existing);
-    /// assert_eq!(why.decision().unwrap_err().code(), "outside_roots");
+    /// let why = roots.explain("users");
+    /// assert_eq!(why.reading().unwrap_err().code(), "outside_roots");
     /// assert!(why.to_string().contains(r#""users" is a symlink to "/etc/passwd""#));
     /// # Ok(())
     /// # }
     /// # #[cfg(not(unix))] fn main() {}
     /// ```
-    pub fn explain(&self, request: impl IntoLocation, intent: Intent) -> Explanation {
-        let mut steps = Vec::new();
-        let (decision, advice) = match self.location(request) {
-            Err(error) => (Err(error), None),
-            Ok(request) => {
-                let decision = self.run_check(&request, |budget| {
-                    steps.clear();
-                    self.decide_recorded(&request, intent, budget, &mut steps)
-                });
-                let advice = decision.as_ref().err().and_then(|error| self.advice(error, &request));
-                (decision, advice)
+    pub fn explain(&self, request: impl IntoLocation) -> Explanation {
+        let (mut steps, mut metadata) = (Vec::new(), None);
+        let request = match self.location(request) {
+            Ok(request) => request,
+            Err(error) => {
+                let checked = Err(Refusal { error, advice: None });
+                return Explanation { steps, checked, reading: None, writing: None };
             }
         };
-        Explanation { steps, decision, advice }
+        let refusal = |error| Refusal { advice: self.advice(&error, &request), error };
+        let checked = self.run_check(&request, |budget| {
+            steps.clear();
+            let (proof, found) = self.decide_recorded(&request, budget, &mut steps)?;
+            metadata = found;
+            Ok(proof)
+        });
+        let special = || match &metadata {
+            Some(metadata) if !metadata.is_dir() => self.policy().allow(metadata),
+            _ => Ok(()),
+        };
+        let refused = |name, rule: &dyn Fn(&Proof) -> Result<()>| {
+            let error = checked.as_ref().ok().and_then(|proof| rule(proof).err())?;
+            Some(refusal(self.with_reason(error.at(name, request.sent()))))
+        };
+        let reading = refused("read", &|proof| {
+            if proof.exists() { special() } else { Err(Code::NotFound.into()) }
+        });
+        let writing = refused("write", &|proof| {
+            proof.ensure_allows_changes()?;
+            match proof.found() {
+                Found::Missing(2..) => Err(without_parent()),
+                Found::Missing(_) if proof.names_directory() => Err(named_as_directory()),
+                _ => special(),
+            }
+        });
+        let checked = checked.map(CheckedPath).map_err(refusal);
+        Explanation { steps, checked, reading, writing }
     }
 
     fn decide_recorded(
         &self,
         request: &Location,
-        intent: Intent,
         budget: &mut Budget<'_>,
         steps: &mut Vec<String>,
-    ) -> Result<CheckedPath> {
+    ) -> Result<(Proof, Option<Metadata>)> {
         let name = |number: usize| match self.root(number) {
             Ok(root) => format!("root {number}, {}", quoted(root.path().as_os_str())),
             Err(_) => format!("root {number}"),
@@ -137,7 +198,7 @@ impl Roots {
         });
         let lookups = Lookups::new(self, budget);
         let mut recorded = Recorded { lookups, links: Vec::new(), denied: Cell::new(None) };
-        let located = self.locate_with(&mut recorded, request, intent);
+        let located = self.locate_with(&mut recorded, request, LastName::Any);
         for (root, path, text) in recorded.links {
             let (path, text) = (quoted(path.as_os_str()), quoted(&text));
             steps.push(format!("in root {root}, {path} is a symlink to {text}"));
@@ -150,7 +211,7 @@ impl Roots {
             let (path, pattern) = (quoted(path.as_os_str()), quoted(pattern.as_ref()));
             steps.push(format!("in root {number}, the pattern {pattern} denies {path}"));
         }
-        let checked = self.proof(located?, request, intent)?;
+        let checked = self.proof(located?, request)?;
         let metadata = match checked.look()? {
             Look::Missing => None,
             Look::Link(_, metadata) | Look::Other(metadata) => Some(metadata),
@@ -159,7 +220,7 @@ impl Roots {
         let number = checked.root_number();
         let place = quoted(checked.relative().as_os_str());
         steps.push(format!("it leads to {place} in {}: {kind}", name(number)));
-        let access = match (checked.pattern(), checked.root.access) {
+        let access = match (checked.pattern(), checked.root().access) {
             (Some(pattern), _) => {
                 let pattern = quoted(pattern.text.as_ref().as_ref());
                 format!("can be read, but not changed: the pattern {pattern} matches it")
@@ -170,16 +231,7 @@ impl Roots {
             (None, Access::ReadWrite) => "can be read and changed".to_owned(),
         };
         steps.push(format!("it {access}"));
-        if matches!(intent, Intent::New | Intent::NewTree) {
-            checked.ensure_allows_changes()?;
-        }
-        match metadata {
-            Some(metadata) if intent != Intent::NoFollow && !metadata.is_dir() => {
-                self.policy().allow(&metadata)?;
-            }
-            _ => {}
-        }
-        Ok(checked)
+        Ok((checked, metadata))
     }
 
     fn advice(&self, error: &Error, request: &Location) -> Option<String> {

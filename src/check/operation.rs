@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, Allowed};
 use crate::path::{IntoLocation, Location, unexpanded};
-use crate::roots::{Intent, Root, Roots, display_path, retry_changed};
+use crate::roots::{LastName, Root, Roots, display_path, retry_changed};
 
 /// What errors and events call an operation.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ struct Operation<'a> {
 impl Operation<'_> {
     /// Runs an operation, and repeats the attempt while the path changes concurrently. An error
     /// names the operation and its paths, unless it does already, and is reported to the operator.
-    /// An attempt that succeeds reports it with [`CheckedPath::log_allowed`].
+    /// An attempt that succeeds reports it with [`Proof::log_allowed`].
     ///
     /// After any error except [`OutsideRoots`](Code::OutsideRoots) and
     /// [`RootUnavailable`](Code::RootUnavailable), `has_lost_root` looks at the roots of the
@@ -90,10 +90,10 @@ impl Roots {
         &self,
         name: impl Into<Name<'a>>,
         request: &Location,
-        intent: Intent,
-        work: impl FnMut(&CheckedPath, &mut Budget<'_>) -> Result<T>,
+        last_name: LastName,
+        work: impl FnMut(&Proof, &mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.run_directly(name, request, intent, || None, work)
+        self.run_directly(name, request, last_name, || None, work)
     }
 
     /// Like [`run`](Self::run), with a shortcut that does not learn which place the request names.
@@ -102,9 +102,9 @@ impl Roots {
         &self,
         name: impl Into<Name<'a>>,
         request: &Location,
-        intent: Intent,
+        last_name: LastName,
         mut shortcut: impl FnMut() -> Option<Result<T>>,
-        mut work: impl FnMut(&CheckedPath, &mut Budget<'_>) -> Result<T>,
+        mut work: impl FnMut(&Proof, &mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
         let name = name.into();
         let operation = Operation { name, roots: self, source: request, destination: None };
@@ -114,7 +114,7 @@ impl Roots {
                     return done;
                 }
             }
-            let place = self.decide(request, intent, budget)?;
+            let place = self.decide(request, last_name, budget)?;
             let done = work(&place, budget).map_err(|error| place.in_root(error))?;
             place.log_allowed(name, place.request().sent(), None);
             Ok(done)
@@ -126,8 +126,8 @@ impl Roots {
     pub(super) fn run_check(
         &self,
         request: &Location,
-        decide: impl FnMut(&mut Budget<'_>) -> Result<CheckedPath>,
-    ) -> Result<CheckedPath> {
+        decide: impl FnMut(&mut Budget<'_>) -> Result<Proof>,
+    ) -> Result<Proof> {
         let name = "check".into();
         let operation = Operation { name, roots: self, source: request, destination: None };
         let checked = operation.run(decide, |error| self.has_lost_root(&[request], error))?;
@@ -135,21 +135,21 @@ impl Roots {
         Ok(checked)
     }
 
-    /// Runs an operation on two requests, which each attempt checks for these intents.
+    /// Runs an operation on two requests, which each attempt decides.
     pub(crate) fn run_between<'a, T>(
         &self,
         name: impl Into<Name<'a>>,
         source: impl IntoLocation,
         destination: impl IntoLocation,
-        intents: [Intent; 2],
-        attempt: impl Fn(&CheckedPath, &CheckedPath) -> Result<T>,
+        last_names: [LastName; 2],
+        attempt: impl Fn(&Proof, &Proof) -> Result<T>,
     ) -> Result<T> {
         let (from, to) = (self.location(source)?, self.location(destination)?);
         let name = name.into();
         let operation = Operation { name, roots: self, source: &from, destination: Some(&to) };
         let attempt = |budget: &mut Budget<'_>| {
-            let from = self.decide(&from, intents[0], budget)?;
-            let to = self.decide(&to, intents[1], budget).map_err(Error::of_destination)?;
+            let from = self.decide(&from, last_names[0], budget)?;
+            let to = self.decide(&to, last_names[1], budget).map_err(Error::of_destination)?;
             let done = attempt(&from, &to).map_err(|error| {
                 let side = if error.is_of_destination() { &to } else { &from };
                 side.in_root(error)
@@ -169,7 +169,7 @@ impl Roots {
     }
 }
 
-impl CheckedPath {
+impl Proof {
     /// Runs an operation on this place.
     pub(crate) fn run<'a, T>(
         &self,

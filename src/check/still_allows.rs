@@ -18,7 +18,7 @@ impl Roots {
     /// writing, or if it is now protected (`protected`).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         self.ensure_not_ended()?;
-        let canonical = checked.canonical();
+        let canonical = checked.0.canonical();
         let Some((_, number)) = self.index().roots_on(TOP, &canonical).last() else {
             return Err(self.with_reason(Code::OutsideRoots.into()));
         };

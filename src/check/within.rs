@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::boundary::{alias_of, shown};
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_LOOKUPS, ROOT_LIST_ENTRIES};
 use crate::path::IntoLocation;
 use crate::path::index::Origin;
-use crate::roots::{Intent, Root, Roots, join, kind_of};
+use crate::roots::{LastName, Root, Roots, join, kind_of};
 
 impl Roots {
     /// Narrows the roots to a directory or a single file inside them. The result has this root and
@@ -33,7 +33,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// - The errors of [`check`](Self::check) with [`Intent::Existing`].
+    /// - The errors of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) if the request names
     ///   neither a directory nor a regular file.
     ///
@@ -52,8 +52,8 @@ impl Roots {
     /// ```
     pub fn within(&self, request: impl IntoLocation) -> Result<Self> {
         let request = self.location(request)?;
-        let narrow = |checked: &CheckedPath, _: &mut Budget<'_>| self.narrow(checked);
-        Ok(self.narrowed_to(self.run("narrow to", &request, Intent::Existing, narrow)?))
+        let narrow = |checked: &Proof, _: &mut Budget<'_>| self.narrow(checked);
+        Ok(self.narrowed_to(self.run("narrow to", &request, LastName::Existing, narrow)?))
     }
 
     /// Narrows the roots to several directories inside them, strictly: each must be a directory
@@ -105,7 +105,7 @@ impl Roots {
                 continue;
             }
             let narrowed =
-                self.run("narrow to", &request, Intent::Existing, |checked, budget| {
+                self.run("narrow to", &request, LastName::Existing, |checked, budget| {
                     let narrowed = self.narrow(checked)?;
                     // Copies of the roots below count, because each directory can have many.
                     work += budget.spent() + narrowed.len();
@@ -148,14 +148,14 @@ impl Roots {
     }
 
     /// The root at a place, and the roots below it.
-    fn narrow(&self, checked: &CheckedPath) -> Result<Vec<Arc<Root>>> {
-        let (outer, relative) = (&checked.root, &*checked.relative);
+    fn narrow(&self, checked: &Proof) -> Result<Vec<Arc<Root>>> {
+        let (outer, relative) = (checked.root(), checked.relative());
         let (handle, place) = checked.place()?;
         let found = handle.look(&place, self.policy().mounts)?;
         let kind = kind_of(&found)?.ok_or(Code::NotFound)?;
         // Defense: Narrowing never raises an access.
         let mut root = Root { access: checked.access(), ..outer.below(relative, kind) };
-        let request = checked.request.as_unchecked_path();
+        let request = checked.request().as_unchecked_path();
         let index = self.index();
         let requested = index
             .is_absolute(request.as_os_str())

@@ -48,7 +48,7 @@ use std::time::Duration;
 pub use self::output::{ChildOutput, Ended};
 pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Proof};
 use crate::confine::{ChildScope, Confinement};
 use crate::error::Result;
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
@@ -86,13 +86,13 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// # #[cfg(target_os = "linux")] fn main() -> mcp_roots_guard::Result<()> {
 /// use std::time::Duration;
 ///
-/// use mcp_roots_guard::{Intent, Roots};
+/// use mcp_roots_guard::Roots;
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "").unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// let listing = roots
-///     .check(".", Intent::Existing)?
+///     .check(".")?
 ///     .command("ls")?
 ///     .arg("-1")
 ///     .time_limit(Duration::from_secs(10))
@@ -106,7 +106,7 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// ```
 #[must_use = "the program runs when `output` or `output_async` is called"]
 pub struct ChildCommand {
-    directory: CheckedPath,
+    directory: Proof,
     task: Task,
     stop: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     is_directory_by_path: bool,
@@ -138,14 +138,14 @@ impl CheckedPath {
     ///   program is inside a writable directory, or its path follows a symlink inside one.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<ChildCommand> {
         let name = program.as_ref();
-        let found = program::find(self, name);
-        let found = found.map_err(|error| self.roots().log_refusal(error.at("run", name)))?;
+        let found = program::find(&self.0, name);
+        let found = found.map_err(|error| self.0.roots().log_refusal(error.at("run", name)))?;
         let mut command = Command::new(found);
-        command.env_clear().envs(program::environment(self));
+        command.env_clear().envs(program::environment(&self.0));
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(ChildCommand {
-            directory: self.clone(),
+            directory: self.0.clone(),
             task: Task {
                 name: name.to_owned(),
                 command,

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::boundary::resolve_ambient;
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::Access;
 use crate::error::{Code, Result};
 use crate::path::protect::FoldedPaths;
@@ -33,7 +33,7 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
 ];
 
 /// Returns the absolute path of a program.
-pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
+pub(super) fn find(directory: &Proof, name: &OsStr) -> Result<PathBuf> {
     let (path, writable) = (Path::new(name), Writable::new(directory));
     let places = if path.is_absolute() {
         vec![path.to_owned()]
@@ -55,7 +55,7 @@ pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
 }
 
 /// The inherited environment.
-pub(super) fn environment(directory: &CheckedPath) -> Vec<(&'static str, OsString)> {
+pub(super) fn environment(directory: &Proof) -> Vec<(&'static str, OsString)> {
     let value = |name| match name {
         "PATH" => std::env::join_paths(search_path(&Writable::new(directory))).ok(),
         name => std::env::var_os(name),
@@ -78,7 +78,7 @@ struct Writable<'a> {
 }
 
 impl<'a> Writable<'a> {
-    fn new(directory: &'a CheckedPath) -> Self {
+    fn new(directory: &'a Proof) -> Self {
         // No program is outside the filesystem root.
         let is_writable =
             |root: &&Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();

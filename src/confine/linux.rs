@@ -21,7 +21,7 @@ use super::{
     Channel, ChildScope, Confined, ConfinedPath, Confinement, Extra, ExtraAccess, Missing,
 };
 use crate::boundary::{Boundary, resolve_ambient};
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
 use crate::path::protect::FoldedPaths;
@@ -73,7 +73,7 @@ pub(crate) struct Restriction {
 /// Prepares to confine a program to the roots in force, to the extras, and to what its start
 /// requires.
 pub(crate) fn prepare(
-    directory: &CheckedPath,
+    directory: &Proof,
     confinement: &Confinement,
     program: &Path,
     scope: ChildScope,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{ChildScope, Confined, Confinement};
 use crate::boundary::Boundary;
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::error::{Code, Result};
 
 pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<Confined> {
@@ -15,12 +15,7 @@ pub(crate) enum Prepared {}
 
 pub(crate) enum Restriction {}
 
-pub(crate) fn prepare(
-    _: &CheckedPath,
-    _: &Confinement,
-    _: &Path,
-    _: ChildScope,
-) -> Result<Prepared> {
+pub(crate) fn prepare(_: &Proof, _: &Confinement, _: &Path, _: ChildScope) -> Result<Prepared> {
     Err(Code::ConfinementUnavailable.into())
 }
 

@@ -301,9 +301,11 @@ errors! {
         /// The program to run is neither a name nor an absolute path.
         InvalidProgram = "invalid_program",
             "a program must be a name without separators or an absolute path";
-        /// The entry to remove, rename, link or create as a symlink was not checked with
-        /// [`Intent::NoFollow`](crate::Intent::NoFollow), so symlinks were followed.
-        WrongIntent = "wrong_intent", "the path was not checked with Intent::NoFollow";
+        /// The last name of a request was a symlink that was followed, so the place is its target,
+        /// not the symlink ([`CheckedPath::entry`](crate::CheckedPath::entry)).
+        FollowedSymlink = "followed_symlink",
+            "the path ends at a symlink that was followed; use Roots::check_entry to change the \
+             symlink itself";
         /// The text is not a [`Revision`](crate::Revision).
         UnknownRevision = "unknown_revision", "not a known revision of the protocol";
         /// Options that contradict each other, or would have no effect.

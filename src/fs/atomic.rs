@@ -26,13 +26,14 @@ use super::options::{Durability, Overwrite, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Kept, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
-use crate::check::{CheckedPath, Name};
+use super::write::parent_at;
+use crate::check::{CheckedPath, Name, Proof};
 #[cfg(target_os = "linux")]
 use crate::dir::is_proc;
 use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::NAMES_TRIED;
-use crate::roots::{Found, Intent};
+use crate::roots::Found;
 
 /// A file that is written in pieces and appears under its name only when it is committed.
 ///
@@ -48,24 +49,24 @@ use crate::roots::{Found, Intent};
 /// ```
 /// use std::io::{Seek as _, Write as _};
 ///
-/// use mcp_roots_guard::{Intent, Roots, WriteOptions};
+/// use mcp_roots_guard::{Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let place = roots.check("out/report.txt", Intent::NewTree)?;
-/// let mut report = place.atomic_file(WriteOptions::default())?;
+/// let place = roots.check("out/report.txt")?;
+/// let mut report = place.atomic_file(WriteOptions::default().create_parents())?;
 /// report.write_all(b"????\n")?;
 /// report.write_all(b"the rest")?;
 /// report.rewind()?;
 /// report.write_all(b"head")?;
-/// assert!(!roots.check("out/report.txt", Intent::New)?.exists());
+/// assert!(!roots.check("out/report.txt")?.exists());
 /// report.commit()?;
 /// assert_eq!(roots.read("out/report.txt", 1 << 20)?, b"head\nthe rest");
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[must_use = "a file that is not committed is removed"]
 pub struct AtomicFile {
-    place: CheckedPath,
+    place: Proof,
     name: OsString,
     options: WriteOptions,
     /// The file to be replaced, as it was when writing began.
@@ -97,8 +98,6 @@ pub(super) struct Destination {
 impl CheckedPath {
     /// Begins a file that is written in pieces and appears under its name when it is committed.
     ///
-    /// Check the path for [`Intent::New`], or for [`Intent::NewTree`] to create parents.
-    ///
     /// # Errors
     ///
     /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
@@ -108,7 +107,7 @@ impl CheckedPath {
     /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
     /// [`Overwrite::IfUnchanged`].
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
-        self.run(Name::preparing("write"), |path| AtomicFile::create(path, options))
+        self.0.run(Name::preparing("write"), |path| AtomicFile::create(path, options))
     }
 }
 
@@ -140,8 +139,8 @@ impl AtomicFile {
         })
     }
 
-    pub(super) fn create(place: &CheckedPath, options: WriteOptions) -> Result<Self> {
-        options.validate_atomic(place.intent())?;
+    pub(super) fn create(place: &Proof, options: WriteOptions) -> Result<Self> {
+        options.validate_atomic()?;
         let file = Self::begin(place, place.destination(options)?, options, NEW_FILE)?;
         // Its content can take long to write, and other changes can be committed before it.
         #[cfg(unix)]
@@ -164,7 +163,7 @@ impl AtomicFile {
 
     /// Begins a file with this mode. A file that replaces another one is private until the commit.
     pub(super) fn begin(
-        place: &CheckedPath,
+        place: &Proof,
         to: Destination,
         options: WriteOptions,
         mode: u32,
@@ -231,7 +230,7 @@ impl AtomicFile {
         self.temporary.is_renamed
     }
 
-    pub(super) fn place(&self) -> &CheckedPath {
+    pub(super) fn place(&self) -> &Proof {
         &self.place
     }
 
@@ -376,26 +375,29 @@ impl fmt::Debug for AtomicFile {
     }
 }
 
-impl CheckedPath {
+impl Proof {
     /// Opens the directory of a file to be written, after creating its missing parents, and looks
     /// up the file.
     pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {
-        options.validate(self.intent())?;
+        options.validate()?;
         self.ensure_writable()?;
         self.ensure_names_file()?;
         self.ensure_may_appear()?;
         let (handle, place) = self.place()?;
         let name = place.file_name().ok_or(Code::IsADirectory)?.to_owned();
         let mut created = Created::default();
-        let directory = self.create_dirs(&handle, &place, 1, &mut created)?;
         let policy = self.roots().policy();
+        let directory = if options.create_parents {
+            self.create_dirs(&handle, &place, 1, &mut created)?
+        } else {
+            parent_at(&handle, place.parent().unwrap_or(&place), policy.mounts)?
+        };
         let old = match directory.look_in(&name, policy.mounts)? {
             Look::Missing if options.version().is_some() => return Err(removed()),
             Look::Missing => None,
             Look::Link(..) | Look::Other(_) if options.overwrite == Overwrite::Never => {
                 return Err(Code::AlreadyExists.into());
             }
-            Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
             Look::Link(..) => return Err(Code::Changed.into()),
             Look::Other(metadata) => {
                 policy.allow(&metadata)?;
@@ -417,11 +419,10 @@ impl CheckedPath {
     ) -> Result<Handle> {
         // Another process can have removed a directory since the check.
         let is_removed = |error: Error| match error.reason() {
-            Code::NotFound if self.intent() == Intent::NewTree => Code::Changed.into(),
+            Code::NotFound => Code::Changed.into(),
             _ => error,
         };
         let missing = match self.found() {
-            // Only `Intent::NewTree` finds more than one missing name.
             Found::Missing(missing) => missing.saturating_sub(above),
             Found::Exists | Found::Link => 0,
         };
@@ -609,7 +610,7 @@ fn permissions(
     directory: &Handle,
     name: &OsStr,
     old: &Metadata,
-    place: &CheckedPath,
+    place: &Proof,
 ) -> Result<Permissions> {
     if !old.is_file() {
         return Ok(Permissions::private(old.mode().unwrap_or_default()));

@@ -19,12 +19,11 @@ use std::time::SystemTime;
 
 #[cfg(unix)]
 use super::atomic::WRITE;
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Proof};
 #[cfg(unix)]
 use crate::dir::Want;
 use crate::dir::{Look, Metadata};
 use crate::error::{Code, Error, Result};
-use crate::roots::Found;
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
 ///
@@ -32,12 +31,12 @@ use crate::roots::Found;
 /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
 /// use std::time::{Duration, SystemTime};
 ///
-/// use mcp_roots_guard::{Attribute, Intent, Roots};
+/// use mcp_roots_guard::{Attribute, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("run.sh", "#!/bin/sh\n")?;
-/// let script = roots.check("run.sh", Intent::Existing)?;
+/// let script = roots.check("run.sh")?;
 /// script.set_attribute(Attribute::Executable)?;
 /// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
 /// script.set_attribute(Attribute::Modified(time))?;
@@ -96,14 +95,13 @@ impl Attribute {
     }
 
     /// Sets the attribute of a file or directory.
-    fn set(self, path: &CheckedPath) -> Result<()> {
+    fn set(self, path: &Proof) -> Result<()> {
         self.ensure_supported()?;
         path.ensure_writable()?;
         let (handle, place) = path.place()?;
         let policy = path.roots().policy();
         let is_dir = match handle.look(&place, policy.mounts)? {
             Look::Missing => return Err(Code::NotFound.into()),
-            Look::Link(..) if path.found() == Found::Link => return Err(Code::SpecialFile.into()),
             Look::Link(..) => return Err(Code::Changed.into()),
             Look::Other(metadata) if metadata.is_dir() => true,
             // The type must be known first, because opening a FIFO for writing would wake its
@@ -173,9 +171,6 @@ impl CheckedPath {
     /// a file, or to read a directory. For a file that its owner may neither read nor write, the
     /// error is `permission_denied`.
     ///
-    /// Check the path for [`Intent::Existing`](crate::Intent::Existing). A symlink that was checked
-    /// for [`Intent::NoFollow`](crate::Intent::NoFollow) is refused.
-    ///
     /// # Errors
     ///
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does not
@@ -185,7 +180,7 @@ impl CheckedPath {
     /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
     ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     pub fn set_attribute(&self, attribute: Attribute) -> Result<()> {
-        self.run("set attribute of", |path| attribute.set(path))
+        self.0.run("set attribute of", |path| attribute.set(path))
     }
 
     /// Opens a directory as a file descriptor, or as a handle on Windows, for a library that works
@@ -203,8 +198,6 @@ impl CheckedPath {
     /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. While
     /// it is open on Windows, the directory cannot be renamed or removed.
     ///
-    /// Check the path for [`Intent::Existing`](crate::Intent::Existing).
-    ///
     /// # Errors
     ///
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
@@ -212,28 +205,25 @@ impl CheckedPath {
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use mcp_roots_guard::{Intent, Roots};
+    /// use mcp_roots_guard::Roots;
     /// use rustix::fs::{Mode, OFlags, openat};
     ///
     /// # let work = tempfile::tempdir()?;
     /// # std::fs::create_dir(work.path().join("site"))?;
     /// # std::fs::write(work.path().join("site/a.txt"), "")?;
     /// let roots = Roots::from_dirs([work.path()])?;
-    /// let directory = roots.check("site", Intent::Existing)?.open_unguarded_dir()?;
+    /// let directory = roots.check("site")?.open_unguarded_dir()?;
     /// openat(&directory, "a.txt", OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())?;
     /// # Ok(())
     /// # }
     /// # #[cfg(not(unix))] fn main() {}
     /// ```
     pub fn open_unguarded_dir(&self) -> Result<OwnedFd> {
-        self.run("open directory", open_unguarded_dir)
+        self.0.run("open directory", open_unguarded_dir)
     }
 }
 
-pub(crate) fn open_unguarded_dir(path: &CheckedPath) -> Result<OwnedFd> {
-    if path.found() == Found::Link {
-        return Err(Code::NotADirectory.into());
-    }
+pub(crate) fn open_unguarded_dir(path: &Proof) -> Result<OwnedFd> {
     let (handle, place) = path.place()?;
     let directory = handle.open_dir(&place, path.roots().policy().mounts)?;
     #[cfg(target_os = "linux")]

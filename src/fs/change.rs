@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use super::list::is_replaced;
 use super::options::Overwrite;
 use super::version::{Condition, FileVersion, change_if};
-use crate::check::CheckedPath;
+use crate::check::{CheckedEntry, Proof};
 use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
-use crate::roots::{Found, Intent, Roots};
+use crate::roots::{Found, LastName, Roots};
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. If a name
@@ -49,25 +49,21 @@ impl Roots {
         to: impl IntoLocation,
         overwrite: Overwrite,
     ) -> Result<()> {
-        self.run_between("rename", from, to, [Intent::NoFollow; 2], |from, to| {
+        self.run_between("rename", from, to, [LastName::Unfollowed; 2], |from, to| {
             Renaming::check(from, to, overwrite)?.run()
         })
     }
 }
 
 /// Fails if the source or the destination is not what the rename expects.
-pub(super) fn verify_rename(
-    from: &CheckedPath,
-    to: &CheckedPath,
-    overwrite: Overwrite,
-) -> Result<()> {
+pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
     Renaming::check(from, to, overwrite)?.verify()
 }
 
 /// A rename that was checked, with the directories of both names open.
 struct Renaming<'a> {
-    from: &'a CheckedPath,
-    to: &'a CheckedPath,
+    from: &'a Proof,
+    to: &'a Proof,
     from_directory: Handle,
     from_name: OsString,
     to_directory: Handle,
@@ -76,7 +72,7 @@ struct Renaming<'a> {
 }
 
 impl<'a> Renaming<'a> {
-    fn check(from: &'a CheckedPath, to: &'a CheckedPath, overwrite: Overwrite) -> Result<Self> {
+    fn check(from: &'a Proof, to: &'a Proof, overwrite: Overwrite) -> Result<Self> {
         from.ensure_removable()?;
         // Defense: Nothing is moved into a directory that is read-only.
         to.ensure_removable().map_err(Error::of_destination)?;
@@ -164,20 +160,25 @@ impl<'a> Renaming<'a> {
     }
 }
 
-impl CheckedPath {
-    /// Renames to another checked path. Check both for [`Intent::NoFollow`]. After another
-    /// check, the error is `wrong_intent`.
+impl CheckedEntry {
+    /// Renames to another checked entry.
     ///
     /// # Errors
     ///
     /// Same as [`Roots::rename`].
-    pub fn rename(&self, to: &CheckedPath, overwrite: Overwrite) -> Result<()> {
-        self.run_to("rename", to, |from, to| Renaming::check(from, to, overwrite)?.run())
+    pub fn rename(&self, to: &Self, overwrite: Overwrite) -> Result<()> {
+        rename(&self.0, &to.0, overwrite)
     }
+}
 
+pub(super) fn rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
+    from.run_to("rename", to, |from, to| Renaming::check(from, to, overwrite)?.run())
+}
+
+impl Proof {
     /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
     /// Each is a single name in an open directory.
-    fn blame(&self, to: &CheckedPath, error: io::Error) -> Error {
+    fn blame(&self, to: &Proof, error: io::Error) -> Error {
         let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
         let error = Error::from(error);
         match error.reason() {
@@ -207,7 +208,7 @@ impl CheckedPath {
     }
 }
 
-pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<FileVersion>) -> Result<()> {
+pub(super) fn remove_file(path: &Proof, if_unchanged: Option<FileVersion>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     change_if(Condition::new(path, (&directory, &name), if_unchanged), || {
         path.ensure_not_moved(&directory)?;
@@ -216,7 +217,7 @@ pub(super) fn remove_file(path: &CheckedPath, if_unchanged: Option<FileVersion>)
 }
 
 /// Fails if the file is not what the removal expects.
-pub(super) fn verify_removal(path: &CheckedPath, if_unchanged: Option<FileVersion>) -> Result<()> {
+pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<FileVersion>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     match directory.look_in(&name, path.roots().policy().mounts)? {
         Look::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),
@@ -226,7 +227,7 @@ pub(super) fn verify_removal(path: &CheckedPath, if_unchanged: Option<FileVersio
     }
 }
 
-fn file_to_remove(path: &CheckedPath) -> Result<(Handle, OsString)> {
+fn file_to_remove(path: &Proof) -> Result<(Handle, OsString)> {
     path.ensure_removable()?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_file_root_alias(&directory, &name)?;
@@ -241,23 +242,7 @@ fn file_to_remove(path: &CheckedPath) -> Result<(Handle, OsString)> {
     Ok((directory, name))
 }
 
-impl CheckedPath {
-    /// Removes an empty directory.
-    ///
-    /// Check the path for [`Intent::NoFollow`]. After another check, the error is `wrong_intent`.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
-    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
-    /// [`NotFound`](crate::ErrorKind::NotFound).
-    pub fn remove_dir(&self) -> Result<()> {
-        self.run("remove", remove_dir)
-    }
-}
-
-fn remove_dir(path: &CheckedPath) -> Result<()> {
+pub(super) fn remove_dir(path: &Proof) -> Result<()> {
     path.ensure_removable()?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_root_alias(&directory, &name)?;
@@ -265,7 +250,7 @@ fn remove_dir(path: &CheckedPath) -> Result<()> {
     Ok(directory.remove_dir(&name)?)
 }
 
-pub(super) fn remove_dir_all(path: &CheckedPath) -> Result<()> {
+pub(super) fn remove_dir_all(path: &Proof) -> Result<()> {
     path.ensure_removable()?;
     if path.found() == Found::Link {
         return Err(Code::NotADirectory.into());
@@ -380,7 +365,7 @@ fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
     }
 }
 
-impl CheckedPath {
+impl Proof {
     /// Whether the entry `name` of the directory at `path` below this place is protected because of
     /// its name.
     fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {

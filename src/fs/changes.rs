@@ -14,17 +14,17 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use super::atomic::AtomicFile;
-use super::change::{remove_file, verify_removal, verify_rename};
+use super::change::{remove_file, rename, verify_removal, verify_rename};
 use super::options::Overwrite;
 use super::options::WriteOptions;
 use super::version::FileVersion;
-use crate::check::{CheckedPath, Name};
+use crate::check::{CheckedEntry, Name, Proof};
 use crate::dir::Identity;
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::CHANGES;
 use crate::path::IntoLocation;
 use crate::path::names::{below, key};
-use crate::roots::{Intent, Roots};
+use crate::roots::{LastName, Roots};
 
 /// Changes of several files, which are prepared together and committed in order.
 ///
@@ -74,8 +74,8 @@ pub struct ChangeSet {
 
 enum Change {
     Write(AtomicFile),
-    RemoveFile(CheckedPath, Option<FileVersion>),
-    Rename { from: CheckedPath, to: CheckedPath, replace: Overwrite },
+    RemoveFile(Proof, Option<FileVersion>),
+    Rename { from: Proof, to: Proof, replace: Overwrite },
 }
 
 /// A name that a change affects.
@@ -109,9 +109,9 @@ impl ChangeSet {
     ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
-        let (name, intent) = (Name::preparing("write"), options.intent());
-        let create = |path: &CheckedPath| AtomicFile::create(path, options);
-        let mut file = self.roots.run(name, &request, intent, |path, _| create(path))?;
+        let name = Name::preparing("write");
+        let create = |path: &Proof| AtomicFile::create(path, options);
+        let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
         let place = file.place().clone();
         let affected = place.run(Name::preparing("write"), |place| {
             let (directory, name) = file.location();
@@ -160,8 +160,8 @@ impl ChangeSet {
     ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
-        let (name, intent) = (Name::preparing("remove"), Intent::NoFollow);
-        let (checked, affected) = self.roots.run(name, &request, intent, |checked, _| {
+        let (name, last_name) = (Name::preparing("remove"), LastName::Unfollowed);
+        let (checked, affected) = self.roots.run(name, &request, last_name, |checked, _| {
             verify_removal(checked, version)?;
             Ok((checked.clone(), self.affected_entry(checked)?))
         })?;
@@ -184,13 +184,18 @@ impl ChangeSet {
         replace: Overwrite,
     ) -> Result<()> {
         self.ensure_room()?;
-        let intents = [Intent::NoFollow; 2];
-        let (from, to, affected) =
-            self.roots.run_between(Name::preparing("rename"), from, to, intents, |from, to| {
+        let last_names = [LastName::Unfollowed; 2];
+        let (from, to, affected) = self.roots.run_between(
+            Name::preparing("rename"),
+            from,
+            to,
+            last_names,
+            |from, to| {
                 verify_rename(from, to, replace)?;
                 let destination = self.affected_entry(to).map_err(Error::of_destination)?;
                 Ok((from.clone(), to.clone(), [self.affected_entry(from)?, destination]))
-            })?;
+            },
+        )?;
         self.affected.extend(affected);
         self.changes.push(Change::Rename { from, to, replace });
         Ok(())
@@ -228,13 +233,13 @@ impl ChangeSet {
         if is_full { Err(self.roots.log_refusal(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
-    fn affected_entry(&self, place: &CheckedPath) -> Result<Affected> {
+    fn affected_entry(&self, place: &Proof) -> Result<Affected> {
         let (directory, name) = place.parent_dir()?;
         self.affected(place, directory.identity()?, &name)
     }
 
     /// Returns the name that a change affects, or an error if another change conflicts with it.
-    fn affected(&self, place: &CheckedPath, directory: Identity, name: &OsStr) -> Result<Affected> {
+    fn affected(&self, place: &Proof, directory: Identity, name: &OsStr) -> Result<Affected> {
         let new = Affected { directory, name: key(name).into_owned(), path: place.canonical() };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
@@ -252,7 +257,7 @@ impl Affected {
 }
 
 impl Change {
-    fn places(&self) -> Vec<CheckedPath> {
+    fn places(&self) -> Vec<Proof> {
         match self {
             Self::Write(file) => vec![file.place().clone()],
             Self::RemoveFile(place, _) => vec![place.clone()],
@@ -285,7 +290,7 @@ impl Change {
             Self::RemoveFile(place, version) => {
                 place.run("remove", |place| remove_file(place, *version))
             }
-            Self::Rename { from, to, replace } => from.rename(to, *replace),
+            Self::Rename { from, to, replace } => rename(from, to, *replace),
         }
     }
 }
@@ -315,13 +320,13 @@ impl Drop for ChangeSet {
 #[derive(Debug)]
 #[must_use]
 pub struct PartialCommit {
-    committed: Vec<CheckedPath>,
-    pending: Vec<CheckedPath>,
+    committed: Vec<CheckedEntry>,
+    pending: Vec<CheckedEntry>,
     error: Error,
 }
 
 impl PartialCommit {
-    fn new(committed: &[Vec<CheckedPath>], pending: &[Vec<CheckedPath>], error: Error) -> Self {
+    fn new(committed: &[Vec<Proof>], pending: &[Vec<Proof>], error: Error) -> Self {
         let (made, left) = (committed.len(), pending.len());
         let outcome = if made == 0 {
             "no file was changed".to_owned()
@@ -336,8 +341,8 @@ impl PartialCommit {
             )
         };
         Self {
-            committed: committed.concat(),
-            pending: pending.concat(),
+            committed: entries(committed),
+            pending: entries(pending),
             error: error.with_outcome(outcome),
         }
     }
@@ -345,14 +350,14 @@ impl PartialCommit {
     /// The places of the changes that were made, in order. A rename has two places, the source and
     /// the destination.
     #[must_use]
-    pub fn committed(&self) -> &[CheckedPath] {
+    pub fn committed(&self) -> &[CheckedEntry] {
         &self.committed
     }
 
     /// The places of the changes that were not made, in order: all of them if one could not be
     /// verified, or the one that failed and those after it.
     #[must_use]
-    pub fn pending(&self) -> &[CheckedPath] {
+    pub fn pending(&self) -> &[CheckedEntry] {
         &self.pending
     }
 
@@ -382,12 +387,16 @@ impl From<PartialCommit> for Error {
     }
 }
 
+fn entries(changes: &[Vec<Proof>]) -> Vec<CheckedEntry> {
+    changes.iter().flatten().cloned().map(CheckedEntry).collect()
+}
+
 fn was(count: usize) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
 /// The requests of the first changes, quoted, and the number of the rest.
-fn listed(changes: &[Vec<CheckedPath>]) -> String {
+fn listed(changes: &[Vec<Proof>]) -> String {
     let mut text = String::new();
     for (number, places) in changes.iter().take(LISTED).enumerate() {
         text.push_str(if number == 0 { "" } else { ", " });

@@ -26,12 +26,12 @@ use super::options::{Durability, WriteOptions};
 #[cfg(unix)]
 use super::permissions::{Permissions, set_mode};
 use super::version::{Condition, change_in_place_if};
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Proof};
 use crate::dir::{Metadata, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::COPY_PIECE;
 use crate::path::IntoLocation;
-use crate::roots::{Intent, Roots};
+use crate::roots::{LastName, Roots};
 
 impl Roots {
     /// Copies a file of at most `limit` bytes, within a root or from one root to another, and
@@ -78,22 +78,23 @@ impl Roots {
         limit: u64,
         options: WriteOptions,
     ) -> Result<u64> {
-        let intents = [Intent::Existing, options.intent()];
-        self.run_between("copy", from, to, intents, |from, to| from.copy_to(to, limit, options))
+        let last_names = [LastName::Existing, LastName::New];
+        self.run_between("copy", from, to, last_names, |from, to| from.copy_to(to, limit, options))
     }
 }
 
 impl CheckedPath {
-    /// Copies the file to another checked path. Check the file for [`Intent::Existing`], and the
-    /// other path for [`Intent::New`], or for [`Intent::NewTree`] to create parents.
+    /// Copies the file to another checked path.
     ///
     /// # Errors
     ///
     /// Same as [`Roots::copy`].
-    pub fn copy(&self, to: &CheckedPath, limit: u64, options: WriteOptions) -> Result<u64> {
-        self.run_to("copy", to, |from, to| from.copy_to(to, limit, options))
+    pub fn copy(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
+        self.0.run_to("copy", &to.0, |from, to| from.copy_to(to, limit, options))
     }
+}
 
+impl Proof {
     fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
         // An overwritten destination would be left incomplete.
@@ -130,15 +131,15 @@ impl CheckedPath {
 
 /// The file to be copied, which is open and verified.
 struct Source<'a> {
-    from: &'a CheckedPath,
-    to: &'a CheckedPath,
+    from: &'a Proof,
+    to: &'a Proof,
     file: File,
     metadata: Metadata,
     limit: u64,
 }
 
 impl<'a> Source<'a> {
-    fn open(from: &'a CheckedPath, to: &'a CheckedPath, limit: u64) -> Result<Self> {
+    fn open(from: &'a Proof, to: &'a Proof, limit: u64) -> Result<Self> {
         let (file, metadata) = from.open_existing(Want::READ)?;
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());

@@ -23,7 +23,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::list::WalkOptions;
 use super::open::verify;
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::{Handle, Look, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::{
@@ -33,7 +33,7 @@ use crate::limits::{
 /// The rules that apply in the current directory of a walk.
 pub(super) struct IgnoreRules {
     /// The walked directory.
-    walked: CheckedPath,
+    walked: Proof,
     policy: Policy,
     /// The directories from the root to the current one, the innermost last.
     levels: Vec<Level>,
@@ -95,7 +95,7 @@ impl WalkOptions {
 
 impl IgnoreRules {
     /// Reads the rules of the directories above a walked directory, up to its root.
-    pub(super) fn above(walked: &CheckedPath) -> Result<Self> {
+    pub(super) fn above(walked: &Proof) -> Result<Self> {
         let mut rules = Self {
             walked: walked.clone(),
             policy: walked.roots().policy(),
@@ -106,7 +106,7 @@ impl IgnoreRules {
         };
         let mut above = Some(walked.clone());
         let mut parents = Vec::new();
-        while let Some(parent) = above.as_ref().and_then(CheckedPath::parent) {
+        while let Some(parent) = above.as_ref().and_then(Proof::parent) {
             above = Some(parent.clone());
             parents.push(parent);
         }

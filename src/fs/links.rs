@@ -26,13 +26,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::check::{CheckedPath, Name};
+use crate::check::{CheckedEntry, Name, Proof};
 use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
-use crate::roots::{Found, Intent, Located, resolve_symlink_in};
+use crate::roots::{Found, Located, resolve_symlink_in};
 
-impl CheckedPath {
+impl CheckedEntry {
     /// Returns the text of a symlink, as stored. On Windows, this is the normal form of the stored
     /// path. Its target is not looked up.
     ///
@@ -40,16 +40,13 @@ impl CheckedPath {
     /// Show it, or pass it to [`symlink`](Self::symlink), but do not open it. To learn whether it
     /// leads inside the roots, [check](crate::Roots::check) the path of the symlink.
     ///
-    /// Check the path for [`Intent::NoFollow`]. After a check for [`Intent::Existing`], this is the
-    /// proof of the symlink's target, and the error is `not_a_symlink`.
-    ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
     pub fn read_link(&self) -> Result<PathBuf> {
-        self.run("read link", read_link)
+        self.0.run("read link", read_link)
     }
 
     /// Creates a symlink here with the text `target`. An existing entry is never replaced.
@@ -66,8 +63,6 @@ impl CheckedPath {
     /// On Windows, creating a symlink requires developer mode or a privilege, and a symlink is for
     /// either files or directories. If the target does not exist, the symlink is for files.
     ///
-    /// Check the path for [`Intent::NoFollow`]. After another check, the error is `wrong_intent`.
-    ///
     /// # Errors
     ///
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
@@ -81,17 +76,17 @@ impl CheckedPath {
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-    /// # use mcp_roots_guard::{ErrorKind, Intent, Roots};
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("docs")).unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("readme.md", "Hello")?;
-    /// let index = roots.check("docs/index.md", Intent::NoFollow)?;
+    /// let index = roots.check_entry("docs/index.md")?;
     /// index.symlink("../readme.md")?;
     /// assert_eq!(roots.read_to_string("docs/index.md", 99)?, "Hello");
-    /// let index = roots.check("docs/index.md", Intent::NoFollow)?;
+    /// let index = roots.check_entry("docs/index.md")?;
     /// assert_eq!(index.read_link()?, std::path::Path::new("../readme.md"));
-    /// let secret = roots.check("docs/secret", Intent::NoFollow)?;
+    /// let secret = roots.check_entry("docs/secret")?;
     /// let refused = secret.symlink("../../secret").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok(())
@@ -100,7 +95,7 @@ impl CheckedPath {
     /// ```
     pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
         let text = target.as_ref().as_os_str();
-        self.run(Name::with_target(SYMLINK, text), |path| symlink(path, text))
+        self.0.run(Name::with_target(SYMLINK, text), |path| symlink(path, text))
     }
 
     /// Creates a hard link: a second name `to` of this regular file, in the same root. An existing
@@ -118,8 +113,6 @@ impl CheckedPath {
     /// through the other name. If that is not acceptable, refuse hard links with
     /// [`BoundaryBuilder::refuse_hard_links`](crate::BoundaryBuilder::refuse_hard_links).
     ///
-    /// Check both paths for [`Intent::NoFollow`]. After another check, the error is `wrong_intent`.
-    ///
     /// # Errors
     ///
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
@@ -132,19 +125,21 @@ impl CheckedPath {
     ///   support hard links or if the system protects the file of another user (proc_sys_fs(5)).
     ///
     /// ```
-    /// # use mcp_roots_guard::{Intent, Roots};
+    /// # use mcp_roots_guard::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("a.txt", "content")?;
-    /// let [a, b] = ["a.txt", "b.txt"].map(|name| roots.check(name, Intent::NoFollow));
+    /// let [a, b] = ["a.txt", "b.txt"].map(|name| roots.check_entry(name));
     /// a?.hard_link(&b?)?;
     /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn hard_link(&self, to: &CheckedPath) -> Result<()> {
-        self.run_to("hard link", to, hard_link)
+    pub fn hard_link(&self, to: &Self) -> Result<()> {
+        self.0.run_to("hard link", &to.0, hard_link)
     }
+}
 
+impl Proof {
     /// Resolves the target of a symlink at this place. Fails unless the target is inside. Neither
     /// the symlink nor its target needs to exist. Returns the text to store, and whether the target
     /// is a directory, which is always false on Unix, where there is only one kind of symlink.
@@ -162,7 +157,6 @@ impl CheckedPath {
             self.root_number(),
             self.relative().to_owned(),
             text.to_os_string(),
-            Intent::NewTree,
             &mut Budget::new(),
         )?;
         if !cfg!(windows) || found != Found::Exists {
@@ -174,17 +168,15 @@ impl CheckedPath {
     }
 }
 
-fn read_link(path: &CheckedPath) -> Result<PathBuf> {
-    let (handle, place) = path.place()?;
-    match handle.look(&place, path.roots().policy().mounts)? {
-        Look::Link(text, _) if path.found() == Found::Link => Ok(text.into()),
-        Look::Link(..) => Err(Code::Changed.into()),
+fn read_link(path: &Proof) -> Result<PathBuf> {
+    match path.look()? {
+        Look::Link(text, _) => Ok(text.into()),
         Look::Missing => Err(Code::NotFound.into()),
         Look::Other(_) => Err(Code::NotASymlink.into()),
     }
 }
 
-fn symlink(path: &CheckedPath, text: &OsStr) -> Result<()> {
+fn symlink(path: &Proof, text: &OsStr) -> Result<()> {
     path.ensure_removable()?;
     ensure_names_no_directory(path)?;
     path.ensure_may_appear()?;
@@ -194,7 +186,7 @@ fn symlink(path: &CheckedPath, text: &OsStr) -> Result<()> {
     Ok(directory.symlink(&text, &name, is_dir)?)
 }
 
-fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
+fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     from.ensure_removable()?;
     to.ensure_removable().map_err(Error::of_destination)?;
     // Defense: A hard link gives a file no other access than that of its root.
@@ -227,9 +219,9 @@ fn hard_link(from: &CheckedPath, to: &CheckedPath) -> Result<()> {
 /// Links a file by its name, where an open file cannot be linked: first to a temporary name, which
 /// must then refer to the open file.
 fn link_by_name(
-    from: &CheckedPath,
+    from: &Proof,
     file: &File,
-    to: &CheckedPath,
+    to: &Proof,
     directory: &Handle,
     name: &OsStr,
 ) -> Result<()> {
@@ -272,7 +264,7 @@ fn link_temporarily(from_directory: &Handle, from: &OsStr, directory: &Handle) -
 }
 
 /// Refuses a link where the request names a directory (symlink(2), link(2)).
-fn ensure_names_no_directory(path: &CheckedPath) -> Result<()> {
+fn ensure_names_no_directory(path: &Proof) -> Result<()> {
     path.ensure_names_file().map_err(|_| {
         if path.exists() {
             return Code::AlreadyExists.into();

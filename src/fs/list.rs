@@ -24,10 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
-use crate::check::{CheckedPath, OpenDirectory};
-use crate::dir::{
-    Entries, FileType, Handle, Look, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES,
-};
+use crate::check::{CheckedEntry, CheckedPath, OpenDirectory, Proof};
+use crate::dir::{Entries, FileType, Handle, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES};
 use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::roots::Found;
@@ -36,9 +34,8 @@ use crate::roots::Found;
 #[derive(Debug)]
 struct Listed {
     /// The proof for the directory.
-    place: CheckedPath,
+    place: Proof,
     directory: Arc<OpenDirectory>,
-    mounts: Rule,
 }
 
 /// The directory of an entry: the listed one, or one below it.
@@ -55,8 +52,7 @@ struct Parent {
 /// The entry keeps the listed directory open. Closing it can wait if the filesystem is remote. Its
 /// operations run beneath that directory, without resolving a path again, so they read the listed
 /// entry even if the directory was moved. No symlink is followed: an entry that is a symlink can be
-/// described, removed and renamed, but not opened. To follow it, check its path with
-/// [`CheckedPath::join`] on the listed directory.
+/// described, removed and renamed, but not opened. [`follow`](Self::follow) resolves it.
 ///
 /// After the listed directory was moved, an operation that changes the entry fails with `changed`.
 /// If names are protected, so does one that reads it, because the directory could have been moved
@@ -72,7 +68,7 @@ struct Parent {
 ///     let entry = entry?;
 ///     if entry.file_type() == FileType::File {
 ///         assert_eq!(entry.read_to_string(1 << 20)?, "needle");
-///         entry.to_checked().remove_file()?;
+///         entry.to_entry().remove_file()?;
 ///     }
 /// }
 /// # assert!(!work.path().join("a.txt").exists());
@@ -122,36 +118,57 @@ impl DirEntry {
     /// [`Changed`](crate::ErrorKind::Changed) if a directory between it and the listed directory
     /// was replaced.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.to_checked().run("describe", |entry| {
-            let (handle, place) = entry.place()?;
-            match handle.look(&place, self.parent.listed.mounts)? {
-                Look::Missing => Err(Code::NotFound.into()),
-                Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
-            }
-        })
+        self.to_entry().metadata()
     }
 
-    /// Reads a file of at most `limit` bytes as UTF-8 text. For other content, use
-    /// [`to_checked`](Self::to_checked).
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::read_to_string`];
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink;
-    /// [`Changed`](crate::ErrorKind::Changed) if the entry was replaced by a symlink since it was
-    /// listed.
-    pub fn read_to_string(&self, limit: u64) -> Result<String> {
-        self.to_checked().read_to_string(limit)
+    /// The errors of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed) if the entry was
+    /// replaced by a symlink since it was listed.
+    pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
+        self.to_file()?.read(limit)
     }
 
-    /// Returns the proof for the entry itself, as [`Intent::NoFollow`](crate::Intent::NoFollow)
-    /// gives it. Nothing is looked up. The operations on the proof run beneath the listed
-    /// directory.
+    /// Reads a file of at most `limit` bytes as UTF-8 text.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Self::read) and [`CheckedPath::read_to_string`].
+    pub fn read_to_string(&self, limit: u64) -> Result<String> {
+        self.to_file()?.read_to_string(limit)
+    }
+
+    /// Returns the proof for the entry itself. Nothing is looked up. The operations on the proof run
+    /// beneath the listed directory.
     #[must_use]
-    pub fn to_checked(&self) -> CheckedPath {
+    pub fn to_entry(&self) -> CheckedEntry {
         let found = if self.file_type == FileType::Symlink { Found::Link } else { Found::Exists };
         let listed = &self.parent.listed;
-        listed.place.entry(&listed.directory, self.relative(), found)
+        CheckedEntry(listed.place.listed(&listed.directory, self.relative(), found))
+    }
+
+    /// Returns the proof for the place to which the entry leads, as described at
+    /// [`CheckedEntry::follow`]. The operations on the proof run beneath the listed directory, unless
+    /// the entry is a symlink.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::check`](crate::Roots::check) for a symlink.
+    pub fn follow(&self) -> Result<CheckedPath> {
+        self.to_entry().follow()
+    }
+
+    /// The proof for the entry as a file that can be opened.
+    fn to_file(&self) -> Result<CheckedPath> {
+        let CheckedEntry(entry) = self.to_entry();
+        if self.file_type == FileType::Symlink {
+            let error = Error::from(Code::SpecialFile).at("read", entry.request().sent());
+            return Err(entry.roots().log_refusal(error));
+        }
+        Ok(CheckedPath(entry))
     }
 }
 
@@ -583,18 +600,18 @@ pub(super) fn is_replaced(kind: Code) -> bool {
     matches!(kind, Code::NotFound | Code::NotADirectory | Code::Changed)
 }
 
-pub(super) fn read_dir(path: &CheckedPath) -> Result<ReadDir> {
+pub(super) fn read_dir(path: &Proof) -> Result<ReadDir> {
     let (listed, names) = path.list()?;
     let parent = Arc::new(Parent { listed, path: PathBuf::new() });
     Ok(ReadDir { names, parent })
 }
 
-pub(super) fn walk(path: &CheckedPath, options: WalkOptions) -> Result<Walk> {
+pub(super) fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
     let (listed, names) = if options.max_depth > 0 {
         let (listed, names) = path.list()?;
         (listed, Some(names))
     } else {
-        (path.listed(Arc::new(path.directory()?)), None)
+        (path.listing(Arc::new(path.directory()?)), None)
     };
     let mut walk = Walk {
         listed,
@@ -617,7 +634,7 @@ pub(super) fn walk(path: &CheckedPath, options: WalkOptions) -> Result<Walk> {
     Ok(walk)
 }
 
-impl CheckedPath {
+impl Proof {
     /// Opens this directory and begins to list it.
     fn list(&self) -> Result<(Arc<Listed>, Names)> {
         let (handle, place) = self.directory_place()?;
@@ -627,7 +644,7 @@ impl CheckedPath {
         if !self.root().names.as_os_str().is_empty() {
             self.ensure_not_proc(&listed.0)?;
         }
-        Ok((self.listed(Arc::clone(&listed.0)), Names::new(listed)))
+        Ok((self.listing(Arc::clone(&listed.0)), Names::new(listed)))
     }
 
     /// Lists a directory beneath one that is known to be served. Only what is beyond a mount is
@@ -656,9 +673,9 @@ impl CheckedPath {
         base.list(path, self.roots().policy().mounts)
     }
 
-    fn listed(&self, directory: Arc<Handle>) -> Arc<Listed> {
-        let (mounts, directory) = (self.roots().policy().mounts, self.opened_as(directory));
-        Arc::new(Listed { place: self.clone(), directory: Arc::new(directory), mounts })
+    fn listing(&self, directory: Arc<Handle>) -> Arc<Listed> {
+        let directory = Arc::new(self.opened_as(directory));
+        Arc::new(Listed { place: self.clone(), directory })
     }
 
     pub(super) fn directory(&self) -> Result<Handle> {

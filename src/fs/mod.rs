@@ -1,30 +1,26 @@
 //! File operations on checked paths, each beneath the handle of its root.
 //!
-//! Each operation is a method of [`CheckedPath`]. Those that most tools need are also methods of
-//! [`Roots`], which check the request and perform the operation in one step. Nothing outside the
-//! roots is read or changed, and every opened file is verified before it is read or changed.
+//! An operation that follows symlinks is a method of [`CheckedPath`], and one on a directory entry
+//! itself is a method of [`CheckedEntry`]. Those that most tools need are also methods of [`Roots`],
+//! which check the request and perform the operation in one step. Nothing outside the roots is read
+//! or changed, and every opened file is verified before it is read or changed.
 //!
-//! | operation | intent | module | follows a symlink as the last name |
+//! | operation | on a | module | requires |
 //! | --- | --- | --- | --- |
-//! | open, read, read_to_string, metadata | [`Existing`] | `open` | yes, inside |
-//! | version | [`Existing`] | `version` | yes, inside |
-//! | open to create, write | [`New`] | `open`, `write` | yes, inside, even if dangling |
-//! | write_with, atomic_file | [`New`], or [`NewTree`] to create parents | `write`, `atomic` | yes, inside, even if dangling |
-//! | create_dir, create_dir_all | [`NewTree`] | `write` | yes, inside |
-//! | read_dir, walk | [`Existing`] | `list` | yes, inside, but no listed symlinks |
-//! | metadata of a symlink, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
-//! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
-//! | copy | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside |
-//! | read_link, symlink, hard_link | [`NoFollow`] | `links` | no |
-//! | set_attribute, open_unguarded_dir | [`Existing`] | `attributes` | yes, inside |
+//! | open, read, read_to_string, version | path | `open`, `version` | a file |
+//! | metadata | path, entry | `open` | something |
+//! | read_dir, walk | path | `list` | a directory |
+//! | open to create, write, write_with, atomic_file | path | `open`, `write`, `atomic` | its directory, unless the options create parents |
+//! | create_dir | path | `write` | its directory, and nothing |
+//! | create_dir_all | path | `write` | no file on the way |
+//! | copy | path to path | `copy` | a file; as for a write |
+//! | set_attribute, open_unguarded_dir | path | `attributes` | something; a directory |
+//! | remove_file, remove_dir, remove_dir_all, rename | entry | `change` | an entry |
+//! | read_link | entry | `links` | a symlink |
+//! | symlink, hard_link | entry | `links` | its directory, and nothing; a file to link |
 //!
 //! A write replaces a file by an [`AtomicFile`]. A [`ChangeSet`] (`changes`) prepares several of
 //! these operations and commits them in order.
-//!
-//! [`Existing`]: Intent::Existing
-//! [`New`]: Intent::New
-//! [`NewTree`]: Intent::NewTree
-//! [`NoFollow`]: Intent::NoFollow
 
 mod preconditions;
 mod open;
@@ -57,21 +53,20 @@ pub use open::{OpenFile, OpenMode};
 pub use options::{Durability, InPlace, Overwrite, WriteOptions};
 pub use version::FileVersion;
 
-use crate::check::CheckedPath;
+use crate::check::{CheckedEntry, CheckedPath};
 use crate::dir::Metadata;
 use crate::error::Result;
 use crate::path::IntoLocation;
-use crate::roots::{Intent, Roots};
+use crate::roots::{LastName, Roots};
 
-/// Defines operations that most tools need, one row each. A row generates a method of
-/// [`CheckedPath`], and one of [`Roots`], which is a check and then the operation. The intent of
-/// the check can depend on the options, so the documentation of the proof's method names it in
-/// words. `|path|` is followed by one attempt at the operation.
+/// Defines operations that most tools need, one row each. A row generates a method of a proof, and
+/// one of [`Roots`], which is a check and then the operation. `|path|` is followed by one attempt at
+/// the operation.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
-        $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $operation:literal, $intent:expr,
-            $named:literal, |$path:ident| $attempt:expr;
+        $proof:ident.$name:ident($($argument:ident: $type:ty),*) -> $result:ty,
+            $operation:literal, $last_name:ident, |$path:ident| $attempt:expr;
     )*) => {
         impl Roots {
             $(
@@ -85,21 +80,19 @@ macro_rules! operations {
                     $($argument: $type),*
                 ) -> Result<$result> {
                     let request = self.location(request)?;
-                    self.run($operation, &request, $intent, |$path, _| $attempt)
+                    self.run($operation, &request, LastName::$last_name, |$path, _| $attempt)
                 }
             )*
         }
 
-        impl CheckedPath {
-            $(
+        $(
+            impl $proof {
                 $(#[$doc])*
-                ///
-                #[doc = concat!("Check the path for ", $named, ".")]
                 pub fn $name(&self, $($argument: $type),*) -> Result<$result> {
-                    self.run($operation, |$path| $attempt)
+                    self.0.run($operation, |$path| $attempt)
                 }
-            )*
-        }
+            }
+        )*
     };
 }
 
@@ -150,8 +143,7 @@ operations! {
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
     /// may neither read nor write, or whose access control list cannot be kept; operating system
     /// errors.
-    write(content: impl AsRef<[u8]>) -> (), "write",
-        Intent::New, "[`Intent::New`]",
+    CheckedPath.write(content: impl AsRef<[u8]>) -> (), "write", New,
         |path| write::write(path, &content, WriteOptions::default());
 
     /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
@@ -163,9 +155,19 @@ operations! {
     /// The errors of [`write`](Self::write), and the errors of
     /// [`CheckedPath::atomic_file`] for its options, except that a file can be written in place. A
     /// write in place that fails midway leaves part of the new content.
-    write_with(content: impl AsRef<[u8]>, options: WriteOptions) -> (), "write",
-        options.intent(), "[`Intent::New`], or for [`Intent::NewTree`] to create parents",
+    CheckedPath.write_with(content: impl AsRef<[u8]>, options: WriteOptions) -> (), "write", New,
         |path| write::write(path, &content, options);
+
+    /// Creates a directory. Its parent must exist. Unlike mkdir(2), this follows a dangling symlink
+    /// as the last name if its target is inside a root, and creates the target.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
+    /// if the parent does not exist.
+    CheckedPath.create_dir() -> (), "create directory", New,
+        |path| write::create_dir(path);
 
     /// Creates a directory and its missing parents. Succeeds if the directory already exists.
     ///
@@ -174,8 +176,7 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`AlreadyExists`](crate::ErrorKind::AlreadyExists)
     /// or [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path exists and is
     /// not a directory. Directories that were created before an error remain.
-    create_dir_all() -> (), "create directory",
-        Intent::NewTree, "[`Intent::NewTree`]",
+    CheckedPath.create_dir_all() -> (), "create directory", New,
         |path| write::create_dir_all(path);
 
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
@@ -187,8 +188,7 @@ operations! {
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a directory of a proc
     /// filesystem; operating system errors, which the iterator can also yield.
-    read_dir() -> ReadDir, "list",
-        Intent::Existing, "[`Intent::Existing`]",
+    CheckedPath.read_dir() -> ReadDir, "list", Existing,
         |path| list::read_dir(path);
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by
@@ -205,17 +205,16 @@ operations! {
     /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
     /// memory.
-    walk(options: WalkOptions) -> Walk, "walk",
-        Intent::Existing, "[`Intent::Existing`]",
+    CheckedPath.walk(options: WalkOptions) -> Walk, "walk", Existing,
         |path| list::walk(path, options);
 
-    /// Returns the metadata of the named file or directory. Symlinks are followed by the check.
+    /// Returns the metadata of the named file or directory. Symlinks are followed. For a symlink
+    /// itself, use [`CheckedEntry::metadata`].
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    metadata() -> Metadata, "describe",
-        Intent::Existing, "[`Intent::Existing`], or for [`Intent::NoFollow`] to describe a symlink",
+    CheckedPath.metadata() -> Metadata, "describe", Existing,
         |path| open::metadata(path);
 
     /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is
@@ -225,9 +224,19 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
-    remove_file() -> (), "remove",
-        Intent::NoFollow, "[`Intent::NoFollow`]. After another check, the error is `wrong_intent`",
+    CheckedEntry.remove_file() -> (), "remove", Unfollowed,
         |path| change::remove_file(path, None);
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
+    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    CheckedEntry.remove_dir() -> (), "remove", Unfollowed,
+        |path| change::remove_dir(path);
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
@@ -242,7 +251,7 @@ operations! {
     ///
     /// # Errors
     ///
-    /// - The errors of [`CheckedPath::remove_dir`].
+    /// - The errors of [`CheckedEntry::remove_dir`].
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a directory more than
     ///   [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep.
@@ -255,7 +264,6 @@ operations! {
     ///
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.
-    remove_dir_all() -> (), "remove",
-        Intent::NoFollow, "[`Intent::NoFollow`]. After another check, the error is `wrong_intent`",
+    CheckedEntry.remove_dir_all() -> (), "remove", Unfollowed,
         |path| change::remove_dir_all(path);
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::Handle;
 use crate::error::{Code, Result};
 
@@ -11,7 +11,7 @@ use crate::error::{Code, Result};
 pub(super) enum IgnoreRules {}
 
 impl IgnoreRules {
-    pub(super) fn above(_: &CheckedPath) -> Result<Self> {
+    pub(super) fn above(_: &Proof) -> Result<Self> {
         Err(Code::Unsupported.into())
     }
 

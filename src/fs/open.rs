@@ -11,12 +11,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::check::CheckedPath;
+use crate::check::{CheckedEntry, CheckedPath, Proof, without_parent};
 use crate::dir::{Handle, Look, Metadata, Policy, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{Found, Intent, Root, Roots};
+use crate::roots::{Found, LastName, Root, Roots};
 
 /// How [`open_with`](Roots::open_with) opens a file to change it.
 ///
@@ -47,8 +47,12 @@ pub enum OpenMode {
 }
 
 impl OpenMode {
-    fn intent(self) -> Intent {
-        if self == Self::ReadWrite { Intent::Existing } else { Intent::New }
+    fn creates(self) -> bool {
+        self != Self::ReadWrite
+    }
+
+    fn last_name(self) -> LastName {
+        if self.creates() { LastName::New } else { LastName::Existing }
     }
 
     fn want(self) -> Want {
@@ -185,7 +189,7 @@ impl Roots {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
     pub fn open_with(&self, request: impl IntoLocation, mode: OpenMode) -> Result<OpenFile> {
         let request = self.location(request)?;
-        self.run(OPEN_TO_WRITE, &request, mode.intent(), |path, _| path.open_to_write(mode))
+        self.run(OPEN_TO_WRITE, &request, mode.last_name(), |path, _| path.open_to_write(mode))
     }
 
     /// Reads a file of at most `limit` bytes.
@@ -216,7 +220,7 @@ impl Roots {
     ) -> Result<T> {
         let request = self.location(request)?;
         let shortcut = || self.open_directly(&request).map(|file| read(file?));
-        self.run_directly(name, &request, Intent::Existing, shortcut, |path, _| {
+        self.run_directly(name, &request, LastName::Existing, shortcut, |path, _| {
             read(path.open_for_reading()?)
         })
     }
@@ -236,32 +240,31 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Opens the file for reading. Check the path for [`Intent::Existing`].
+    /// Opens the file for reading.
     ///
     /// # Errors
     ///
     /// Same as [`Roots::open`].
     pub fn open(&self) -> Result<OpenFile> {
-        self.run("open", Self::open_for_reading)
+        self.0.run("open", Proof::open_for_reading)
     }
 
-    /// Opens the file to change it. Check the path for [`Intent::Existing`] to use
-    /// [`OpenMode::ReadWrite`], and for [`Intent::New`] to use another mode.
+    /// Opens the file to change it.
     ///
     /// # Errors
     ///
     /// Same as [`Roots::open_with`].
     pub fn open_with(&self, mode: OpenMode) -> Result<OpenFile> {
-        self.run(OPEN_TO_WRITE, |path| path.open_to_write(mode))
+        self.0.run(OPEN_TO_WRITE, |path| path.open_to_write(mode))
     }
 
-    /// Reads a file of at most `limit` bytes. Check the path for [`Intent::Existing`].
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
     /// Same as [`Roots::read`].
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
-        self.run("read", |path| path.open_for_reading()?.read_within(limit))
+        self.0.run("read", |path| path.open_for_reading()?.read_within(limit))
     }
 
     /// Like [`read`](Self::read), but returns the content as UTF-8 text.
@@ -270,18 +273,17 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::read_to_string`].
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
-        self.run("read", |path| path.open_for_reading()?.read_within(limit).and_then(text))
+        self.0.run("read", |path| path.open_for_reading()?.read_within(limit).and_then(text))
     }
+}
 
+impl Proof {
     fn open_for_reading(&self) -> Result<OpenFile> {
         let (file, metadata) = self.open_existing(Want::READ)?;
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
     pub(super) fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
-        if self.found() == Found::Link {
-            return Err(Code::SpecialFile.into());
-        }
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
@@ -291,7 +293,7 @@ impl CheckedPath {
 
     fn open_to_write(&self, mode: OpenMode) -> Result<OpenFile> {
         self.ensure_writable()?;
-        if mode.intent() == Intent::New {
+        if mode.creates() {
             self.ensure_names_file()?;
         }
         let (handle, place) = self.place()?;
@@ -301,12 +303,11 @@ impl CheckedPath {
             _ => handle.look(&place, self.roots().policy().mounts)?,
         };
         let (file, metadata) = match looked {
-            Look::Missing if mode.intent() == Intent::New => self.create(mode, &handle, &place)?,
+            Look::Missing if mode.creates() => self.create(mode, &handle, &place)?,
             Look::Missing => return Err(Code::NotFound.into()),
             Look::Link(..) | Look::Other(_) if mode == OpenMode::CreateNew => {
                 return Err(Code::AlreadyExists.into());
             }
-            Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
             Look::Link(..) => return Err(Code::Changed.into()),
             Look::Other(metadata) => {
                 self.roots().policy().allow(&metadata)?;
@@ -327,8 +328,11 @@ impl CheckedPath {
         let want = Want { create_new: Some(NEW_FILE), ..mode.want() };
         let file = at.open(place, want, self.roots().policy().mounts).map_err(|error| {
             // Another process has just created it.
-            let is_there = error.reason() == Code::AlreadyExists && mode != OpenMode::CreateNew;
-            if is_there { Code::Changed.into() } else { error }
+            match error.reason() {
+                Code::AlreadyExists if mode != OpenMode::CreateNew => Code::Changed.into(),
+                Code::NotFound => without_parent(),
+                _ => error,
+            }
         })?;
         let metadata = Metadata::without_birth(&file)?;
         Ok((file, metadata))
@@ -338,12 +342,25 @@ impl CheckedPath {
 /// What errors and events call an open that can change the file.
 const OPEN_TO_WRITE: &str = "open for writing";
 
-pub(super) fn metadata(path: &CheckedPath) -> Result<Metadata> {
-    let (handle, place) = path.place()?;
-    match handle.look(&place, path.roots().policy().mounts)? {
+pub(super) fn metadata(path: &Proof) -> Result<Metadata> {
+    match path.look()? {
         Look::Missing => Err(Code::NotFound.into()),
-        Look::Link(..) if path.found() != Found::Link => Err(Code::Changed.into()),
-        Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
+        Look::Link(..) => Err(Code::Changed.into()),
+        Look::Other(metadata) => Ok(metadata),
+    }
+}
+
+impl CheckedEntry {
+    /// Returns the metadata of the entry itself, even if it is a symlink.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.0.run("describe", |entry| match entry.look()? {
+            Look::Missing => Err(Code::NotFound.into()),
+            Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
+        })
     }
 }
 

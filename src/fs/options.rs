@@ -2,7 +2,6 @@
 
 use crate::error::{Code, Error, Result};
 use crate::fs::version::FileVersion;
-use crate::roots::Intent;
 
 /// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
 /// a new file, parents are not created, and the content and the name are durable when the write
@@ -37,11 +36,8 @@ impl WriteOptions {
         Self { in_place, ..self }
     }
 
-    /// Creates missing parent directories. The request is then checked with [`Intent::NewTree`]
-    /// instead of [`Intent::New`]. A [`CheckedPath`](crate::CheckedPath) that was checked with
-    /// another intent refuses this option
-    /// ([`InvalidInput`](crate::ErrorKind::InvalidInput): `invalid_options`). One that was checked
-    /// with [`Intent::NewTree`] creates parents with or without it.
+    /// Creates missing parent directories. Without this option, the directory of the file must
+    /// exist.
     ///
     /// If the write fails, the directories that it created are removed again, unless another
     /// process has put something into them.
@@ -52,10 +48,6 @@ impl WriteOptions {
     /// Sets what is synced to the device before the write returns.
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
-    }
-
-    pub(super) fn intent(self) -> Intent {
-        if self.create_parents { Intent::NewTree } else { Intent::New }
     }
 
     /// The version that the existing file must have.
@@ -76,11 +68,7 @@ impl WriteOptions {
     }
 
     /// Checks the options for a path that was checked with this intent.
-    pub(super) fn validate(self, intent: Intent) -> Result<()> {
-        if self.create_parents && intent != Intent::NewTree {
-            let text = "parents are created only for a path that was checked with Intent::NewTree";
-            return Err(Error::new(Code::InvalidOptions).says(text));
-        }
+    pub(super) fn validate(self) -> Result<()> {
         if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
             let text = "a file that is never overwritten cannot be overwritten in place";
             return Err(Error::new(Code::InvalidOptions).says(text));
@@ -89,12 +77,12 @@ impl WriteOptions {
     }
 
     /// Like [`validate`](Self::validate), for a file that is always replaced.
-    pub(super) fn validate_atomic(self, intent: Intent) -> Result<()> {
+    pub(super) fn validate_atomic(self) -> Result<()> {
         if self.in_place != InPlace::Never {
             let text = "an atomic file cannot be written in place";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
-        self.validate(intent)
+        self.validate()
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::check::CheckedPath;
+use crate::check::{Proof, named_as_directory};
 use crate::dir::{Handle, Look, Rule};
 use crate::error::{Code, Error, Result};
-use crate::roots::{Intent, Root, Roots, named_as_directory};
+use crate::roots::{Root, Roots};
 
-impl CheckedPath {
+impl Proof {
     /// Returns an error if an entry that is put here could make a protected name appear, because
     /// the place is the beginning of a pattern. Call this before anything is put here, except an
     /// empty directory.
@@ -121,14 +121,10 @@ impl CheckedPath {
     }
 
     /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be
-    /// writable, must have been checked with [`Intent::NoFollow`], and must neither be nor contain
-    /// a root. The request must not end in `.` or `..`.
+    /// writable, and must neither be nor contain a root. The request must not end in `.` or `..`.
     pub(super) fn ensure_removable(&self) -> Result<()> {
         self.ensure_writable()?;
         self.ensure_not_root()?;
-        if self.intent() != Intent::NoFollow {
-            return Err(Code::WrongIntent.into());
-        }
         self.ensure_names_entry()
     }
 }

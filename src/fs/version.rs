@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
 use super::open::{too_large, verify};
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Proof};
 use crate::dir::{Handle, Identity, Look, Metadata, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
@@ -34,14 +34,14 @@ use crate::roots::{Found, Roots, WeakTable};
 /// With serde, a version is a string in this form.
 ///
 /// ```
-/// use mcp_roots_guard::{ErrorKind, FileVersion, Intent, Overwrite, Roots, WriteOptions};
+/// use mcp_roots_guard::{ErrorKind, FileVersion, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("notes.txt", "old")?;
 /// let read = roots.read("notes.txt", 1 << 20)?;
 /// let version = FileVersion::of(&read);
-/// assert_eq!(version, roots.check("notes.txt", Intent::Existing)?.version(1 << 20)?);
+/// assert_eq!(version, roots.check("notes.txt")?.version(1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
 /// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for FileVersion {
 /// A file that must have a version, as a name in an open directory.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
-    place: &'a CheckedPath,
+    place: &'a Proof,
     directory: &'a Handle,
     name: &'a OsStr,
     version: FileVersion,
@@ -161,7 +161,7 @@ impl<'a> Condition<'a> {
     /// The condition that the name `name` of `directory`, which is that of the place, has this
     /// version, if there is one.
     pub(super) fn new(
-        place: &'a CheckedPath,
+        place: &'a Proof,
         (directory, name): (&'a Handle, &'a OsStr),
         version: Option<FileVersion>,
     ) -> Option<Self> {
@@ -289,18 +289,16 @@ impl CheckedPath {
     /// content. To get the version of content that was read, use
     /// [`FileVersion::of`], because the file can change between two reads.
     ///
-    /// Check the path for [`Intent::Existing`](crate::Intent::Existing).
-    ///
     /// # Errors
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
     pub fn version(&self, limit: u64) -> Result<FileVersion> {
-        self.run("read", |path| version(path, limit))
+        self.0.run("read", |path| version(path, limit))
     }
 }
 
-fn version(path: &CheckedPath, limit: u64) -> Result<FileVersion> {
+fn version(path: &Proof, limit: u64) -> Result<FileVersion> {
     let (file, metadata) = path.open_existing(Want::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
@@ -314,7 +312,6 @@ fn version(path: &CheckedPath, limit: u64) -> Result<FileVersion> {
 mod tests {
     use super::*;
     use crate::fs::options::{Overwrite, WriteOptions};
-    use crate::roots::Intent;
 
     /// Otherwise, one client could delay the conditional changes of another one for as long as a
     /// large file takes to copy.
@@ -326,7 +323,7 @@ mod tests {
         roots.write("b", "old").unwrap();
         let version = FileVersion::of(b"old");
         let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
-        let place = roots.check("a", Intent::New).unwrap();
+        let place = roots.check("a").unwrap().0;
         let (directory, name) = &place.parent_dir().unwrap();
         let condition = Condition::new(&place, (directory, name), Some(version));
         change_in_place_if(condition, || {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 
 use super::atomic::{AtomicFile, Created, WRITE};
 use super::open::NEW_FILE;
@@ -9,17 +10,12 @@ use super::options::{Durability, WriteOptions};
 #[cfg(unix)]
 use super::permissions::set_mode;
 use super::version::{Condition, change_in_place_if};
-use crate::check::CheckedPath;
-use crate::dir::{Handle, split};
+use crate::check::{Proof, without_parent};
+use crate::dir::{Handle, Rule, split};
 use crate::error::{Code, Result};
-use crate::roots::Found;
 
 /// Writes a whole file.
-pub(super) fn write(
-    path: &CheckedPath,
-    content: impl AsRef<[u8]>,
-    options: WriteOptions,
-) -> Result<()> {
+pub(super) fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
     let to = path.destination(options)?;
     if options.is_in_place() && to.old.is_some() {
         return path.write_in_place(content.as_ref(), options);
@@ -34,22 +30,7 @@ pub(super) fn write(
     file.put_in_place()
 }
 
-impl CheckedPath {
-    /// Creates a directory. Its parent must exist. Unlike mkdir(2), this follows a dangling symlink
-    /// as the last name if its target is inside a root, and creates the target.
-    ///
-    /// Check the path for [`Intent::NewTree`](crate::Intent::NewTree), because
-    /// [`Intent::New`](crate::Intent::New) refuses a new name that ends in a slash.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
-    /// if the parent does not exist.
-    pub fn create_dir(&self) -> Result<()> {
-        self.run("create directory", create_dir)
-    }
-
+impl Proof {
     fn write_in_place(&self, content: &[u8], options: WriteOptions) -> Result<()> {
         let (directory, name) = &self.parent_dir()?;
         let condition = Condition::new(self, (directory, name), options.version());
@@ -80,24 +61,26 @@ impl CheckedPath {
     pub(super) fn parent_dir(&self) -> Result<(Handle, OsString)> {
         let (handle, place) = self.place()?;
         let (parent, name) = split(&place).ok_or(Code::RootItself)?;
-        Ok((handle.dir(parent, self.roots().policy().mounts)?, name.to_owned()))
+        Ok((parent_at(&handle, parent, self.roots().policy().mounts)?, name.to_owned()))
     }
 }
 
-fn create_dir(path: &CheckedPath) -> Result<()> {
+/// Opens the directory that contains an entry.
+pub(super) fn parent_at(handle: &Handle, parent: &Path, mounts: Rule) -> Result<Handle> {
+    let opened = handle.dir(parent, mounts);
+    opened.map_err(|error| if error.reason() == Code::NotFound { without_parent() } else { error })
+}
+
+pub(super) fn create_dir(path: &Proof) -> Result<()> {
     path.ensure_writable()?;
-    match path.found() {
-        Found::Missing(1) => {}
-        Found::Missing(_) => return Err(Code::NotFound.into()),
-        Found::Exists | Found::Link => return Err(Code::AlreadyExists.into()),
-    }
-    path.ensure_not_root()?;
+    path.ensure_not_root()
+        .map_err(|error| if path.exists() { Code::AlreadyExists.into() } else { error })?;
     let (directory, name) = path.parent_dir()?;
     path.ensure_not_moved(&directory)?;
     Ok(directory.create_dir(&name)?)
 }
 
-pub(super) fn create_dir_all(path: &CheckedPath) -> Result<()> {
+pub(super) fn create_dir_all(path: &Proof) -> Result<()> {
     path.ensure_writable()?;
     if path.root().is_file() {
         return Err(Code::AlreadyExists.into());

@@ -33,12 +33,12 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::dir::{Follow, Handle, Look, Rule};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory};
 use crate::path::protect::ProtectedNames;
-use crate::roots::{Found, Intent, Located, Root, Roots};
+use crate::roots::{Found, LastName, Located, Root, Roots};
 
 impl Roots {
     /// Decides a request whose path contains no symlink. Returns `None` to leave the decision to
@@ -46,19 +46,25 @@ impl Roots {
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,
-        intent: Intent,
+        last_name: LastName,
     ) -> Option<Result<Located>> {
         let (number, rest) = self.start(request)?;
         let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
-        let (path, last) = match intent {
-            Intent::Existing => (rest, None),
-            Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
+        let (path, last) = match last_name {
+            LastName::Existing | LastName::Any => (rest, None),
+            LastName::New | LastName::Unfollowed => split_last(rest)?,
         };
         let mut names = lexical_path(path)?;
         let mounts = self.policy().mounts;
         let opened = match self.walk_plain(root, path, Follow::NoLink)? {
             Ok(opened) => opened,
-            Err(error) if last.is_none() => return same_refusal(error).map(Err),
+            Err(error) if last.is_none() => {
+                let refusal = same_refusal(error)?;
+                if last_name == LastName::Any && refusal.reason() == Code::NotFound {
+                    return self.locate_by_kernel(request, LastName::New);
+                }
+                return Some(Err(refusal));
+            }
             Err(_) => return None,
         };
         let found = match last {
@@ -67,7 +73,7 @@ impl Roots {
                 let found = match Handle::from(opened).look_in(last, mounts).ok()? {
                     Look::Missing => Found::Missing(1),
                     Look::Other(_) => Found::Exists,
-                    Look::Link(..) if intent == Intent::NoFollow => Found::Link,
+                    Look::Link(..) if last_name == LastName::Unfollowed => Found::Link,
                     Look::Link(..) => return None,
                 };
                 names.push(last);

@@ -13,7 +13,7 @@ use crate::path::index::ROOT_NAMES;
 use crate::path::names::below;
 use crate::path::protect::FoldedPaths;
 use crate::roots::root::join;
-use crate::roots::{EntryKind, Intent, Located, Lookup, Place, Roots, resolve, resolve_symlink};
+use crate::roots::{EntryKind, LastName, Located, Lookup, Place, Roots, resolve, resolve_symlink};
 
 /// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
@@ -167,14 +167,14 @@ impl Roots {
     pub(crate) fn locate(
         &self,
         request: &Location,
-        intent: Intent,
+        last_name: LastName,
         budget: &mut Budget<'_>,
     ) -> Result<Located> {
         #[cfg(target_os = "linux")]
-        if let Some(place) = self.locate_by_kernel(request, intent) {
+        if let Some(place) = self.locate_by_kernel(request, last_name) {
             return place;
         }
-        self.locate_with(&mut Lookups::new(self, budget), request, intent)
+        self.locate_with(&mut Lookups::new(self, budget), request, last_name)
     }
 
     /// Like [`locate`](Self::locate), but always resolves the request, with these look-ups.
@@ -182,13 +182,13 @@ impl Roots {
         &self,
         lookups: &mut impl Lookup,
         request: &Location,
-        intent: Intent,
+        last_name: LastName,
     ) -> Result<Located> {
         let (base, request) = (self.base(), request.as_os_str());
         if base.is_none() && !self.index().is_absolute(request) {
             return Err(self.without_base());
         }
-        place_inside(resolve(lookups, self.index(), base, request, intent)?)
+        place_inside(resolve(lookups, self.index(), base, request, last_name)?)
     }
 
     /// Returns the root in which a request starts, and the rest of the request after that root's
@@ -212,11 +212,10 @@ pub(crate) fn resolve_symlink_in(
     root: usize,
     link: PathBuf,
     text: OsString,
-    intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<Located> {
     let lookups = &mut Lookups::new(roots, budget);
-    place_inside(resolve_symlink(lookups, roots.index(), root, link, text, intent)?)
+    place_inside(resolve_symlink(lookups, roots.index(), root, link, text)?)
 }
 
 fn place_inside(place: Place) -> Result<Located> {

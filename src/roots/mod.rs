@@ -18,9 +18,8 @@ mod kernel;
 pub(crate) use self::allowed::AllowedDirectory;
 pub(crate) use self::lookup::{Links, Lookups, resolve_symlink_in, retry_changed};
 pub use self::rejected::RejectedRoot;
-pub use self::resolve::Intent;
 pub(crate) use self::resolve::{
-    EntryKind, Found, Located, Lookup, Place, named_as_directory, resolve, resolve_symlink,
+    EntryKind, Found, LastName, Located, Lookup, Place, resolve, resolve_symlink,
 };
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};

@@ -21,13 +21,10 @@ use crate::roots::{RejectedRoot, Root};
 /// list with a [`Boundary`](crate::Boundary).
 ///
 /// The operations that most tools need are methods of this type, which check a request and operate
-/// in one step. All others are methods of the [`CheckedPath`](crate::CheckedPath) that
-/// [`check`](Self::check) returns for the intent that suits them:
-/// [`Existing`](crate::Intent::Existing) to read, list, describe or change what is there,
-/// [`New`](crate::Intent::New) to create or overwrite a file,
-/// [`NewTree`](crate::Intent::NewTree) to create a directory or missing parents, and
-/// [`NoFollow`](crate::Intent::NoFollow) to create, read, describe, rename or remove the last name
-/// itself, even if it is a symlink.
+/// in one step. All others are methods of two proofs. [`check`](Self::check) follows every symlink
+/// and returns a [`CheckedPath`](crate::CheckedPath), a place to read or write.
+/// [`check_entry`](Self::check_entry) does not follow a symlink at the end of the path and returns a
+/// [`CheckedEntry`](crate::CheckedEntry), a directory entry to remove, rename, link or describe.
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,

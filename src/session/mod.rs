@@ -263,11 +263,11 @@ impl Session {
     /// before the work starts, the work never runs. Work that has started continues.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Intent, Metadata, Result, Session};
+    /// # use mcp_roots_guard::{Metadata, Result, Session};
     /// /// Looks at a file, unless its root has been withdrawn.
     /// async fn look(session: &Session, path: String) -> Result<Metadata> {
     ///     let client = session.clone();
-    ///     let work = move || client.known_roots()?.check(path, Intent::Existing)?.metadata();
+    ///     let work = move || client.known_roots()?.check(path)?.metadata();
     ///     session.run(work).await
     /// }
     /// ```

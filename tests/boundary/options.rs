@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Fallback,
-    Guard, Intent, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
+    Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
 };
 use serde_json::json;
 
@@ -420,7 +420,7 @@ fn decisions_on(
     model: &Client<'_>,
     request: &str,
 ) -> (Decision, Decision) {
-    let made = roots.check(request, Intent::Existing);
+    let made = roots.check(request);
     let made = made
         .map(|checked| {
             (plain_path(&checked.display_path()), checked.root().access() == Access::ReadOnly)
@@ -513,7 +513,7 @@ fn proofs(tree: &Tree, boundary: &Boundary) -> Vec<(String, CheckedPath)> {
     let roots = boundary.allowed_roots();
     let proof = |place: &str| {
         let path = tree.path(place);
-        let checked = roots.check(path.as_path(), Intent::Existing).ok()?;
+        let checked = roots.check(path.as_path()).ok()?;
         Some((path.to_str()?.to_owned(), checked))
     };
     PLACES.iter().filter_map(|place| proof(place)).collect()

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, Intent,
-    ListRootsResult, Overwrite, Root, Roots,
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, ListRootsResult,
+    Overwrite, Root, Roots,
 };
 
 use crate::support::code;
@@ -105,7 +105,7 @@ fn names_that_are_not_utf8_work_in_roots_and_requests() {
     assert_eq!(roots.roots().next().unwrap().path(), odd);
     assert_eq!(roots.read(Path::new(OsStr::from_bytes(b"f\x80")), 9).unwrap(), b"odd");
     assert_eq!(roots.read(tree.uri("r%FF%FE/f%80"), 9).unwrap(), b"odd");
-    let checked = roots.check(tree.uri("r%FF%FE/f%80"), Intent::Existing).unwrap();
+    let checked = roots.check(tree.uri("r%FF%FE/f%80")).unwrap();
     assert_eq!(checked.uri(), tree.uri("r%FF%FE/f%80"));
 }
 
@@ -143,11 +143,7 @@ fn the_filesystem_root_can_be_a_root_and_proc_symlinks_are_refused() {
         ["/proc/self/root/etc/passwd", "/proc/self/cwd", "/proc/thread-self/fd/0", "/dev/fd/0"];
     for request in links.into_iter().chain(["/proc/self/status", "/proc/mounts", "proc/self"]) {
         assert_eq!(code(roots.read(request, 9)), Some("outside_roots"), "{request}");
-        assert_eq!(
-            code(roots.check(request, Intent::Existing)),
-            Some("outside_roots"),
-            "{request}"
-        );
+        assert_eq!(code(roots.check(request)), Some("outside_roots"), "{request}");
         assert_eq!(code(roots.read_link(request)), Some("outside_roots"), "{request}");
     }
     assert_eq!(code(roots.remove_dir_all("/")), Some("root_itself"));
@@ -303,7 +299,7 @@ fn a_hostile_list_is_bounded_in_time() {
         assert_eq!(codes.contains(&"too_costly"), name == "symlinks and deep", "{name}: {codes:?}");
         assert!(aliases.is_none_or(|count| count <= 9), "{name}: {aliases:?}");
         let start = std::time::Instant::now();
-        let _ = roots.outermost();
+        let _ = roots.check_all();
         for _ in 0..10 {
             assert!(roots.read("none", 9).is_err());
         }
@@ -361,7 +357,7 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
     assert_eq!(code(roots.create_dir_all(tree.path("d/only"))), Some("root_unavailable"));
     // A directory with this name is not served either, because its content was never granted.
     fs::write(tree.path("d/only"), "again").unwrap();
-    let checked = roots.check(tree.path("d/only"), Intent::New).unwrap();
+    let checked = roots.check(tree.path("d/only")).unwrap();
     fs::remove_file(tree.path("d/only")).unwrap();
     tree.add("file d/only/x");
     assert_eq!(code(checked.read_dir()), Some("root_unavailable"));
@@ -383,13 +379,8 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
         );
     }
     link("other".as_ref(), &tree.path("d/only")).unwrap();
-    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-        assert_eq!(
-            code(roots.check(tree.path("d/only"), intent)),
-            Some("root_unavailable"),
-            "{intent:?}"
-        );
-    }
+    assert_eq!(code(roots.check(tree.path("d/only"))), Some("root_unavailable"));
+    assert_eq!(code(roots.check_entry(tree.path("d/only"))), Some("root_unavailable"));
 }
 
 #[test]

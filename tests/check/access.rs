@@ -20,8 +20,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, Intent, ListRootsResult,
-    Protection, Roots, RootsResponse, WalkOptions,
+    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, ListRootsResult, Protection,
+    Roots, RootsResponse, WalkOptions,
 };
 
 use crate::support::access::{Directory, Outcome, Pattern, Policy, Root, is_in};
@@ -85,7 +85,7 @@ fn each_place_has_the_access_of_its_row() {
 }
 
 pub(crate) fn decide(roots: &Roots, request: &str) -> Outcome {
-    match roots.check(request, Intent::NewTree) {
+    match roots.check(request) {
         Ok(checked) if checked.access() == Access::ReadWrite => Outcome::Write,
         Ok(_) => Outcome::Read,
         Err(error) if error.code() == "outside_roots" => Outcome::Outside,
@@ -336,15 +336,15 @@ impl Case {
             return;
         }
         let mut visited = BTreeSet::new();
-        for top in self.roots.outermost().unwrap() {
+        for top in self.roots.check_all().unwrap() {
             visited.insert(top.to_unguarded_path());
             if top.root().is_file() {
                 continue;
             }
             let mut walk = top.walk(WalkOptions::default()).unwrap();
             while let Some(entry) = walk.next_entry().unwrap() {
-                let checked = entry.to_checked();
-                let path = checked.to_unguarded_path();
+                let checked = entry.to_entry();
+                let path = checked.root().path().join(checked.relative());
                 let naive = self.policy.access(&self.expected, path.to_str().unwrap());
                 let access = match naive {
                     Outcome::Read => Some(Access::ReadOnly),

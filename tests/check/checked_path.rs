@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, CheckedPath, Intent, Location, Roots};
+use mcp_roots_guard::{Access, Boundary, CheckedPath, Location, Roots};
 
 use crate::support::tree::Tree;
 
-fn check(roots: &Roots, request: impl AsRef<Path>, intent: Intent) -> CheckedPath {
-    roots.check(Location::try_from(request.as_ref()).unwrap(), intent).unwrap()
+fn check(roots: &Roots, request: impl AsRef<Path>) -> CheckedPath {
+    roots.check(Location::try_from(request.as_ref()).unwrap()).unwrap()
 }
 
 fn hash(checked: &CheckedPath) -> u64 {
@@ -31,27 +31,28 @@ fn assert_equal(one: &CheckedPath, other: &CheckedPath, equal: bool) {
 fn proofs_of_the_same_place_are_equal() {
     let tree = Tree::new("file root/d/f; dir root/e; file other/d/f");
     let roots = tree.roots(["root", "other"]);
-    let proof = check(&roots, "d/f", Intent::Existing);
+    let proof = check(&roots, "d/f");
     for request in ["d/f", "./d/f", "e/../d/f", "../root/d/f"] {
-        for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-            assert_equal(&proof, &check(&roots, request, intent), true);
-        }
+        assert_equal(&proof, &check(&roots, request), true);
+        let entry = roots.check_entry(request).unwrap();
+        assert_eq!(entry, proof.entry().unwrap());
+        assert_equal(&proof, &entry.follow().unwrap(), true);
     }
-    assert_equal(&proof, &check(&roots, tree.path("root/d/f"), Intent::Existing), true);
+    assert_equal(&proof, &check(&roots, tree.path("root/d/f")), true);
     // Proofs are equal even if their snapshots differ in access or in the order of the roots.
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
-    assert_equal(&proof, &check(&boundary.allowed_roots(), "d/f", Intent::Existing), true);
+    assert_equal(&proof, &check(&boundary.allowed_roots(), "d/f"), true);
     let reversed = tree.roots(["other", "root"]);
-    assert_equal(&proof, &check(&reversed, tree.path("root/d/f"), Intent::Existing), true);
+    assert_equal(&proof, &check(&reversed, tree.path("root/d/f")), true);
     // They are also equal if the file was created between the two checks.
-    let missing = check(&roots, "e/new", Intent::New);
+    let missing = check(&roots, "e/new");
     roots.write("e/new", "").unwrap();
-    assert_equal(&missing, &check(&roots, "e/new", Intent::Existing), true);
+    assert_equal(&missing, &check(&roots, "e/new"), true);
     // The same path in another root is a different place, and so are other paths in the same root.
-    assert_equal(&proof, &check(&reversed, "d/f", Intent::Existing), false);
+    assert_equal(&proof, &check(&reversed, "d/f"), false);
     for request in ["d", "e", "."] {
-        assert_equal(&proof, &check(&roots, request, Intent::Existing), false);
+        assert_equal(&proof, &check(&roots, request), false);
     }
 }
 
@@ -60,10 +61,10 @@ fn proofs_of_a_file_from_different_roots_are_equal() {
     let tree = Tree::new("file root/d/f; file root/d/g");
     let at = tree.path("root/d/f");
     let all = ["root", "root/d", "root/d/f"].map(|root| tree.roots([root]));
-    let proofs = all.each_ref().map(|roots| check(roots, &at, Intent::Existing));
+    let proofs = all.each_ref().map(|roots| check(roots, &at));
     assert_eq!(proofs.iter().collect::<HashSet<_>>().len(), 1);
     let other = tree.roots(["root/d/g"]);
-    assert_equal(&proofs[2], &check(&other, tree.path("root/d/g"), Intent::Existing), false);
+    assert_equal(&proofs[2], &check(&other, tree.path("root/d/g")), false);
 }
 
 /// The `Display` output of a proof identifies its root, but it is not a path, so opening it fails.
@@ -71,7 +72,7 @@ fn proofs_of_a_file_from_different_roots_are_equal() {
 fn a_displayed_proof_is_not_a_path() {
     let tree = Tree::new("file a/site/d/f; dir b/site");
     let roots = tree.roots(["b/site", "a/site"]);
-    let shown = |request| check(&roots, tree.path(request), Intent::New).to_string();
+    let shown = |request| check(&roots, tree.path(request)).to_string();
     assert_eq!(
         shown("a/site/d/f"),
         format!(r#"{:?} in root 1 ("site")"#, Path::new("d").join("f"))
@@ -79,7 +80,7 @@ fn a_displayed_proof_is_not_a_path() {
     assert_eq!(shown("b/site"), r#""." in root 0 ("site")"#);
     assert_eq!(shown("b/site/new\u{2028}"), r#""new\u{2028}" in root 0 ("site")"#);
     let file = tree.roots(["a/site/d/f"]);
-    let proof = check(&file, tree.path("a/site/d/f"), Intent::Existing);
+    let proof = check(&file, tree.path("a/site/d/f"));
     assert_eq!(proof.to_string(), r#""." in root 0 ("f")"#);
     for text in [proof.to_string(), shown("a/site/d/f"), shown("b/site")] {
         assert!(!Path::new(&text).is_absolute(), "{text}");

@@ -30,10 +30,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, OpenMode, Result,
-    Root, Roots,
+    Access, Boundary, ClientRoots, DirectoryOptions, ListRootsResult, OpenMode, Result, Root, Roots,
 };
 
+use crate::support::proof::Intent;
 use crate::support::tree::{Tree, symlinks_are_visible, uri};
 
 #[test]
@@ -240,12 +240,12 @@ fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Resu
         "entry" => Intent::NoFollow,
         _ => return Err(format!("unknown intent {intent}")),
     };
-    let decided = match roots.check(request.as_str(), intent) {
-        Ok(checked) => {
-            let path = from_top(tree, &checked.to_unguarded_path());
-            format!("{} {path}", if checked.exists() { "allowed" } else { "new" })
+    let decided = match intent.decide(roots, &request) {
+        Ok(proof) => {
+            let path = from_top(tree, &proof.canonical());
+            format!("{} {path}", if proof.exists() { "allowed" } else { "new" })
         }
-        Err(error) => error.code().to_string(),
+        Err(code) => code.to_owned(),
     };
     if decided != expected {
         return Err(format!("decided: {decided}"));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ClientRoots, DirectoryOptions, Error, Intent, ListRootsResult,
-    Location, Overwrite, Protection, Result, Roots, WalkOptions,
+    Access, Boundary, CheckedPath, ClientRoots, DirectoryOptions, Error, ListRootsResult, Location,
+    Overwrite, Protection, Result, Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -40,7 +40,7 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     for (from, to, replace, why) in cases {
         let expected = format!("rename {from:?} to {to:?}: {why}");
         assert_eq!(text(roots.rename(from, to, replace)), expected);
-        let checked = |path| roots.check(path, Intent::NoFollow).ok();
+        let checked = |path| roots.check_entry(path).ok();
         if let (Some(from), Some(to)) = (checked(from), checked(to)) {
             assert_eq!(text(from.rename(&to, replace)), expected);
         }
@@ -69,7 +69,7 @@ fn a_text_that_is_not_expanded_says_what_to_write() {
     let why = format!("{none}; write a path here instead of a file: URI");
     let text_of = |path: &str| text(roots.read(std::path::Path::new(path), 9));
     assert!(text_of("file:///x").ends_with(&why));
-    let entry = |path: &str| text(roots.check(path, Intent::NoFollow));
+    let entry = |path: &str| text(roots.check_entry(path));
     let why = "not a directory but a symlink; omit the slash to name the symlink itself";
     let parent = "the parent directory does not exist; ~ is not expanded, so write the full path";
     assert_eq!(text(roots.write("~/x", "x")), format!("write \"~/x\": {parent}"));
@@ -124,7 +124,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         assert_eq!(renamed, format!(r#"rename "a" to "b": {why}"#));
         let base = text(roots.with_base(tree.path("in")));
         assert!(base.ends_with(&format!(": {why}")), "{base}");
-        let in_force = tree.roots(["in"]).check("f", Intent::Existing).unwrap();
+        let in_force = tree.roots(["in"]).check("f").unwrap();
         assert_eq!(text(roots.still_allows(&in_force)), why);
     }
 }
@@ -183,24 +183,31 @@ fn the_operator_learns_why_a_request_is_outside() {
         )
     );
     // What `explain` decides is what `check` and the operations decide.
-    let explained = |request: &str, intent| {
-        let explanation = roots.explain(request, intent);
-        let decided = explanation.decision().map_err(Error::code).map(CheckedPath::display_path);
-        let checked = roots.check(request, intent).map(|it| it.display_path());
-        assert_eq!(decided.ok(), checked.ok(), "{request}: {explanation}");
+    let explained = |request: &str| {
+        let explanation = roots.explain(request);
+        let reading = explanation.reading().map_err(Error::code).map(CheckedPath::display_path);
+        let read = roots.check(request).and_then(|it| it.open().map(|_| it.display_path()));
+        assert_eq!(reading, read.as_deref().map(Into::into).map_err(Error::code), "{explanation}");
         explanation.to_string()
     };
-    let steps = explained("l", Intent::Existing);
+    let steps = explained("l");
     let lines: Vec<_> = steps.lines().collect();
     assert_eq!(lines[1], r#"in root 0, "l" is a symlink to "../b/f""#);
     assert!(lines[2].starts_with("refused (outside_roots): "), "{steps}");
     assert_eq!(lines[3..], ["to allow it: add an allowed directory that contains the place"]);
-    assert!(explained("/none/f", Intent::New).contains("listed \"file:///none\", which was rej"));
-    assert!(explained("f", Intent::New).ends_with("it can be read and changed\nallowed"));
-    for (request, intent, code) in
-        [("q", Intent::New, "protected"), ("p", Intent::Existing, "special_file")]
-    {
-        assert_eq!(roots.explain(request, intent).decision().unwrap_err().code(), code);
+    assert!(explained("/none/f").contains("listed \"file:///none\", which was rej"));
+    let both = "it can be read and changed\nreading is allowed\nwriting is allowed";
+    assert!(explained("f").ends_with(both));
+    for (request, reading, writing) in [
+        ("q", None, Some("protected")),
+        ("p", Some("special_file"), Some("special_file")),
+        ("new", Some("not_found"), None),
+        ("new/", Some("not_found"), Some("is_a_directory")),
+        ("none/new", Some("not_found"), Some("not_found")),
+    ] {
+        let why = roots.explain(request);
+        assert_eq!(why.reading().err().map(Error::code), reading, "{why}");
+        assert_eq!(why.writing().err().map(Error::code), writing, "{why}");
     }
 }
 
@@ -215,7 +222,7 @@ fn a_uri_is_quoted_as_it_was_sent() {
         assert_eq!(text(roots.read(&sent, 1)), format!("read {sent:?}: larger than 1 bytes"));
         let open = roots.open(&sent).unwrap();
         assert_eq!(text(open.read_all(1)), format!("read {sent:?}: larger than 1 bytes"));
-        let checked = roots.check(&sent, Intent::Existing).unwrap();
+        let checked = roots.check(&sent).unwrap();
         assert_eq!(text(checked.read_dir()), format!("list {sent:?}: not a directory"));
         // Two locations are equal if they name the same path, however each was written.
         assert_eq!(

@@ -21,9 +21,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use mcp_roots_guard::{Intent, Roots};
+use mcp_roots_guard::Roots;
 
 use crate::support::model::{Decision, Name};
+use crate::support::proof::Intent;
 use crate::support::runs_without_openat2;
 use crate::support::tree::Tree;
 use crate::support::{kernel, model};

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
 use crate::support::tree::Tree;
-use mcp_roots_guard::{Access, Attribute, Boundary, Intent};
+use mcp_roots_guard::{Access, Attribute, Boundary};
 
 fn time(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -104,8 +104,8 @@ fn symlink_is_never_created_over_an_entry_or_in_a_place_that_cannot_be_changed()
         assert_eq!(code(roots.symlink("f", at)), Some(expected), "{at}");
     }
     assert_eq!(code(roots.symlink("f", tree.path("only"))), Some("root_itself"));
-    let followed = roots.check("dangling", Intent::New).unwrap();
-    assert_eq!(code(followed.symlink("f")), Some("wrong_intent"));
+    let followed = roots.check("dangling").unwrap();
+    assert_eq!(code(followed.entry()), Some("followed_symlink"));
     assert_eq!(tree.snapshot(""), before);
     let refused = roots.symlink("../outside/s", "new").unwrap_err();
     assert_eq!(
@@ -148,7 +148,7 @@ fn read_link_returns_the_text_wherever_it_leads() {
             // A symlink to itself can be created, but then it leads nowhere.
             let leads_inside = refused.is_none() && text != "l";
             // The target is inside exactly if it can be created or exists.
-            let found = roots.check("d/l", Intent::NewTree);
+            let found = roots.check("d/l");
             assert_eq!(found.is_ok(), leads_inside, "{text}");
         }
     }
@@ -172,11 +172,13 @@ fn read_link_refuses_everything_except_symlinks() {
     ] {
         assert_eq!(code(roots.read_link(request)), Some(expected), "{request}");
     }
-    let followed = roots.check("l", Intent::Existing).unwrap();
-    assert_eq!(code(followed.read_link()), Some("not_a_symlink"));
+    // The proof of an entry is a name: what is read is what is there.
+    let entry = roots.check_entry("f").unwrap();
+    assert_eq!(code(entry.read_link()), Some("not_a_symlink"));
     fs::remove_file(tree.path("root/f")).unwrap();
     tree.add("link root/f -> d");
-    assert_eq!(code(followed.read_link()), Some("changed"));
+    assert_eq!(entry.read_link().unwrap(), std::path::Path::new("d"));
+    assert_eq!(code(entry.follow().unwrap().metadata()), Some("changed"));
 }
 
 #[test]
@@ -216,9 +218,6 @@ fn hard_link_is_refused_without_an_effect() {
     let refusing = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
     let refusing = refusing.refuse_hard_links().build().unwrap().allowed_roots();
     assert_eq!(code(refusing.hard_link("a", "new")), Some("hard_linked"));
-    let [followed, new] = [("a", Intent::Existing), ("new", Intent::NoFollow)]
-        .map(|(name, intent)| roots.check(name, intent).unwrap());
-    assert_eq!(code(followed.hard_link(&new)), Some("wrong_intent"));
     assert_eq!(tree.snapshot(""), before);
     let refused = roots.hard_link("a", "b").unwrap_err();
     assert_eq!(refused.to_string(), r#"hard link "a" to "b": destination already exists"#);
@@ -282,8 +281,6 @@ fn execute_permission_follows_read_permission() {
         assert_eq!(code(roots.set_attribute(request, executable)), Some(expected), "{request}");
     }
     assert_eq!(modes(), before);
-    let link = roots.check("l", Intent::NoFollow).unwrap();
-    assert_eq!(code(link.set_attribute(executable)), Some("special_file"));
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
-use mcp_roots_guard::{Access, Boundary, ClientRoots, Intent, ListRootsResult, Protection};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, ListRootsResult, Protection};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::support::one_step::OneStep as _;
+use crate::support::proof::INTENTS;
 use crate::support::tree::Tree;
 
 /// The CPU time used by this thread.
@@ -71,9 +71,9 @@ fn no_tree_makes_a_request_cost_more_than_its_budget() {
             // The kernel decides a read if it can follow the whole chain of symlinks.
             let codes = ["too_costly", "not_found", "not_a_directory", "too_long"];
             let mut most = Duration::ZERO;
-            for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-                let (checked, cost) = cpu_time_of(|| roots.check("l/.", intent));
-                let code = checked.unwrap_err().code();
+            for intent in INTENTS {
+                let (decided, cost) = cpu_time_of(|| intent.decide(&roots, "l/."));
+                let code = decided.unwrap_err();
                 assert!(codes.contains(&code), "{what}, {end}: {code}");
                 most = most.max(cost);
             }
@@ -111,7 +111,7 @@ fn no_path_makes_a_comparison_with_denied_names_costly() {
     let boundary = boundary.protect("denied", Protection::Denied).build().unwrap();
     let [there, missing] = ["d/", "n/"].map(|name| {
         let (request, roots) = (name.repeat(1_900), boundary.allowed_roots());
-        let (checked, cost) = cpu_time_of(|| roots.check(&*request, Intent::NewTree));
+        let (checked, cost) = cpu_time_of(|| roots.check(&*request));
         assert!(checked.is_ok(), "{name}: {checked:?}");
         cost
     });
@@ -181,7 +181,7 @@ fn ordinary_trees_stay_within_the_budget() {
     std::fs::create_dir_all(tree.path("root").join(&deep)).unwrap();
     symlink(".", tree.path("root/here")).unwrap();
     let deep = format!("here/{deep}");
-    assert!(roots.check(&*deep, Intent::Existing).is_ok());
+    assert!(roots.check(&*deep).is_ok());
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let listed =
@@ -205,7 +205,7 @@ fn ordinary() -> Duration {
     let roots = tree.roots(["root"]);
     let ((), cost) = cpu_time_of(|| {
         for _ in 0..1_000 {
-            roots.check("l/f", Intent::Existing).unwrap();
+            roots.check("l/f").unwrap();
         }
     });
     cost

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, FileType, Intent,
-    ListRootsResult, Overwrite, PROTECTED_DEFAULTS, Protection, Result, Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, FileType, ListRootsResult,
+    Overwrite, PROTECTED_DEFAULTS, Protection, Result, Roots, WalkOptions,
 };
 
 use crate::support::one_step::OneStep as _;
@@ -55,7 +55,7 @@ fn the_default_profile_of_codex() {
     assert_eq!(code(roots.read(tree.path("all/prod.env"), 99)), Some("protected"));
     assert_eq!(code(roots.read(tree.path("out/a"), 99)), Some("outside_roots"));
     let walk = roots.walk("..", WalkOptions::default()).unwrap();
-    let seen = walked(walk).into_iter().map(|entry| entry.unwrap().to_checked());
+    let seen = walked(walk).into_iter().map(|entry| entry.unwrap().follow().unwrap());
     let seen: Vec<_> =
         seen.filter(|it| it.metadata().unwrap().file_type() == FileType::File).collect();
     let shown = |it: &mcp_roots_guard::CheckedPath| {
@@ -126,26 +126,26 @@ fn explain_names_the_root_and_the_pattern_that_decided() {
     let boundary = agent(&tree).protect(".env*", Protection::Denied).build().unwrap();
     let roots = boundary.allowed_roots();
     let all = tree.path("all");
-    let explained = |path: &str, intent| {
-        let text = roots.explain(all.join(path), intent).to_string();
+    let explained = |path: &str| {
+        let text = roots.explain(all.join(path)).to_string();
         text.lines().skip(1).map(ToOwned::to_owned).collect::<Vec<_>>()
     };
     let read_only = format!("it can be read, but not changed: root 1, {all:?} is read-only");
-    let lines = explained("a", Intent::New);
-    assert_eq!(lines[1], read_only);
-    assert!(lines[2].starts_with("refused (read_only)"), "{lines:?}");
-    assert!(lines[3].contains("Access::ReadWrite"), "{lines:?}");
-    assert_eq!(explained("a", Intent::Existing)[1..], [read_only, "allowed".to_owned()]);
-    let lines = explained("ws/.git/c", Intent::New);
+    let lines = explained("a");
+    assert_eq!(lines[1..3], [read_only, "reading is allowed".to_owned()]);
+    assert!(lines[3].starts_with("writing is refused (read_only): write "), "{lines:?}");
+    assert!(lines[4].contains("Access::ReadWrite"), "{lines:?}");
+    let lines = explained("ws/.git/c");
     assert_eq!(lines[1], r#"it can be read, but not changed: the pattern ".git" matches it"#);
-    let lines = explained("ws/.env", Intent::Existing);
+    let lines = explained("ws/.env");
     assert_eq!(lines[0], r#"in root 0, the pattern ".env*" denies ".env""#);
     assert!(lines[1].starts_with("refused (protected)"), "{lines:?}");
-    assert_eq!(explained("ws/b", Intent::New)[1..], ["it can be read and changed", "allowed"]);
+    let both = ["it can be read and changed", "reading is allowed", "writing is allowed"];
+    assert_eq!(explained("ws/b")[1..], both);
     // The pattern that the directory's own name matches does not count in it.
     let builder = agent(&tree).protect("w*", Protection::Denied).protect("b", Protection::Denied);
     let roots = builder.build().unwrap().allowed_roots();
-    let text = roots.explain("b", Intent::Existing).to_string();
+    let text = roots.explain("b").to_string();
     assert!(text.contains(r#"the pattern "b" denies "b""#), "{text}");
 }
 
@@ -264,7 +264,7 @@ fn a_switched_path_takes_its_options_and_its_name_with_it() {
 fn the_outermost_roots_include_the_filesystem_root() {
     let tree = Tree::new("dir ws/.hid/in");
     let count = |builder: BoundaryBuilder| {
-        builder.build().unwrap().allowed_roots().outermost().unwrap().len()
+        builder.build().unwrap().allowed_roots().check_all().unwrap().len()
     };
     let all = || Boundary::builder().directory("/", Access::ReadOnly);
     assert_eq!(count(all()), 1);
@@ -363,17 +363,14 @@ fn a_proof_is_judged_by_the_access_of_its_place() -> Result<()> {
     let roots = boundary.allowed_roots();
     let list = |path: &str| boundary.resolve(&ListRootsResult::from_uris([tree.uri(path)]));
     let [a, b] = [tree.path("all/a"), tree.path("all/ws/b")];
-    let [a, b] = [roots.check(&a, Intent::Existing)?, roots.check(&b, Intent::Existing)?];
+    let [a, b] = [roots.check(&a)?, roots.check(&b)?];
     let all = list("all")?;
     assert_eq!((code(all.still_allows(&a)), code(all.still_allows(&b))), (None, None));
     assert_eq!(code(all.read_only().still_allows(&b)), Some("read_only"));
     assert_eq!(code(all.read_only().still_allows(&a)), None);
     assert_eq!(code(list("all/ws")?.still_allows(&a)), Some("outside_roots"));
     // A proof keeps the access of its snapshot.
-    assert_eq!(
-        roots.read_only().check(tree.path("all/ws/b"), Intent::Existing)?.access(),
-        Access::ReadOnly
-    );
+    assert_eq!(roots.read_only().check(tree.path("all/ws/b"))?.access(), Access::ReadOnly);
     assert_eq!(b.access(), Access::ReadWrite);
     Ok(())
 }
@@ -405,11 +402,9 @@ fn an_allowed_file_that_became_a_directory_is_unavailable() {
     fs::remove_file(tree.path("all/g")).unwrap();
     tree.add("file all/ws; dir all/g");
     for path in ["ws", "l", "g"] {
-        for intent in [Intent::Existing, Intent::New] {
-            assert_eq!(code(roots.check(path, intent)), Some("root_unavailable"), "{path}");
-        }
+        assert_eq!(code(roots.check(path)), Some("root_unavailable"), "{path}");
     }
-    let own = code(roots.check(tree.path("all/ws"), Intent::Existing));
+    let own = code(roots.check(tree.path("all/ws")));
     assert_eq!(own, Some("root_unavailable"));
 }
 

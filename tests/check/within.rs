@@ -1,9 +1,8 @@
 //! Narrowing roots with `Roots::within` and `Roots::read_only`.
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Overwrite};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite};
 
 use crate::support::code;
-use crate::support::one_step::OneStep as _;
 use crate::support::tree::{Tree, uri};
 
 #[test]
@@ -26,7 +25,7 @@ fn read_only_roots_stay_read_only_when_they_are_narrowed() {
         assert_eq!(code(view.write(&f, "")), Some("read_only"), "{number}");
         assert_eq!(code(view.remove_file(&f)), Some("read_only"), "{number}");
         // A proof that allowed writing is not valid in the read-only view.
-        let proof = roots.check(&f, Intent::Existing).unwrap();
+        let proof = roots.check(&f).unwrap();
         assert_eq!(code(view.still_allows(&proof)), Some("read_only"), "{number}");
     }
     assert_eq!(views[0].read(tree.path("v/f"), 9).unwrap(), b"other");

@@ -5,7 +5,7 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Durability, ErrorKind, FileVersion, InPlace, Intent, Overwrite, Result, Roots, WriteOptions,
+    Durability, ErrorKind, FileVersion, InPlace, Overwrite, Result, Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -25,10 +25,7 @@ fn file_is_copied_between_roots_and_through_symlinks() {
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
     assert_eq!(copy(&roots, "f", &at("b/new")).unwrap(), 4);
     assert_eq!(copy(&roots, "f", &at("b/old")).unwrap(), 4);
-    let proofs = (
-        roots.check("f", Intent::Existing).unwrap(),
-        roots.check(at("b/x/y/z"), Intent::NewTree).unwrap(),
-    );
+    let proofs = (roots.check("f").unwrap(), roots.check(at("b/x/y/z")).unwrap());
     assert_eq!(proofs.0.copy(&proofs.1, 4, WriteOptions::default()).unwrap(), 4);
     let parents = WriteOptions::default().create_parents().durability(Durability::Data);
     assert_eq!(roots.copy("f", at("b/p/q"), 4, parents).unwrap(), 4);

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Intent, Overwrite, Roots, WalkOptions};
+use mcp_roots_guard::{Overwrite, Roots, WalkOptions};
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
@@ -42,7 +42,7 @@ fn a_hard_link_adds_one_name_in_a_sticky_directory() {
     assert_eq!(names(&top.join("sticky")), ["g".to_owned()].into());
     assert_eq!(roots.metadata("f").unwrap().hard_links(), 2);
     // The file is no longer at the name that was checked.
-    let [old, new] = ["sticky/g", "h"].map(|name| roots.check(name, Intent::NoFollow).unwrap());
+    let [old, new] = ["sticky/g", "h"].map(|name| roots.check_entry(name).unwrap());
     fs::remove_file(top.join("sticky/g")).unwrap();
     assert_eq!(code(old.hard_link(&new)), Some("not_found"));
     assert_eq!(names(&top), ["f".to_owned(), "sticky".to_owned()].into());

@@ -30,7 +30,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::time::SystemTime;
 
-use mcp_roots_guard::{Intent, Result, Roots};
+use mcp_roots_guard::{Result, Roots};
 use nix::errno::Errno;
 use nix::libc::{self, SYS_fchown, SYS_fgetxattr, SYS_fremovexattr, SYS_fsetxattr, c_long};
 use nix::unistd::alarm;
@@ -39,6 +39,7 @@ use rustix::fs::XattrFlags;
 
 use super::crash::is_temporary;
 use crate::support::operations::{self, CONTENT, OPERATIONS, Operation, Target, WRITTEN, Way};
+use crate::support::proof::Intent;
 use crate::support::traced::{Decision, OneCpu, TracedChild, be_traced, between_stops, stop};
 use crate::support::tree::Tree;
 

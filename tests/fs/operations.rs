@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Intent, ListRootsResult, OpenMode, Overwrite, Roots,
-    WalkOptions, WriteOptions,
+    Access, Boundary, BoundaryBuilder, ListRootsResult, OpenMode, Overwrite, Roots, WalkOptions,
+    WriteOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Result};
@@ -42,7 +42,7 @@ fn a_search_of_everything_in_force_visits_each_place_once() {
     let list = ["r/a", "s/f", "r", "gone"].map(|path| tree.uri(path));
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
     let roots = boundary.resolve(&ListRootsResult::from_uris(list)).unwrap();
-    let outermost = roots.outermost().unwrap();
+    let outermost = roots.check_all().unwrap();
     let tops: Vec<_> = outermost.iter().map(|it| it.root().path().file_name().unwrap()).collect();
     assert_eq!(tops, ["f", "r"]);
     assert_eq!(code(outermost[0].walk(WalkOptions::default())), Some("not_a_directory"));
@@ -54,13 +54,13 @@ fn a_search_of_everything_in_force_visits_each_place_once() {
         while let Some(entry) = walk.next_entry().unwrap() {
             // The path of an entry is a request.
             let path = entry.path().into_os_string().into_string().unwrap();
-            assert_eq!(roots.check(path, Intent::Existing).unwrap(), entry.to_checked());
+            assert_eq!(roots.check_entry(path).unwrap(), entry.to_entry());
         }
     }
     let gone = boundary.resolve(&ListRootsResult::from_uris([tree.uri("gone")])).unwrap();
-    assert_eq!(code(gone.outermost()), Some("root_unavailable"));
+    assert_eq!(code(gone.check_all()), Some("root_unavailable"));
     let none = boundary.resolve(&ListRootsResult::default()).unwrap();
-    assert_eq!(code(none.outermost()), Some("outside_roots"));
+    assert_eq!(code(none.check_all()), Some("outside_roots"));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn reads_enforce_their_limit_and_text_must_be_utf8() {
     assert_eq!(roots.open("bytes").unwrap().read_all(2).unwrap(), [b'a', 0xff]);
     assert_eq!(roots.open("f").unwrap().metadata().len(), 5);
     assert_eq!(code(roots.open("d")), Some("is_a_directory"));
-    let checked = roots.check("f", Intent::Existing).unwrap();
+    let checked = roots.check("f").unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
     assert_eq!(checked.open().unwrap().read_all(9).unwrap(), b"12345");
     // A sparse file can claim any size. The limit applies to that size, and reading must not
@@ -110,7 +110,7 @@ fn an_open_mode_that_does_not_suit_what_is_there_is_refused() {
         assert_eq!(code(roots.open_with(name, mode)), Some(expected), "{name} {mode:?}");
     }
     // If a symlink appears where the check found nothing, it is not followed.
-    let checked = roots.check("later", Intent::New).unwrap();
+    let checked = roots.check("later").unwrap();
     tree.add("file out = o; link root/later -> ../out");
     let refused = if symlinks_are_visible() { "changed" } else { "outside_roots" };
     assert_eq!(code(checked.open_with(OpenMode::Create)), Some(refused));
@@ -305,7 +305,7 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
         assert_eq!(link.len(), "../../out/secret".len() as u64, "the size of the symlink itself");
     }
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
-    let link = roots.check("ld", Intent::NoFollow).unwrap().metadata().unwrap();
+    let link = roots.check_entry("ld").unwrap().metadata().unwrap();
     assert_eq!(link.file_type(), FileType::Symlink);
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
 }
@@ -356,8 +356,8 @@ fn a_rename_moves_between_roots_and_moves_a_symlink_itself() {
     }
     roots.rename("g", "out", Overwrite::Always).unwrap();
     assert!(tree.path("out").is_dir() && fs::read(tree.path("a/out")).unwrap() == b"A");
-    let from = roots.check("out", Intent::NoFollow).unwrap();
-    let to = roots.check("back", Intent::NoFollow).unwrap();
+    let from = roots.check_entry("out").unwrap();
+    let to = roots.check_entry("back").unwrap();
     from.rename(&to, Overwrite::Never).unwrap();
     assert_eq!(roots.read("back", 9).unwrap(), b"A");
 }
@@ -430,10 +430,7 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
             "{request}"
         );
     }
-    for intent in [Intent::Existing, Intent::New, Intent::NewTree] {
-        let checked = roots.check("lf", intent).unwrap();
-        assert_eq!(code(checked.remove_file()), Some("wrong_intent"), "{intent:?}");
-    }
+    assert_eq!(code(roots.check("lf").unwrap().entry()), Some("followed_symlink"));
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"root/f");
 }
 
@@ -488,7 +485,7 @@ fn the_operator_controls_mount_crossing_and_mounts_are_never_removed() {
         for (operation, result) in [
             ("metadata", refuse.metadata(request).map(drop)),
             ("open", refuse.open(request).map(drop)),
-            ("check", refuse.check(request, Intent::Existing).map(drop)),
+            ("check", refuse.check(request).map(drop)),
             ("read_dir", refuse.read_dir(request).map(drop)),
             ("write", refuse.open_with(request, OpenMode::ReadWrite).map(drop)),
         ] {
@@ -523,26 +520,21 @@ fn length_limits_are_exact() {
         Some("too_long"),
         "a URI that normalizes to `/`"
     );
-    assert_eq!(code(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
+    assert_eq!(code(roots.check("n".repeat(NAME_BYTES).as_str())), None);
     let long = "n".repeat(NAME_BYTES + 1);
-    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-        assert_eq!(code(roots.check(long.as_str(), intent)), Some("too_long"), "{intent:?}");
-        assert_eq!(
-            code(roots.check(format!("d/{long}/x"), intent)),
-            Some("too_long"),
-            "{intent:?}"
-        );
+    for request in [long.clone(), format!("d/{long}/x"), format!("none/{long}")] {
+        assert_eq!(code(roots.check(request.as_str())), Some("too_long"), "{request}");
+        assert_eq!(code(roots.check_entry(request.as_str())), Some("too_long"), "{request}");
     }
-    assert_eq!(code(roots.check(format!("none/{long}"), Intent::NewTree)), Some("too_long"));
     let location = Location::parse("d").unwrap();
-    assert!(roots.check(&location, Intent::Existing).unwrap().exists());
+    assert!(roots.check(&location).unwrap().exists());
 }
 
 #[test]
 fn a_proof_reports_its_root_and_paths_and_a_refusal_quotes_its_request() {
     let tree = Tree::new("file root/a b/f; file root/g");
     let roots = tree.roots(["root"]);
-    let checked = roots.check("a b/../a b/f", Intent::Existing).unwrap();
+    let checked = roots.check("a b/../a b/f").unwrap();
     assert_eq!(checked.root().path(), tree.path("root"));
     assert_eq!(checked.relative(), std::path::Path::new("a b/f"));
     let path = tree.path("root").join("a b").join("f");
@@ -565,7 +557,7 @@ fn a_file_replaced_after_its_check_is_verified_again() {
         ("h", "hard root/h = out/kept", "hard_linked"),
         ("l", "link root/l -> other", "changed"),
     ] {
-        let checked = roots.check(name, Intent::Existing).unwrap();
+        let checked = roots.check(name).unwrap();
         fs::remove_file(tree.path("root").join(name)).unwrap();
         tree.add(planted);
         let opened = [checked.open(), checked.open_with(OpenMode::ReadWrite)];
@@ -590,6 +582,6 @@ fn a_symlink_target_that_is_not_utf8_is_followed_exactly() {
     std::os::unix::fs::symlink(tree.path("root").join(odd), tree.path("root/absolute")).unwrap();
     for link in ["relative", "absolute"] {
         assert_eq!(roots.read(link, 99).unwrap(), b"odd", "{link}");
-        assert_eq!(roots.check(link, Intent::New).unwrap().relative(), odd, "{link}");
+        assert_eq!(roots.check(link).unwrap().relative(), odd, "{link}");
     }
 }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Durability, InPlace, Intent, Roots, WriteOptions};
+use mcp_roots_guard::{Durability, InPlace, Roots, WriteOptions};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -591,9 +591,8 @@ fn an_unsearchable_directory_hides_only_its_own_entries() {
         let roots = Roots::from_dirs([&top]).unwrap();
         let decide = move || {
             as_user(USERS[0], || {
-                let checked = roots
-                    .check(request, Intent::Existing)
-                    .map(|checked| checked.relative() == Path::new("f"));
+                let checked =
+                    roots.check(request).map(|checked| checked.relative() == Path::new("f"));
                 let read = roots.read(request, 9).map(|content| content == b"old");
                 [checked, read]
                     .map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.code()))

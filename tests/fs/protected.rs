@@ -5,14 +5,15 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ErrorKind, Intent,
-    ListRootsResult, OpenMode, Overwrite, Protection, Root, Roots, WriteOptions,
+    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ErrorKind, ListRootsResult,
+    OpenMode, Overwrite, Protection, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Attribute, CheckedPath, InPlace, Result};
 
 use crate::support::one_step::OneStep as _;
 use crate::support::operations::{Way, attempts};
+use crate::support::proof::Intent;
 use crate::support::tree::{Tree, symlinks_are_visible};
 use crate::support::{code, protecting};
 
@@ -230,7 +231,7 @@ fn temporary_file_is_not_used_by_its_name() {
             assert_eq!(refused.code(), "protected", "{} {request}", attempt.name());
         }
     }
-    assert_eq!(code(entry.to_checked().remove_file()), Some("protected"));
+    assert_eq!(code(entry.to_entry().remove_file()), Some("protected"));
     if symlinks_are_visible() {
         tree.add(&format!("link root/to -> new/{path}"));
         let link = tree.path("root/to");
@@ -350,13 +351,13 @@ fn proof_of_a_place_that_is_now_protected_is_no_longer_allowed() {
     let all = tree.roots(["root"]);
     let roots = protected(&tree);
     let allows = |path: &str| {
-        let proof = all.check(path, Intent::New).unwrap();
+        let proof = all.check(path).unwrap();
         code(roots.still_allows(&proof))
     };
     assert_eq!(allows("a"), None);
     assert_eq!(allows(".git/config"), Some("protected"));
     assert_eq!(allows("secret/key"), Some("protected"));
-    let own = roots.check(".git/config", Intent::New).unwrap();
+    let own = roots.check(".git/config").unwrap();
     assert_eq!(code(roots.still_allows(&own)), None);
 }
 
@@ -428,7 +429,7 @@ fn moved_root_is_not_changed_through_its_handle() {
         let boundary = boundary(&tree, |builder| builder);
         let list = ListRootsResult::from_uris([tree.uri("root/d")]);
         let roots = boundary.resolve(&list).unwrap();
-        let proof = roots.check(tree.path("root/d").join(name), Intent::New).unwrap();
+        let proof = roots.check(tree.path("root/d").join(name)).unwrap();
         fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
         assert_eq!(code(change(&proof)), Some("root_unavailable"), "{name}");
         assert_eq!(fs::read(tree.path("root/.git/config")).unwrap(), b"old");
@@ -437,7 +438,7 @@ fn moved_root_is_not_changed_through_its_handle() {
     // The controls: without protected names, the moved directory is changed.
     let tree = Tree::new("file root/d/config = old");
     let roots = tree.roots(["root/d"]);
-    let proof = roots.check("config", Intent::New).unwrap();
+    let proof = roots.check("config").unwrap();
     fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
     proof.open_with(OpenMode::ReadWrite).unwrap();
     proof.write_with("planted", in_place).unwrap();

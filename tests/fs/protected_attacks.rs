@@ -25,14 +25,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Overwrite, Protection, Result,
-    Roots, WalkOptions,
+    Access, Boundary, Error, ErrorKind, ListRootsResult, Overwrite, Protection, Result, Roots,
+    WalkOptions,
 };
 
 use self::world::{
     Case, PATTERNS, Route, STATES, Snapshot, State, UNPROTECTED, VARIANTS, World, routes,
 };
-use crate::support::operations::{INTENTS, NO_PAUSE, OPERATIONS, Operation, Way, description};
+use crate::support::operations::{OPERATIONS, Operation, Way, description};
+use crate::support::proof::{INTENTS, Intent};
 use crate::support::protected::Effect;
 use crate::support::walked;
 
@@ -176,18 +177,9 @@ fn on_two_paths() -> impl Iterator<Item = &'static Operation> {
     OPERATIONS.iter().filter(|operation| operation.paths.len() == 2)
 }
 
-/// How an operation on one path is called: directly, or by a proof that was made with an intent.
-type Call = Option<Intent>;
+const DIRECTLY: &[Way] = &[Way::Directly];
 
-const DIRECTLY: &[Call] = &[None];
-
-const ALL: &[Call] = &[
-    None,
-    Some(Intent::Existing),
-    Some(Intent::New),
-    Some(Intent::NewTree),
-    Some(Intent::NoFollow),
-];
+const ALL: &[Way] = &[Way::Directly, Way::Proof];
 
 fn pairs(effects: &[Effect], states: &[State]) -> Vec<(Effect, State)> {
     effects.iter().flat_map(|effect| states.iter().map(|state| (*effect, *state))).collect()
@@ -249,8 +241,8 @@ impl<'a> Attack<'a> {
     /// Whether the place that a request would name without protection is protected. `None` if it
     /// would name no place.
     fn is_protected(&self, text: &str, intent: Intent) -> Option<bool> {
-        let checked = self.twin.check(text, intent).ok()?;
-        Some(self.world.is_protected(&checked.to_unguarded_path()))
+        let proof = intent.decide(&self.twin, text).ok()?;
+        Some(self.world.is_protected(&proof.canonical()))
     }
 
     /// Whether a request passes through the denied name. Every request of these rows does, unless
@@ -267,7 +259,7 @@ const SYMLINKS: [&str; 7] =
     ["to-p", "to-p-abs", "chain", "chain-3", "through", "dangling", "dangling-tree"];
 
 impl Judge {
-    fn attack(&mut self, world: &World, effect: Effect, route: Route, calls: &[Call]) {
+    fn attack(&mut self, world: &World, effect: Effect, route: Route, calls: &[Way]) {
         if !route.exists(world, Some(effect)) {
             return;
         }
@@ -276,15 +268,10 @@ impl Judge {
             let Some(text) = route.text(world, suffix) else { continue };
             let is_protected = INTENTS.map(|intent| attack.is_protected(&text, intent));
             for operation in on_one_path() {
-                for call in calls {
-                    let what = format!("{} {call:?} {text:?}", operation.name);
-                    let run = |roots: &Roots, text: &str| match call {
-                        None => operation.run(Way::Directly, roots, &[text]),
-                        Some(intent) => {
-                            (operation.by_proof)(&[roots.check(text, *intent)?], NO_PAUSE)
-                        }
-                    };
-                    let intent = call.unwrap_or(operation.paths[0].intent);
+                for way in calls {
+                    let what = format!("{} {way:?} {text:?}", operation.name);
+                    let run = |roots: &Roots, text: &str| operation.run(*way, roots, &[text]);
+                    let intent = operation.paths[0].intent;
                     let place = INTENTS.iter().position(|it| *it == intent).unwrap();
                     let row = Row {
                         what,
@@ -303,7 +290,7 @@ impl Judge {
         }
     }
 
-    fn two_paths(&mut self, attack: &mut Attack<'_>, calls: &[Call]) {
+    fn two_paths(&mut self, attack: &mut Attack<'_>, calls: &[Way]) {
         let world = attack.world;
         let Some(helpers) = attack.route.helpers(world) else { return };
         for &(from, to) in PATHS {
@@ -353,7 +340,7 @@ impl Judge {
     fn begins_pattern(attack: &Attack<'_>, to: &str, intent: Intent) -> bool {
         let world = attack.world;
         let allowed = ["proj", "other"].map(|name| world.tree.path(name));
-        let place = attack.twin.check(to, intent).unwrap().to_unguarded_path();
+        let place = intent.check(&attack.twin, to).unwrap().canonical();
         world.rules(attack.effect).begin_at(&allowed, &place)
     }
 
@@ -516,7 +503,7 @@ fn directory_that_contains_a_protected_name_is_neither_renamed_nor_removed() {
                     roots.rename(ancestor, free.as_str(), Overwrite::Always),
                     roots.rename(ancestor, here.as_str(), Overwrite::Never),
                     roots.rename(ancestor, my_dir.as_str(), Overwrite::Always),
-                    roots.check(ancestor, Intent::NoFollow).and_then(|it| it.remove_dir_all()),
+                    roots.check_entry(ancestor).and_then(|it| it.remove_dir_all()),
                 ];
                 for (number, attempt) in attempts.into_iter().enumerate() {
                     rows += 1;

@@ -36,9 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{
-    Access, Boundary, Error, Intent, ListRootsResult, Protection, Result, Roots,
-};
+use mcp_roots_guard::{Access, Boundary, Error, ListRootsResult, Protection, Result, Roots};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::kernel::{ENOSYS, block};
@@ -906,7 +904,7 @@ fn a_raced_symlink_is_retried_without_openat2() {
                 if is_shown && round >= 2_000 || start.elapsed() > PATIENCE {
                     break;
                 }
-                let checked = roots.check("a/sub/f", Intent::Existing).map(drop);
+                let checked = roots.check("a/sub/f").map(drop);
                 let listed = boundary.resolve(&list).unwrap();
                 let listed = listed.rejected().first().map_or(Ok(()), |it| Err(it.error().code()));
                 for result in [checked.map_err(|error| error.code()), listed] {

@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, Guard, Intent, ListRootsResult, OpenMode,
-    Overwrite, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, OpenMode, Overwrite,
+    Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
 use nix::sys::ptrace;
@@ -16,7 +16,6 @@ use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 
 use crate::support::code;
-use crate::support::one_step::OneStep as _;
 use crate::support::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
 use crate::support::tree::Tree;
 
@@ -183,15 +182,15 @@ fn open(roots: &Roots, request: &str) -> Result<()> {
 }
 
 fn check(roots: &Roots, request: &str) -> Result<()> {
-    roots.check(request, Intent::Existing).map(drop)
+    roots.check(request).map(drop)
 }
 
 fn create(roots: &Roots, request: &str) -> Result<()> {
-    roots.check(request, Intent::New).map(drop)
+    roots.check(request).map(drop)
 }
 
 fn entry(roots: &Roots, request: &str) -> Result<()> {
-    roots.check(request, Intent::NoFollow).map(drop)
+    roots.check_entry(request).map(drop)
 }
 
 fn list(roots: &Roots, request: &str) -> Result<()> {

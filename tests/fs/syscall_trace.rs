@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use mcp_roots_guard::{Error, Intent};
+use mcp_roots_guard::Error;
 use nix::sys::ptrace::{self};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
@@ -25,6 +25,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use crate::support::kernel::{ENOSYS, block};
 use crate::support::one_step::OneStep as _;
 use crate::support::operations::{self, Attempt, Operation, Target, Way, attempts};
+use crate::support::proof::Intent;
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
 };

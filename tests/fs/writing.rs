@@ -9,7 +9,7 @@ use std::thread;
 
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedPath, Durability, Error, ErrorKind, FileVersion, InPlace, Intent,
+    AtomicFile, ChangeSet, CheckedEntry, Durability, Error, ErrorKind, FileVersion, InPlace,
     Overwrite, Result, Roots, WriteOptions,
 };
 
@@ -49,12 +49,12 @@ fn missing_parents_are_created_only_if_requested() {
     assert_eq!(names(tree.path("root/a/b")), ["f"]);
 
     // A proof creates them if it was checked for `NewTree`, with any options.
-    assert_eq!(code(roots.check("p/q/f", Intent::New)), Some("not_found"));
-    let checked = roots.check("p/q/f", Intent::NewTree).unwrap();
+    assert_eq!(code(roots.check("p/q/f")), Some("not_found"));
+    let checked = roots.check("p/q/f").unwrap();
     checked.write("4").unwrap();
     checked.write("5").unwrap();
     assert_eq!(fs::read(tree.path("root/p/q/f")).unwrap(), b"5");
-    let checked = roots.check("there/f", Intent::New).unwrap();
+    let checked = roots.check("there/f").unwrap();
     fs::remove_dir(tree.path("root/there")).unwrap();
     assert_eq!(code(checked.write("6")), Some("not_found"));
     let refused = checked.write_with("6", new().create_parents());
@@ -660,7 +660,7 @@ fn partial_commit_says_which_changes_were_made() {
     changes.write("dir/e", "new", new().create_parents()).unwrap();
     let partial = changes.commit().unwrap_err();
     assert_eq!(fs::read(tree.path("root/a")).unwrap(), b"new");
-    let places = |places: &[CheckedPath]| -> Vec<String> {
+    let places = |places: &[CheckedEntry]| -> Vec<String> {
         places.iter().map(|place| place.relative().to_str().unwrap().into()).collect()
     };
     assert_eq!(places(partial.committed()), ["a", "b", "moved"]);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::limits::CHILDREN;
 use mcp_roots_guard::{
     Access, Boundary, CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ClientCapabilities, Ended,
-    Guard, Intent, ListRootsResult, Result, Roots, RootsResponse,
+    Guard, ListRootsResult, Result, Roots, RootsResponse,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
@@ -24,7 +24,7 @@ mod confined;
 mod unreaped;
 
 fn command(roots: &Roots, directory: &str, program: &str) -> Result<ChildCommand> {
-    roots.check(directory, Intent::Existing)?.command(program)
+    roots.check(directory)?.command(program)
 }
 
 fn sh(roots: &Roots, directory: &str, script: &str) -> ChildCommand {

@@ -10,9 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     BackgroundSession, FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyEntry, Request,
 };
-use mcp_roots_guard::{
-    Access, Boundary, ErrorKind, Intent, ListRootsResult, Overwrite, Protection, Roots,
-};
+use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, Overwrite, Protection, Roots};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -51,7 +49,7 @@ fn decide(tree: &Tree) {
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
-    let access = |roots: &Roots, path: &str| match roots.check(at.join(path), Intent::Existing) {
+    let access = |roots: &Roots, path: &str| match roots.check(at.join(path)) {
         Ok(checked) if checked.access() == Access::ReadWrite => "write",
         Ok(_) => "read",
         Err(error) => error.code(),

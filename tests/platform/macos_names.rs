@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Roots};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Roots};
 
 use crate::support::tree::Tree;
 
@@ -24,7 +24,7 @@ fn a_root_can_be_named_with_and_without_private() {
                     "{root:?} {request:?}"
                 );
                 assert_eq!(
-                    roots.check(request.join("f"), Intent::Existing).unwrap().to_unguarded_path(),
+                    roots.check(request.join("f")).unwrap().to_unguarded_path(),
                     canonical.join("f")
                 );
             }

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Overwrite, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite, WalkOptions};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -91,11 +91,11 @@ fn a_proc_filesystem_mounted_in_a_root_is_not_served() {
     };
     mounted(&tree, mounts, |tree| {
         let roots = tree.roots(["root"]);
-        assert!(roots.check("proc/1", Intent::Existing).unwrap().open_unguarded_dir().is_err());
+        assert!(roots.check("proc/1").unwrap().open_unguarded_dir().is_err());
         for path in ["proc/1/status", "proc/cpuinfo", "bound/status"] {
             let refused = roots.read(path, 1 << 20).unwrap_err();
             assert_eq!(refused.code(), "special_file", "{path}");
-            let refused = roots.check(path, Intent::Existing).unwrap().read(1 << 20).unwrap_err();
+            let refused = roots.check(path).unwrap().read(1 << 20).unwrap_err();
             assert_eq!(refused.code(), "special_file", "{path}");
         }
         let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
@@ -191,7 +191,7 @@ fn a_mount_that_appears_at_a_root_or_below_a_renamed_directory_is_refused() {
             roots.read("root/sub/f", 99).unwrap();
             bind(&tree.path("out"), &tree.path("op/root")).unwrap();
             for path in ["op/root/sub/f", "op/root/sub", "op/root"] {
-                let refused = roots.check(tree.path(path), Intent::Existing).unwrap_err();
+                let refused = roots.check(tree.path(path)).unwrap_err();
                 assert_eq!(refused.code(), "root_unavailable", "{path}");
             }
         },
@@ -213,7 +213,7 @@ fn check_refuses_the_magic_links_of_a_mounted_proc_filesystem() {
         let roots = tree.roots(["root", "proc"]);
         for below in ["root/proc", "proc"] {
             let request = tree.path(below).join(&link);
-            let refused = roots.check(request.as_path(), Intent::Existing).unwrap_err();
+            let refused = roots.check(request.as_path()).unwrap_err();
             assert_eq!(refused.code(), "outside_roots", "{below}");
         }
     });

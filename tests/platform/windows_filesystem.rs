@@ -7,12 +7,13 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Result, WalkOptions,
+    Access, Boundary, ClientRoots, DirectoryOptions, ListRootsResult, Result, WalkOptions,
 };
 
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
 use crate::support::operations::{Way, attempts};
+use crate::support::proof::Intent;
 use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
 use crate::support::walked;
 
@@ -94,7 +95,7 @@ fn a_request_names_the_same_file_with_any_separator_and_case() {
     ];
     for form in &forms {
         assert_eq!(roots.read(form.as_str(), 9).unwrap(), b"content", "{form}");
-        let checked = roots.check(form.as_str(), Intent::Existing).unwrap();
+        let checked = roots.check(form.as_str()).unwrap();
         assert!(checked.display_path().eq_ignore_ascii_case(&path), "{form}: {checked}");
         assert!(checked.uri().starts_with("file:///"), "{form}: {}", checked.uri());
     }

@@ -27,9 +27,8 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::Intent;
-
 use crate::support::model::Decision;
+use crate::support::proof::Intent;
 use crate::support::protected::Effect;
 use crate::support::world::{LINE_BYTES, LINES, World};
 use crate::support::{kernel, model};

@@ -35,10 +35,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use mcp_roots_guard::{CheckedPath, Result, WalkOptions};
+use mcp_roots_guard::{Result, WalkOptions};
 
 use crate::support::kernel;
 use crate::support::operations::{NO_PAUSE, OPERATIONS, Operation, SECRET, WAYS, is_leak, mark};
+use crate::support::proof::Proof;
 use crate::support::protected::Effect;
 use crate::support::world::{LINE_BYTES, LINES, World};
 
@@ -121,7 +122,7 @@ fn check_walks(world: &World) {
     }
 }
 
-type Proofs = BTreeMap<u8, Vec<CheckedPath>>;
+type Proofs = BTreeMap<u8, Vec<Proof>>;
 
 fn of_letter(letter: u8) -> Option<&'static Operation> {
     OPERATIONS.iter().find(|operation| operation.letter == letter)
@@ -160,7 +161,7 @@ fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Pr
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let stored = if mode % 3 == 2 { proofs.get(&operation.letter).cloned() } else { None };
     let way = WAYS[1 + usize::from(mode / 6 % 6)];
-    let work = move || -> (Result<String>, Option<Vec<CheckedPath>>) {
+    let work = move || -> (Result<String>, Option<Vec<Proof>>) {
         let requests: Vec<_> = requests.iter().map(String::as_str).collect();
         if mode % 3 == 0 {
             return ((operation.directly)(&roots, &requests, NO_PAUSE), None);

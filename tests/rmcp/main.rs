@@ -28,6 +28,8 @@ mod one_step;
 #[path = "../support/operations.rs"]
 #[allow(dead_code)] // The suite uses the other items.
 mod operations;
+#[path = "../support/proof.rs"]
+mod proof;
 #[path = "../support/raw_client.rs"]
 mod raw_client;
 #[path = "../support/rmcp_server.rs"]

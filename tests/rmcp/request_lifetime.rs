@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedPath, Guard, Intent, OpenFile, Roots, Session, WriteOptions,
+    AtomicFile, ChangeSet, CheckedPath, Guard, OpenFile, Roots, Session, WriteOptions,
 };
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
@@ -58,7 +58,7 @@ async fn keep(
         // Narrowed roots, too.
         kept.roots.push(roots.within(".")?);
         kept.roots.push(roots.within(".")?.within(".")?.read_only());
-        let proof = roots.check("c/in.txt", Intent::Existing)?;
+        let proof = roots.check("c/in.txt")?;
         kept.proofs.push((proof, roots.session().cloned()));
         let mut changes = roots.change_set();
         changes.write("c/changed.txt", "new", WriteOptions::default())?;
@@ -91,7 +91,7 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
         assert_eq!(code, Err("roots_stale"), "{} by {way}", operation.name);
     }
     let refused = [
-        ("check", roots.check("c/in.txt", Intent::Existing).map(drop)),
+        ("check", roots.check("c/in.txt").map(drop)),
         ("within", roots.within("c").map(drop)),
         ("change_set", roots.change_set().remove_file("c/in.txt")),
     ];

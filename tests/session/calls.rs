@@ -13,7 +13,7 @@ use std::time::Duration;
 use mcp_roots_guard::limits::LINKED_LIST;
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_PAGES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent,
+    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder,
     ListRootsResult, Roots, RootsResponse, RootsSource, RootsState, Session,
 };
 use tokio::time::Instant;
@@ -255,7 +255,7 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
         // longer in force.
         assert_eq!(code(session.roots(no_request_expected()).await), Some(expected), "{name}");
         assert_eq!(session.state(), RootsState::Failed(refused.kind()), "{name}");
-        let checked = earlier.check(".", Intent::Existing).unwrap();
+        let checked = earlier.check(".").unwrap();
         assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"), "{name}");
         session.list_changed();
         assert_eq!(session.state(), RootsState::Stale, "{name}");
@@ -344,10 +344,10 @@ async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
     let session = announcing(&guard);
     let roots = session.roots(source_listing(&tree, &["a", "b", "c"])).await.unwrap();
     let places = ["a/in/f", "b", "c"].map(|path| tree.path(path));
-    let directly = places.each_ref().map(|path| roots.check(path, Intent::Existing).unwrap());
+    let directly = places.each_ref().map(|path| roots.check(path).unwrap());
     let narrowed = places.each_ref().map(|path| {
         let narrowed = roots.within(path).unwrap();
-        narrowed.check(path, Intent::Existing).unwrap()
+        narrowed.check(path).unwrap()
     });
     let mut changes = session.changes();
     let assert_codes = |expected: [Option<&'static str>; 3]| {
@@ -413,7 +413,7 @@ fn a_proof_is_invalid_if_a_file_root_has_the_name_of_a_directory_on_its_path() {
     let boundary = Boundary::builder().directory(tree.path("a"), Access::ReadWrite);
     let write = boundary.build().unwrap().allowed_roots();
     tree.add("file a/in/f");
-    let below = write.check("in/f", Intent::Existing).unwrap();
+    let below = write.check("in/f").unwrap();
     fs::remove_dir_all(tree.path("a/in")).unwrap();
     tree.add("file a/in");
     assert_eq!(code(tree.roots(["a/in"]).still_allows(&below)), Some("outside_roots"));
@@ -864,7 +864,7 @@ async fn a_kept_proof_removes_no_other_root_of_its_list() {
     let check = async |listed: &[&str]| {
         session.list_changed();
         let roots = session.roots(Client::listing(list(&tree, listed)).source()).await.unwrap();
-        roots.check(tree.path("a"), Intent::NoFollow).unwrap()
+        roots.check_entry(tree.path("a")).unwrap()
     };
     let kept = check(&[".", "a/in"]).await;
     let later = check(&["."]).await;

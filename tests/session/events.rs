@@ -111,7 +111,7 @@ fn each_event_names_its_session_and_its_cause() {
         // A refusal's event says where the symlink points. The client's error does not.
         let refused = roots.read(tree.path("op/out/x"), 9).unwrap_err();
         assert!(roots.read("file:///x?y", 9).is_err());
-        assert!(roots.check("f", mcp_roots_guard::Intent::Existing).unwrap().read(1).is_err());
+        assert!(roots.check("f").unwrap().read(1).is_err());
         let events = log.take(&tree, number);
         let lines: Vec<_> = events.lines().collect();
         assert_eq!(lines.len(), 3, "{events}");
@@ -298,7 +298,7 @@ async fn tool(
         "read" => Ok(roots.read_to_string(path, 99)?),
         "write" => Ok(roots.write(path, "CONTENT").map(|()| "written".to_owned())?),
         "link" => {
-            let place = roots.check(path, mcp_roots_guard::Intent::NoFollow)?;
+            let place = roots.check_entry(path)?;
             Ok(place.symlink("../../etc/shadow").map(|()| "linked".to_owned())?)
         }
         other => Err(HandlerError::new(other)),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use mcp_roots_guard::Intent;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 
 use super::model::Decision;
+use super::proof::Intent;
 pub(crate) use super::seccomp::block_call;
 
 /// Checks a decision against the kernel. The request is absolute or starts in `root`. The guard and

@@ -16,6 +16,7 @@ pub(crate) mod model;
 pub(crate) mod access;
 pub(crate) mod one_step;
 pub(crate) mod operations;
+pub(crate) mod proof;
 #[cfg(target_os = "linux")]
 pub(crate) mod protected;
 pub(crate) mod random;

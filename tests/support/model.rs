@@ -13,8 +13,10 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use mcp_roots_guard::Roots;
 use mcp_roots_guard::limits::LINK_HOPS;
-use mcp_roots_guard::{CheckedPath, Error, Intent, Roots};
+
+use super::proof::Intent;
 
 /// The type of the entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,24 +76,22 @@ pub(crate) fn decide_unless_denied(
         }
         match &here {
             Name::Missing => {
-                let only_dots_follow = todo.iter().all(|name| name == ".");
-                return match intent {
-                    Intent::New if todo.is_empty() => Ok((at, false)),
-                    Intent::New if only_dots_follow => Err("is_a_directory"),
-                    Intent::NoFollow if only_dots_follow => Ok((at, false)),
-                    Intent::NewTree => {
-                        for name in todo.iter().filter(|name| *name != ".") {
-                            if name == ".." {
-                                return Err("not_found");
-                            }
-                            at.push(name);
-                            if is_denied(&at) {
-                                return Err("protected");
-                            }
-                        }
-                        Ok((at, false))
+                let mut missing = 1;
+                for name in todo.iter().filter(|name| *name != ".") {
+                    if name == ".." {
+                        return Err("not_found");
                     }
-                    _ => Err("not_found"),
+                    at.push(name);
+                    missing += 1;
+                    if is_denied(&at) {
+                        return Err("protected");
+                    }
+                }
+                return match intent {
+                    Intent::Existing => Err("not_found"),
+                    Intent::New | Intent::NoFollow if missing > 1 => Err("not_found"),
+                    Intent::New if !todo.is_empty() => Err("is_a_directory"),
+                    _ => Ok((at, false)),
                 };
             }
             Name::Link(_) if intent == Intent::NoFollow && todo.is_empty() => {
@@ -139,11 +139,7 @@ fn start(roots: &[PathBuf], todo: &mut VecDeque<String>) -> PathBuf {
 
 /// The guard's decision, in the model's terms.
 pub(crate) fn guard_decision(roots: &Roots, request: &str, intent: Intent) -> Decision {
-    let checked = roots.check(request, intent);
-    checked
-        .as_ref()
-        .map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists()))
-        .map_err(Error::code)
+    intent.decide(roots, request).map(|proof| (proof.canonical(), proof.exists()))
 }
 
 /// The names between slashes. A trailing slash requires a directory, as `.` does.

@@ -9,20 +9,20 @@ use std::os::windows::io::OwnedHandle as OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::{
-    AtomicFile, Attribute, FileVersion, Intent, IntoLocation, Result, Roots, WriteOptions,
+    AtomicFile, Attribute, FileVersion, IntoLocation, Result, Roots, WriteOptions,
 };
 
 macro_rules! one_step {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $intent:expr;)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $check:ident;)*) => {
         #[allow(dead_code, reason = "some test programs do not use all of it")]
         pub(crate) trait OneStep: Borrow<Roots> {
             fn symlink(&self, target: impl AsRef<Path>, at: impl IntoLocation) -> Result<()> {
-                self.borrow().check(at, Intent::NoFollow)?.symlink(target)
+                self.borrow().check_entry(at)?.symlink(target)
             }
 
             fn hard_link(&self, from: impl IntoLocation, to: impl IntoLocation) -> Result<()> {
-                let from = self.borrow().check(from, Intent::NoFollow)?;
-                from.hard_link(&self.borrow().check(to, Intent::NoFollow)?)
+                let from = self.borrow().check_entry(from)?;
+                from.hard_link(&self.borrow().check_entry(to)?)
             }
 
             fn remove_file_if_unchanged(
@@ -37,7 +37,7 @@ macro_rules! one_step {
 
             $(
                 fn $name(&self, path: impl IntoLocation, $($argument: $type),*) -> Result<$result> {
-                    self.borrow().check(path, $intent)?.$name($($argument),*)
+                    self.borrow().$check(path)?.$name($($argument),*)
                 }
             )*
         }
@@ -45,17 +45,11 @@ macro_rules! one_step {
 }
 
 one_step! {
-    atomic_file(options: WriteOptions) -> AtomicFile, new(options);
-    create_dir() -> (), Intent::NewTree;
-    open_unguarded_dir() -> OwnedFd, Intent::Existing;
-    read_link() -> PathBuf, Intent::NoFollow;
-    remove_dir() -> (), Intent::NoFollow;
-    set_attribute(attribute: Attribute) -> (), Intent::Existing;
-    version(limit: u64) -> FileVersion, Intent::Existing;
+    atomic_file(options: WriteOptions) -> AtomicFile, check;
+    open_unguarded_dir() -> OwnedFd, check;
+    read_link() -> PathBuf, check_entry;
+    set_attribute(attribute: Attribute) -> (), check;
+    version(limit: u64) -> FileVersion, check;
 }
 
 impl OneStep for Roots {}
-
-fn new(options: WriteOptions) -> Intent {
-    if options == options.create_parents() { Intent::NewTree } else { Intent::New }
-}

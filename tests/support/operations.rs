@@ -17,13 +17,14 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use mcp_roots_guard::Intent::{Existing, New, NewTree, NoFollow};
 use mcp_roots_guard::{
-    AtomicFile, Attribute, CheckedPath, DirEntry, Error, FileVersion, InPlace, Intent, Metadata,
-    OpenFile, OpenMode, Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attribute, DirEntry, Error, FileVersion, InPlace, Metadata, OpenFile, OpenMode,
+    Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use super::one_step::OneStep as _;
+use super::proof::Intent::{self, Existing, New, NewTree, NoFollow};
+use super::proof::Proof;
 use Target::{
     Any, Directory, EmptyDirectory, File, FileOrNew, Missing, MissingTree, Symlink, Tree,
 };
@@ -36,7 +37,7 @@ pub(crate) struct Operation {
     /// Its one or two paths.
     pub(crate) paths: &'static [Path],
     pub(crate) directly: fn(&Roots, &[&str], Pause<'_>) -> Result<String>,
-    pub(crate) by_proof: fn(&[CheckedPath], Pause<'_>) -> Result<String>,
+    pub(crate) by_proof: fn(&[Proof], Pause<'_>) -> Result<String>,
 }
 
 /// Is called between the steps of an operation. A suite can change the tree there.
@@ -93,8 +94,6 @@ pub(crate) const WAYS: [Way; 7] = [
     Way::Directly, Way::Walked, Way::Parent, Way::Proof, Way::Joined, Way::Listed, Way::Unfollowed,
 ];
 
-pub(crate) const INTENTS: [Intent; 4] = [Existing, New, NewTree, NoFollow];
-
 impl Operation {
     pub(crate) fn changes(&self) -> bool {
         self.paths.iter().any(|path| path.is_changed)
@@ -118,7 +117,7 @@ impl Operation {
         roots: &Roots,
         texts: &[&str],
         pause: Pause<'_>,
-    ) -> Result<Vec<CheckedPath>> {
+    ) -> Result<Vec<Proof>> {
         let proof = |(position, (path, text)): (usize, (&Path, &&str))| {
             let is_checked = !way.suits(path) || position > 0 && path.target == FileOrNew;
             let way = if is_checked { Way::Proof } else { way };
@@ -150,13 +149,7 @@ impl Way {
     }
 
     /// A proof of a request. A request that this way cannot take apart is checked as a whole.
-    fn proof(
-        self,
-        roots: &Roots,
-        text: &str,
-        intent: Intent,
-        pause: Pause<'_>,
-    ) -> Result<CheckedPath> {
+    fn proof(self, roots: &Roots, text: &str, intent: Intent, pause: Pause<'_>) -> Result<Proof> {
         let is_relative = !text.starts_with('/') && !text.contains(':');
         let first = text.split_once('/').filter(|(first, rest)| *first != ".." && !rest.is_empty());
         let (first, rest) = first.unwrap_or((".", text));
@@ -164,9 +157,9 @@ impl Way {
         let is_plain = !parent.is_empty() && !matches!(name, "" | "." | "..");
         let found = match self {
             Self::Joined if is_relative => {
-                let base = roots.check(first, Existing)?;
+                let base = roots.check(first)?;
                 pause();
-                return base.join(rest, intent);
+                return intent.join(&base, rest);
             }
             Self::Listed if is_plain => {
                 let mut entries = roots.read_dir(parent)?.flatten();
@@ -180,20 +173,33 @@ impl Way {
                 entries.find(|entry| entry.relative() == std::path::Path::new(rest))
             }
             Self::Unfollowed => {
-                let followed = roots.check(text, Existing)?;
+                let followed = roots.check(text)?;
                 pause();
-                return followed.no_follow();
+                return followed.entry().map(Proof::Entry);
             }
             Self::Parent => {
-                let below = roots.check(format!("{text}/none").as_str(), New)?;
+                let below = roots.check(format!("{text}/none").as_str())?;
                 pause();
-                return Ok(below.parent().unwrap_or(below));
+                let parent = below.parent().unwrap_or(below);
+                let is_entry = intent == NoFollow;
+                return if is_entry {
+                    parent.entry().map(Proof::Entry)
+                } else {
+                    Ok(Proof::Path(parent))
+                };
             }
-            _ => return roots.check(text, intent),
+            _ => return intent.check(roots, text),
         };
-        // Without an entry, this is an error: there is no such name.
-        let missing = || roots.check(format!("{text} is not listed").as_str(), Existing);
-        found.map_or_else(missing, |entry| Ok(entry.to_checked()))
+        match found {
+            Some(entry) if intent == NoFollow => Ok(Proof::Entry(entry.to_entry())),
+            Some(entry) => entry.follow().map(Proof::Path),
+            // This is an error: there is no such name.
+            None => {
+                let name = format!("{text} is not listed");
+                roots.metadata(name.as_str())?;
+                Ok(Proof::Path(roots.check(name.as_str())?))
+            }
+        }
     }
 }
 
@@ -252,7 +258,7 @@ const fn changes(intent: Intent, target: Target) -> Path {
 }
 
 macro_rules! row {
-    ($letter:literal $method:ident($($arg:expr),*) on $one:expr => $seen:expr) => {
+    ($letter:literal $proof:ident.$method:ident($($arg:expr),*) on $one:expr => $seen:expr) => {
         Operation {
             letter: $letter,
             name: concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
@@ -260,10 +266,11 @@ macro_rules! row {
             directly: |roots, texts, pause| {
                 ($seen)(roots.$method(texts[0], $($arg),*)?, pause)
             },
-            by_proof: |checked, pause| ($seen)(checked[0].$method($($arg),*)?, pause),
+            by_proof: |checked, pause| ($seen)(checked[0].$proof().$method($($arg),*)?, pause),
         }
     };
-    ($letter:literal $method:ident($($arg:expr),*) on $one:expr, $two:expr => $seen:expr) => {
+    ($letter:literal $proof:ident.$method:ident($($arg:expr),*) on $one:expr, $two:expr
+        => $seen:expr) => {
         Operation {
             letter: $letter,
             name: concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
@@ -271,76 +278,74 @@ macro_rules! row {
             directly: |roots, texts, pause| {
                 ($seen)(roots.$method(texts[0], texts[1], $($arg),*)?, pause)
             },
-            by_proof: |checked, pause| ($seen)(checked[0].$method(&checked[1], $($arg),*)?, pause),
+            by_proof: |checked, pause| {
+                ($seen)(checked[0].$proof().$method(checked[1].$proof(), $($arg),*)?, pause)
+            },
         }
     };
-    ($letter:literal check($intent:ident)) => {
+    ($letter:literal $check:ident on $intent:ident) => {
         Operation {
             letter: $letter,
-            name: concat!("check(", stringify!($intent), ")"),
+            name: stringify!($check),
             paths: &[reads($intent, Any)],
-            directly: |roots, texts, _| Ok(described_proof(&roots.check(texts[0], $intent)?)),
+            directly: |roots, texts, _| Ok(described_proof(&$intent.check(roots, texts[0])?)),
             by_proof: |checked, _| Ok(described_proof(&checked[0])),
         }
     };
 }
 
 pub(crate) const OPERATIONS: &[Operation] = &[
-    row!(b'7' check(Existing)),
-    row!(b'8' check(New)),
-    row!(b'9' check(NewTree)),
-    row!(b'+' check(NoFollow)),
-    row!(b'A' read(LIMIT) on reads(Existing, File) => content),
-    row!(b'B' read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
-    row!(b'C' open() on reads(Existing, File) => opened),
-    row!(b'E' metadata() on reads(Existing, Any) => described),
-    row!(b'e' version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
-    row!(b'i' read_link() on reads(NoFollow, Symlink) => linked),
-    row!(b'G' read_dir() on reads(Existing, Directory) => listed),
-    row!(b'H' walk(WalkOptions::default()) on reads(Existing, Tree) => walked),
-    row!(b'm' open_unguarded_dir() on reads(Existing, Directory) => unguarded),
-    row!(b'I' open_with(OpenMode::ReadWrite) on changes(Existing, File) => used),
-    row!(b'M' open_with(OpenMode::Create) on changes(New, FileOrNew) => used),
-    row!(b'N' open_with(OpenMode::Append) on changes(New, FileOrNew) => used),
-    row!(b'O' open_with(OpenMode::CreateNew) on changes(New, Missing) => used),
-    row!(b'P' open_with(OpenMode::Truncate) on changes(New, FileOrNew) => used),
-    row!(b'Q' write(WRITTEN) on changes(New, FileOrNew) => done),
-    row!(b'Y' write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
-    row!(b'5' write_with(WRITTEN, by(InPlace::IfOwnerChanges))
+    row!(b'7' check on NewTree),
+    row!(b'+' check_entry on NoFollow),
+    row!(b'A' path.read(LIMIT) on reads(Existing, File) => content),
+    row!(b'B' path.read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
+    row!(b'C' path.open() on reads(Existing, File) => opened),
+    row!(b'E' path.metadata() on reads(Existing, Any) => described),
+    row!(b'e' path.version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
+    row!(b'i' entry.read_link() on reads(NoFollow, Symlink) => linked),
+    row!(b'G' path.read_dir() on reads(Existing, Directory) => listed),
+    row!(b'H' path.walk(WalkOptions::default()) on reads(Existing, Tree) => walked),
+    row!(b'm' path.open_unguarded_dir() on reads(Existing, Directory) => unguarded),
+    row!(b'I' path.open_with(OpenMode::ReadWrite) on changes(Existing, File) => used),
+    row!(b'M' path.open_with(OpenMode::Create) on changes(New, FileOrNew) => used),
+    row!(b'N' path.open_with(OpenMode::Append) on changes(New, FileOrNew) => used),
+    row!(b'O' path.open_with(OpenMode::CreateNew) on changes(New, Missing) => used),
+    row!(b'P' path.open_with(OpenMode::Truncate) on changes(New, FileOrNew) => used),
+    row!(b'Q' path.write(WRITTEN) on changes(New, FileOrNew) => done),
+    row!(b'Y' path.write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
+    row!(b'5' path.write_with(WRITTEN, by(InPlace::IfOwnerChanges))
         on changes(New, FileOrNew) => done),
-    row!(b'a' write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
+    row!(b'a' path.write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
         on changes(New, Missing) => done),
-    row!(b'b' write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
-    row!(b'Z' write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
-    row!(b'c' atomic_file(WriteOptions::default()) on changes(New, FileOrNew) => committed),
-    row!(b'6' atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
-    row!(b'j' set_attribute(executable()) on changes(Existing, File) => done),
-    row!(b'k' set_attribute(Attribute::Modified(SystemTime::UNIX_EPOCH))
+    row!(b'b' path.write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
+    row!(b'Z' path.write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
+    row!(b'c' path.atomic_file(WriteOptions::default()) on changes(New, FileOrNew) => committed),
+    row!(b'6' path.atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
+    row!(b'j' path.set_attribute(executable()) on changes(Existing, File) => done),
+    row!(b'k' path.set_attribute(Attribute::Modified(SystemTime::UNIX_EPOCH))
         on changes(Existing, Any) => done),
-    row!(b'R' create_dir() on changes(NewTree, Missing) => done),
-    row!(b'S' create_dir_all() on changes(NewTree, MissingTree) => done),
-    row!(b'T' remove_file() on changes(NoFollow, File) => done),
-    row!(b'U' remove_dir() on changes(NoFollow, EmptyDirectory) => done),
-    row!(b'V' remove_dir_all() on changes(NoFollow, Tree) => done),
-    row!(b'W' rename(Overwrite::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
-    row!(b'X' rename(Overwrite::Always)
+    row!(b'R' path.create_dir() on changes(New, Missing) => done),
+    row!(b'S' path.create_dir_all() on changes(NewTree, MissingTree) => done),
+    row!(b'T' entry.remove_file() on changes(NoFollow, File) => done),
+    row!(b'U' entry.remove_dir() on changes(NoFollow, EmptyDirectory) => done),
+    row!(b'V' entry.remove_dir_all() on changes(NoFollow, Tree) => done),
+    row!(b'W' entry.rename(Overwrite::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
+    row!(b'X' entry.rename(Overwrite::Always)
         on changes(NoFollow, Any), changes(NoFollow, Any) => done),
-    row!(b'o' rename(Overwrite::IfUnchanged(version()))
+    row!(b'o' entry.rename(Overwrite::IfUnchanged(version()))
         on changes(NoFollow, File), changes(NoFollow, File) => done),
-    row!(b'r' hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
-    row!(b's' copy(LIMIT, WriteOptions::default())
+    row!(b'r' entry.hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
+    row!(b's' path.copy(LIMIT, WriteOptions::default())
         on reads(Existing, File), changes(New, FileOrNew) => |bytes: u64, _| Ok(bytes.to_string())),
-    row!(b't' copy(LIMIT, parents())
+    row!(b't' path.copy(LIMIT, parents())
         on reads(Existing, File), changes(NewTree, MissingTree)
         => |bytes: u64, _| Ok(bytes.to_string())),
     Operation {
         letter: b'F',
         name: "metadata(NoFollow)",
         paths: &[reads(NoFollow, Any)],
-        directly: |roots, texts, pause| {
-            described(roots.check(texts[0], NoFollow)?.metadata()?, pause)
-        },
-        by_proof: |checked, pause| described(checked[0].metadata()?, pause),
+        directly: |roots, texts, pause| described(roots.check_entry(texts[0])?.metadata()?, pause),
+        by_proof: |checked, pause| described(checked[0].entry().metadata()?, pause),
     },
     Operation {
         letter: b'-',
@@ -352,7 +357,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             listed(narrowed.read_dir(".")?, pause)
         },
         // Roots cannot be narrowed to a proof.
-        by_proof: |checked, pause| listed(checked[0].read_dir()?, pause),
+        by_proof: |checked, pause| listed(checked[0].path().read_dir()?, pause),
     },
     Operation {
         letter: b'_',
@@ -364,7 +369,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             listed(narrowed.read_dir(".")?, pause)
         },
         // Roots cannot be narrowed to proofs.
-        by_proof: |checked, pause| listed(checked[0].read_dir()?, pause),
+        by_proof: |checked, pause| listed(checked[0].path().read_dir()?, pause),
     },
     Operation {
         letter: b'w',
@@ -374,7 +379,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         directly: |roots, texts, pause| {
             done(roots.symlink(texts.get(1).unwrap_or(&"data"), texts[0])?, pause)
         },
-        by_proof: |checked, pause| done(checked[0].symlink("data")?, pause),
+        by_proof: |checked, pause| done(checked[0].entry().symlink("data")?, pause),
     },
     Operation {
         letter: b'x',
@@ -390,9 +395,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         },
         // A change set takes no proofs. This is what it does with them.
         by_proof: |checked, pause| {
-            let file = checked[1].atomic_file(WriteOptions::default())?;
+            let file = checked[1].path().atomic_file(WriteOptions::default())?;
             pause();
-            checked[0].remove_file()?;
+            checked[0].entry().remove_file()?;
             committed(file, pause)
         },
     },
@@ -404,9 +409,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             done(roots.remove_file_if_unchanged(texts[0], version())?, pause)
         },
         by_proof: |checked, pause| {
-            let is_unchanged = checked[0].version(LIMIT)? == version();
+            let is_unchanged = checked[0].entry().follow()?.version(LIMIT)? == version();
             pause();
-            if is_unchanged { done(checked[0].remove_file()?, pause) } else { Ok("kept".into()) }
+            if is_unchanged {
+                done(checked[0].entry().remove_file()?, pause)
+            } else {
+                Ok("kept".into())
+            }
         },
     },
     Operation {
@@ -422,9 +431,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             done(changes.commit().map_err(Error::from)?, pause)
         },
         by_proof: |checked, pause| {
-            let file = checked[0].atomic_file(if_unchanged())?;
+            let file = checked[0].path().atomic_file(if_unchanged())?;
             pause();
-            committed(checked[1].atomic_file(parents())?, pause)?;
+            committed(checked[1].path().atomic_file(parents())?, pause)?;
             committed(file, pause)
         },
     },
@@ -440,7 +449,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         },
         by_proof: |checked, pause| {
             pause();
-            done(checked[0].rename(&checked[1], Overwrite::Never)?, pause)
+            done(checked[0].entry().rename(checked[1].entry(), Overwrite::Never)?, pause)
         },
     },
 ];
@@ -534,7 +543,7 @@ pub(crate) fn description(metadata: &Metadata) -> String {
     format!("{:?} mode {mode}", metadata.file_type())
 }
 
-fn described_proof(checked: &CheckedPath) -> String {
+fn described_proof(checked: &Proof) -> String {
     format!("{} {}", checked.display_path(), checked.exists())
 }
 
@@ -599,8 +608,9 @@ fn lines(entries: impl Iterator<Item = Result<DirEntry>>, pause: Pause<'_>) -> R
 fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> String {
     pause();
     let described = or_code(entry.metadata().map(|metadata| description(&metadata)));
-    let opened = or_code(entry.to_checked().open().and_then(|file| opened(file, pause)));
-    let read = or_code(entry.to_checked().read(LIMIT).and_then(|read| content(read, pause)));
+    let opened =
+        or_code(entry.follow().and_then(|path| path.open()).and_then(|file| opened(file, pause)));
+    let read = or_code(entry.read(LIMIT).and_then(|read| content(read, pause)));
     format!("{} {described} {opened} {read}", entry.relative().display())
 }
 

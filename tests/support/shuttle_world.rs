@@ -19,8 +19,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ClientCapabilities, Guard, Intent, ListRootsResult, Roots,
-    RootsChanges, RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, CheckedPath, ClientCapabilities, Guard, ListRootsResult, Roots, RootsChanges,
+    RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
 
@@ -258,7 +258,7 @@ fn step() {
 
 /// A proof, and the version of the list that it is based on.
 pub(crate) fn proof(roots: &Roots) -> (CheckedPath, u64) {
-    (roots.check("file", Intent::Existing).unwrap(), version_of(roots))
+    (roots.check("file").unwrap(), version_of(roots))
 }
 
 fn version_of(roots: &Roots) -> u64 {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard, Intent, Result};
+use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard, Result};
 
 /// The programs that tools may run. None by default.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl Programs {
             roots = boundary.allowed_roots();
         }
         let first = roots.roots().find(|root| !root.is_file()).map(|root| root.path().to_owned());
-        let directory = roots.check(first.unwrap_or_else(|| ".".into()), Intent::Existing)?;
+        let directory = roots.check(first.unwrap_or_else(|| ".".into()))?;
         if self.git {
             let git = directory.command("git")?.confined(git_confinement());
             git.arg("--version").time_limit(Duration::from_secs(30)).output()?.into_stdout()?;

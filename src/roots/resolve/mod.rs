@@ -1,7 +1,7 @@
 //! Resolves a request without ever looking outside the roots.
 //!
-//! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), an [`Intent`], and a
-//! [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside a root or at
+//! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), what is done with the
+//! [`LastName`], and a [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside a root or at
 //! an ancestor of roots, or a refusal. Every look-up consists of plain names inside a root, so
 //! nothing outside is opened, read or looked up.
 //!
@@ -17,8 +17,8 @@
 //! | an ancestor | any other name | none: refused as outside |
 //! | inside a root | `..` | the parent directory; for the root itself, the enclosing root or an ancestor |
 //! | inside a root | a directory or file | that directory or file |
-//! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root; with [`Intent::NoFollow`], a symlink at the end of the path is not followed |
-//! | inside a root | a missing name | none: refused, or the end of the walk if the intent allows missing names |
+//! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root; with [`LastName::Unfollowed`], a symlink at the end of the path is not followed |
+//! | inside a root | a missing name | the end of the walk: the rest must be plain names, which are not looked up |
 //! | inside a root | a name that is [denied](Lookup::is_denied) | none: refused, without a look-up |
 //! | not a directory | any | none: refused |
 
@@ -28,44 +28,23 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use self::walk::Walk;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::path::index::{Node, PathIndex};
 
-/// The purpose for which a path is checked.
-///
-/// ```
-/// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-/// use mcp_roots_guard::{ErrorKind, Intent, Roots};
-///
-/// # let work = tempfile::tempdir().unwrap();
-/// # std::fs::create_dir(work.path().join("docs")).unwrap();
-/// # std::os::unix::fs::symlink("docs/new.txt", work.path().join("link")).unwrap();
-/// // `docs` is a directory, and `link` is a symlink to `docs/new.txt`, which does not exist.
-/// let roots = Roots::from_dirs([work.path()])?;
-/// assert_eq!(roots.check("link", Intent::Existing).unwrap_err().kind(), ErrorKind::NotFound);
-/// assert!(roots.check("link", Intent::New)?.relative().ends_with("docs/new.txt"));
-/// assert!(roots.check("link", Intent::NoFollow)?.relative().ends_with("link"));
-/// assert_eq!(roots.check("a/b/c", Intent::New).unwrap_err().kind(), ErrorKind::NotFound);
-/// assert!(!roots.check("a/b/c", Intent::NewTree)?.exists());
-/// # Ok(())
-/// # }
-/// # #[cfg(not(unix))] fn main() {}
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Intent {
-    /// To access an existing file or directory. Symlinks are followed.
+/// What an operation does with the last name of a request. This decides whether a symlink there is
+/// followed, and otherwise only which look-up comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastName {
+    /// Uses what is there. A symlink is followed. [`Roots::decide`](crate::Roots::decide) refuses a
+    /// missing name at once.
     Existing,
-    /// To create or overwrite a file. The parent must exist, and the last name may exist. If the
-    /// last name is a symlink, it is followed, even if its target does not exist yet. A new name
-    /// that ends in a slash is refused, because it names a directory.
+    /// Names a place, whether or not something is there. A symlink is followed.
+    Any,
+    /// Like [`Any`](Self::Any), for a name that is created or replaced, so its directory is looked
+    /// up first.
     New,
-    /// To create a directory, or to create a file and its missing parents. Like
-    /// [`New`](Intent::New), but parents may be missing. Only plain names may follow the first
-    /// missing name.
-    NewTree,
-    /// To remove, rename, link or describe the last name itself. If it is a symlink, it is not
-    /// followed, and a slash after it is refused. The name need not exist.
-    NoFollow,
+    /// Names the entry itself. A symlink is not followed.
+    Unfollowed,
 }
 
 /// Performs the look-ups of the resolver.
@@ -113,7 +92,7 @@ pub(crate) struct Located {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Found {
     Exists,
-    /// It is a symlink. Only used with [`Intent::NoFollow`].
+    /// It is a symlink. Only used with [`LastName::Unfollowed`].
     Link,
     /// The number of trailing components that do not exist.
     Missing(usize),
@@ -126,9 +105,9 @@ pub(crate) fn resolve<'a>(
     aliases: &'a PathIndex,
     base: Option<usize>,
     request: &'a OsStr,
-    intent: Intent,
+    last_name: LastName,
 ) -> Result<Place> {
-    Walk::new(lookup, aliases, intent).run(|walk| {
+    Walk::new(lookup, aliases, last_name).run(|walk| {
         if aliases.is_absolute(request) {
             return walk.start(request);
         }
@@ -136,14 +115,6 @@ pub(crate) fn resolve<'a>(
         // Defense: `..` applies to where a symlink led, not to the text of the path.
         walk.push(request)
     })
-}
-
-/// The error for a file that would have the name of a directory, whether or not there is one.
-pub(crate) fn named_as_directory() -> Error {
-    Error::new(Code::IsADirectory).says(
-        "the path ends in a slash or a dot, so it names a directory; write it without that to name a \
-         file",
-    )
 }
 
 /// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink
@@ -154,7 +125,6 @@ pub(crate) fn resolve_symlink(
     root: usize,
     link: PathBuf,
     text: OsString,
-    intent: Intent,
 ) -> Result<Place> {
-    Walk::new(lookup, aliases, intent).run(|walk| walk.start_at_symlink(root, link, text))
+    Walk::new(lookup, aliases, LastName::Any).run(|walk| walk.start_at_symlink(root, link, text))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::{EntryKind, Found, Intent, Located, Lookup, Place, named_as_directory};
+use super::{EntryKind, Found, LastName, Located, Lookup, Place};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::Protection;
@@ -14,7 +14,7 @@ use crate::path::names::{components, ends_as_directory, is_absolute};
 pub(super) struct Walk<'a, N> {
     lookup: &'a mut N,
     aliases: &'a PathIndex,
-    intent: Intent,
+    last_name: LastName,
     /// The position, if it is an ancestor of a root. Otherwise, it is `path` in the root `root`.
     above: Option<Node>,
     root: usize,
@@ -34,11 +34,11 @@ pub(super) struct Walk<'a, N> {
 }
 
 impl<'a, N: Lookup> Walk<'a, N> {
-    pub(super) fn new(lookup: &'a mut N, aliases: &'a PathIndex, intent: Intent) -> Self {
+    pub(super) fn new(lookup: &'a mut N, aliases: &'a PathIndex, last_name: LastName) -> Self {
         Self {
             lookup,
             aliases,
-            intent,
+            last_name,
             above: Some(TOP),
             root: 0,
             path: PathBuf::new(),
@@ -134,7 +134,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             }
         };
         let only_dots_follow = self.only_dots_follow();
-        if self.intent == Intent::NoFollow && only_dots_follow {
+        if self.last_name == LastName::Unfollowed && only_dots_follow {
             if self.todo.is_empty() {
                 return Ok(Some(self.inside(Found::Link)));
             }
@@ -195,17 +195,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         pushed
     }
 
-    /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
-    /// name and the remaining components.
+    /// Ends the walk at a missing name. Fails with `NotFound` if `..` follows.
     fn missing(&mut self) -> Result<Place> {
-        match (self.intent, self.only_dots_follow()) {
-            (Intent::Existing, _) => return Err(Code::NotFound.into()),
-            (Intent::New | Intent::NoFollow, false) => {
-                return Err(Error::new(Code::NotFound).says("the parent directory does not exist"));
-            }
-            (Intent::New, true) if !self.todo.is_empty() => return Err(named_as_directory()),
-            _ => {}
-        }
         let mut count = 1;
         let ended = loop {
             let Some(name) = self.todo.pop() else { break Ok(()) };
@@ -372,7 +363,7 @@ const TODO: usize = 24;
 
 #[cfg(test)]
 mod tests {
-    use super::Intent::{Existing, New, NewTree, NoFollow};
+    use super::LastName::{Any, Unfollowed};
     use std::collections::BTreeMap;
 
     use super::super::resolve;
@@ -435,8 +426,13 @@ mod tests {
         (memory, aliases)
     }
 
-    fn resolved(memory: &mut Memory, aliases: &PathIndex, request: &str, intent: Intent) -> String {
-        match resolve(memory, aliases, Some(0), OsStr::new(&native(request)), intent) {
+    fn resolved(
+        memory: &mut Memory,
+        aliases: &PathIndex,
+        request: &str,
+        last_name: LastName,
+    ) -> String {
+        match resolve(memory, aliases, Some(0), OsStr::new(&native(request)), last_name) {
             Ok(Place::Inside(Located { root, path, found, .. })) => {
                 format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
             }
@@ -470,46 +466,46 @@ mod tests {
         ];
         let (mut memory, aliases) = memory(&roots, &names);
         let rows = [
-            ("d/f", Existing, "0:d/f Exists"),
-            ("l", Existing, "0:d/f Exists"),
-            ("l", NoFollow, "0:l Link"),
-            ("d/../l", Existing, "0:d/f Exists"),
-            ("d/f/", Existing, "not_a_directory"),
-            ("..", Existing, "above"),
-            ("up", Existing, "above"),
-            ("up/r/d", Existing, "0:d Exists"),
-            ("up/x/y/z/g", Existing, "2:g Exists"),
-            ("../x/y/../f", Existing, "3: Exists"),
-            ("../x/y/w", Existing, "outside_roots"),
-            ("../../../r", Existing, "0: Exists"),
-            ("abs", Existing, "2:g Exists"),
-            ("/r/n/a", Existing, "1:a Exists"),
-            ("n/a", Existing, "0:n/a Exists"),
-            ("/r/n/..", Existing, "0: Exists"),
-            ("/r/n/../d/f", Existing, "0:d/f Exists"),
-            ("/r/../r/n/a", Existing, "0:n/a Exists"),
-            ("/r/../n/a", Existing, "outside_roots"),
-            ("/r/x/../n/a", Existing, "not_found"),
-            ("/x/f", New, "3: Exists"),
-            ("/x/f/..", Existing, "not_a_directory"),
-            ("/x", Existing, "above"),
-            ("/", Existing, "above"),
-            ("/q/../r", Existing, "outside_roots"),
-            ("s", Existing, "too_many_links"),
-            ("/r/d/e/m/..", Existing, "0:d/e Exists"),
-            ("/r/d/e/m/../x", New, "0:d/e/x Missing(1)"),
-            ("/r/d/e/m/../../f", Existing, "0:d/f Exists"),
-            ("/r/gone/m/..", Existing, "not_found"),
-            ("/r/gone/m/../x", New, "not_found"),
-            ("m", Existing, "not_found"),
-            ("m", New, "0:m Missing(1)"),
-            ("m/o", New, "not_found"),
-            ("m/o/p", NewTree, "0:m/o/p Missing(3)"),
-            ("m/../o", NewTree, "not_found"),
+            ("d/f", Any, "0:d/f Exists"),
+            ("l", Any, "0:d/f Exists"),
+            ("l", Unfollowed, "0:l Link"),
+            ("d/../l", Any, "0:d/f Exists"),
+            ("d/f/", Any, "not_a_directory"),
+            ("..", Any, "above"),
+            ("up", Any, "above"),
+            ("up/r/d", Any, "0:d Exists"),
+            ("up/x/y/z/g", Any, "2:g Exists"),
+            ("../x/y/../f", Any, "3: Exists"),
+            ("../x/y/w", Any, "outside_roots"),
+            ("../../../r", Any, "0: Exists"),
+            ("abs", Any, "2:g Exists"),
+            ("/r/n/a", Any, "1:a Exists"),
+            ("n/a", Any, "0:n/a Exists"),
+            ("/r/n/..", Any, "0: Exists"),
+            ("/r/n/../d/f", Any, "0:d/f Exists"),
+            ("/r/../r/n/a", Any, "0:n/a Exists"),
+            ("/r/../n/a", Any, "outside_roots"),
+            ("/r/x/../n/a", Any, "not_found"),
+            ("/x/f", Any, "3: Exists"),
+            ("/x/f/..", Any, "not_a_directory"),
+            ("/x", Any, "above"),
+            ("/", Any, "above"),
+            ("/q/../r", Any, "outside_roots"),
+            ("s", Any, "too_many_links"),
+            ("/r/d/e/m/..", Any, "0:d/e Exists"),
+            ("/r/d/e/m/../x", Any, "0:d/e/x Missing(1)"),
+            ("/r/d/e/m/../../f", Any, "0:d/f Exists"),
+            ("/r/gone/m/..", Any, "not_found"),
+            ("/r/gone/m/../x", Any, "not_found"),
+            ("m", Any, "0:m Missing(1)"),
+            ("m", Unfollowed, "0:m Missing(1)"),
+            ("m/o", Unfollowed, "0:m/o Missing(2)"),
+            ("m/o/p", Any, "0:m/o/p Missing(3)"),
+            ("m/../o", Any, "not_found"),
         ];
-        for (request, intent, expected) in rows {
-            let resolved = resolved(&mut memory, &aliases, request, intent);
-            assert_eq!(resolved, expected, "{request} {intent:?}");
+        for (request, last_name, expected) in rows {
+            let resolved = resolved(&mut memory, &aliases, request, last_name);
+            assert_eq!(resolved, expected, "{request} {last_name:?}");
         }
         let outside: Vec<_> =
             memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
@@ -523,23 +519,23 @@ mod tests {
         memory.denied = Some("h");
         let long = format!("h/{}", "n".repeat(256));
         let rows = [
-            ("h", Existing, "protected"),
-            ("h", NoFollow, "protected"),
-            ("h/f", Existing, "protected"),
-            ("h/..", Existing, "protected"),
-            ("d/h/../f", Existing, "protected"),
-            ("d/../h", New, "protected"),
-            ("l", Existing, "protected"),
-            ("l", NoFollow, "0:l Link"),
-            ("m/h", NewTree, "protected"),
-            ("m/o/h/p", NewTree, "protected"),
-            ("m/h", Existing, "not_found"),
-            (&long, Existing, "protected"),
-            ("h2", Existing, "0:h2 Exists"),
+            ("h", Any, "protected"),
+            ("h", Unfollowed, "protected"),
+            ("h/f", Any, "protected"),
+            ("h/..", Any, "protected"),
+            ("d/h/../f", Any, "protected"),
+            ("d/../h", Any, "protected"),
+            ("l", Any, "protected"),
+            ("l", Unfollowed, "0:l Link"),
+            ("m/h", Any, "protected"),
+            ("m/o/h/p", Any, "protected"),
+            ("m/h", Any, "not_found"),
+            (&long, Any, "protected"),
+            ("h2", Any, "0:h2 Exists"),
         ];
-        for (request, intent, expected) in rows {
-            let resolved = resolved(&mut memory, &aliases, request, intent);
-            assert_eq!(resolved, expected, "{request} {intent:?}");
+        for (request, last_name, expected) in rows {
+            let resolved = resolved(&mut memory, &aliases, request, last_name);
+            assert_eq!(resolved, expected, "{request} {last_name:?}");
         }
         let is_denied = |path: &&PathBuf| path.iter().any(|name| name == "h");
         assert_eq!(memory.asked.iter().find(is_denied), None);
@@ -552,20 +548,17 @@ mod tests {
         let mut names: Vec<&str> = links.iter().map(String::as_str).collect();
         names.extend(["/r/50", "/r/d/", "/r/d/e/"]);
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &names);
-        assert_eq!(resolved(&mut memory, &aliases, "10", Intent::Existing), "0:50 Exists");
-        assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
+        assert_eq!(resolved(&mut memory, &aliases, "10", Any), "0:50 Exists");
+        assert_eq!(resolved(&mut memory, &aliases, "9", Any), "too_many_links");
         let many = |times: usize| "d/../".repeat(times);
         let deep = |directories: usize| "d/e/../../".repeat(directories);
-        assert_eq!(
-            resolved(&mut memory, &aliases, &(deep(2_047) + "d/e"), Existing),
-            "0:d/e Exists"
-        );
-        assert_eq!(resolved(&mut memory, &aliases, &deep(2_048), Existing), "too_long");
+        assert_eq!(resolved(&mut memory, &aliases, &(deep(2_047) + "d/e"), Any), "0:d/e Exists");
+        assert_eq!(resolved(&mut memory, &aliases, &deep(2_048), Any), "too_long");
         let deepest = many(4_094) + "d/../d";
-        assert_eq!(resolved(&mut memory, &aliases, &deepest, Existing), "0:d Exists");
-        assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Existing), "too_long");
-        assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d"), Existing), "0:d Exists");
-        assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
+        assert_eq!(resolved(&mut memory, &aliases, &deepest, Any), "0:d Exists");
+        assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Any), "too_long");
+        assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d"), Any), "0:d Exists");
+        assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Any), "too_long");
     }
 
     /// The resolver itself refuses a name that is too long, without a look-up.
@@ -573,17 +566,17 @@ mod tests {
     fn name_that_is_too_long_is_not_looked_up() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/d/"]);
         let (long, longer) = ("n".repeat(255), "n".repeat(256));
-        assert_eq!(resolved(&mut memory, &aliases, &long, Existing), "not_found");
+        assert_eq!(resolved(&mut memory, &aliases, &long, Any), "not_found");
         let asked = memory.asked.len();
-        for intent in [Existing, New, NewTree, NoFollow] {
-            assert_eq!(resolved(&mut memory, &aliases, &longer, intent), "too_long");
+        for last_name in [Any, Unfollowed] {
+            assert_eq!(resolved(&mut memory, &aliases, &longer, last_name), "too_long");
         }
         assert_eq!(memory.asked.len(), asked);
         for (request, expected) in [
             (format!("m/{long}"), format!("0:m/{long} Missing(2)")),
             (format!("m/{longer}"), "too_long".into()),
         ] {
-            assert_eq!(resolved(&mut memory, &aliases, &request, NewTree), expected);
+            assert_eq!(resolved(&mut memory, &aliases, &request, Any), expected);
         }
     }
 
@@ -591,16 +584,10 @@ mod tests {
     fn every_path_is_outside_if_there_are_no_roots() {
         let (mut memory, aliases) = memory(&[], &["/a"]);
         for request in ["/a", "/", "/b/.."] {
-            let place = resolve(
-                &mut memory,
-                &aliases,
-                None,
-                OsStr::new(&native(request)),
-                Intent::Existing,
-            );
+            let place = resolve(&mut memory, &aliases, None, OsStr::new(&native(request)), Any);
             assert!(!matches!(place, Ok(Place::Inside(_))), "{request}");
         }
-        assert!(resolve(&mut memory, &aliases, None, OsStr::new("a"), Intent::New).is_err());
+        assert!(resolve(&mut memory, &aliases, None, OsStr::new("a"), Any).is_err());
         assert!(memory.asked.is_empty());
     }
 
@@ -608,8 +595,7 @@ mod tests {
     #[test]
     fn symlink_to_the_outside_is_shown_only_to_the_operator() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/l>/etc/shadow"]);
-        let error =
-            resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
+        let error = resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Any).unwrap_err();
         let target = native("/etc/shadow");
         let detail = format!(r#"after following the symlink "l" to {target:?}"#);
         assert_eq!(error.operator_detail(), Some(detail.as_str()));

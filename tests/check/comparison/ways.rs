@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Access, Boundary, Intent, Roots};
+use mcp_roots_guard::{Access, Boundary, Roots};
 use path_clean::PathClean as _;
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
@@ -111,7 +111,7 @@ impl Way for Guard {
     }
 
     fn check(&self, request: &str) -> Option<Done<Use<'_>>> {
-        let checked = self.roots.check(request, Intent::Existing);
+        let checked = self.roots.check(request);
         Some(
             checked
                 .map(|checked| Box::new(move || Ok(checked.read(LIMIT)?)) as Use<'_>)

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use mcp_roots_guard::{Intent, ListRootsResult, Overwrite};
+use mcp_roots_guard::{ListRootsResult, Overwrite};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
@@ -13,6 +13,7 @@ use super::on_one_path;
 use super::world::{Case, State, World, routes};
 use crate::support::kernel::{ENOSYS, block};
 use crate::support::operations::Way;
+use crate::support::proof::Intent;
 use crate::support::protected::Effect;
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace_denied,

@@ -15,7 +15,7 @@ use std::thread;
 
 use mcp_roots_guard::{
     Access, Boundary, Channel, ClientRoots, Confined, Confinement, DirectoryOptions, ExtraAccess,
-    Guard, Intent, ListRootsResult,
+    Guard, ListRootsResult,
 };
 use nix::libc;
 
@@ -658,7 +658,7 @@ fn is_refused(top: &Path, call: i64, errno: i32, code: &str) {
 /// Runs `cat out/secret` in `rw`, confined or not. Returns its output.
 fn cat_secret(top: &Path, is_confined: bool) -> mcp_roots_guard::Result<String> {
     let roots = guard(top).boundary().allowed_roots();
-    let directory = roots.check(top.join("rw"), Intent::Existing).unwrap();
+    let directory = roots.check(top.join("rw")).unwrap();
     let mut command = directory.command("cat").unwrap().arg(top.join("out/secret"));
     if is_confined {
         command = command.confined(Confinement::default().programs());
@@ -685,7 +685,7 @@ fn program_needs_its_filter(top: &Path, errno: i32) {
     block_call(libc::SYS_seccomp, errno);
     assert_eq!(cat_secret(top, false).unwrap(), "secret");
     let roots = guard(top).boundary().allowed_roots();
-    let directory = roots.check(top.join("rw"), Intent::Existing).unwrap();
+    let directory = roots.check(top.join("rw")).unwrap();
     let command = directory.command("true").unwrap().confined(Confinement::default().programs());
     let refused = command.output().unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());

@@ -16,6 +16,9 @@ mod one_step;
 #[allow(dead_code)] // The suite uses the other items.
 mod operations;
 #[cfg(target_os = "linux")]
+#[path = "../../support/proof.rs"]
+mod proof;
+#[cfg(target_os = "linux")]
 #[path = "../../support/seccomp.rs"]
 mod seccomp;
 #[path = "../../support/tree.rs"]

@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use mcp_roots_guard::Location;
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
-use mcp_roots_guard::{Intent, Location};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -94,7 +94,7 @@ fn beneath(
 ) -> Result<bool, HandlerError> {
     let (directory, name) = typed.split_at(typed.rfind('/').map_or(0, |slash| slash + 1));
     let children = Location::from_uri(&format!("{SCHEME}{directory}"))
-        .and_then(|location| roots.check(&location, Intent::Existing))
+        .and_then(|location| roots.check(&location))
         .and_then(|checked| entry::children(&checked));
     // Incomplete input is not an error, so a refusal only means that there are no completions.
     let Ok(children) = children else { return Ok(false) };
@@ -107,7 +107,7 @@ fn beneath(
         if values.len() > CompletionInfo::MAX_VALUES {
             return Ok(true);
         }
-        let uri = found.to_checked().uri();
+        let uri = found.to_entry().uri();
         let escaped = uri.rsplit('/').next().unwrap_or_default();
         let end = if found.file_type().is_dir() { "/" } else { "" };
         values.insert(format!("{directory}{escaped}{end}"));

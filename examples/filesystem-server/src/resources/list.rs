@@ -70,7 +70,7 @@ const REMEDY: &str = "the client's roots are unknown, and this request cannot fe
 
 /// The resources after a path: those of a page and, if there are more, one of the next.
 fn page(roots: &RequestRoots, after: Option<&Path>) -> Result<Vec<Resource>, HandlerError> {
-    let mut tops = match roots.outermost() {
+    let mut tops = match roots.check_all() {
         Err(error) if is_nothing(error.kind()) => Vec::new(),
         tops => tops?,
     };
@@ -121,8 +121,7 @@ fn add(
         if !entry::is_resource(found.file_type()) {
             continue;
         }
-        if let Ok(metadata) = found.metadata() {
-            let checked = found.to_checked();
+        if let (Ok(metadata), Ok(checked)) = (found.metadata(), found.follow()) {
             page.push(entry::resource(&checked, &entry::name(&checked), &metadata));
         }
     }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mcp_roots_guard::rmcp::{ClientInput, RequestRoots};
-use mcp_roots_guard::{Intent, Location, Roots, RootsChanges, RootsState, Session};
+use mcp_roots_guard::{Location, Roots, RootsChanges, RootsState, Session};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams, SubscriptionFilter};
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
@@ -74,7 +74,7 @@ pub(crate) async fn subscribe(
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
         let subscriptions = resources.of(session).ok_or_else(no_session)?;
-        let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
+        let checked = roots.check(&Location::from_uri(&uri)?)?;
         session.still_allows(&checked)?;
         let subscription = Subscription::new(&checked, &resources.filesystems)?;
         roots.ensure_active()?;
@@ -116,7 +116,7 @@ pub(crate) async fn listen(
         let (resources, named) = (server.resources.clone(), uri.clone());
         let all = subscriptions.clone();
         let work = move |roots: RequestRoots| {
-            let checked = roots.check(&Location::from_uri(&named)?, Intent::Existing)?;
+            let checked = roots.check(&Location::from_uri(&named)?)?;
             all.add(named, Subscription::new(&checked, &resources.filesystems)?)
         };
         let added: Result<(), _> = server.respond(ctx, ClientInput::none(Some(uri)), work).await;

@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Intent, Location};
+use mcp_roots_guard::{CheckedPath, Location};
 use rmcp::ErrorData;
 use rmcp::model::{
     CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
@@ -40,7 +40,7 @@ pub(crate) async fn read(
 }
 
 fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
-    let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
+    let checked = roots.check(&Location::from_uri(&uri)?)?;
     if checked.metadata()?.file_type().is_dir() {
         return Ok(
             ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY)
@@ -71,7 +71,7 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
                 break;
             }
         };
-        lines.push_str(&found.to_checked().uri());
+        lines.push_str(&found.to_entry().uri());
         lines.push('\n');
     }
     Ok(lines)

@@ -19,9 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{
-    CheckedPath, Error, ErrorKind, FileType, Intent, Location, Metadata, Result, Roots,
-};
+use mcp_roots_guard::{CheckedPath, Error, ErrorKind, FileType, Location, Metadata, Result, Roots};
 use rmcp::ErrorData;
 use tokio::sync::Semaphore;
 
@@ -134,7 +132,7 @@ impl Subscription {
 
     /// The state of the resource now, or `None` if its path leads through a symlink.
     fn look(&self, roots: &Roots) -> Result<Option<State>> {
-        let checked = roots.check(&Location::from_uri(&self.place)?, Intent::NoFollow)?;
+        let checked = roots.check_entry(&Location::from_uri(&self.place)?)?;
         let is_here = checked.uri() == self.place;
         is_here.then(|| checked.metadata()).transpose().map(|found| found.as_ref().map(state))
     }

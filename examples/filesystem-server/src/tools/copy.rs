@@ -5,7 +5,7 @@
 //! interrupted, what was copied so far remains.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Intent, Result, WalkOptions, WriteOptions};
+use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Result, WalkOptions, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
@@ -28,8 +28,8 @@ impl Server {
 }
 
 fn copy(roots: &RequestRoots, progress: &Progress, args: &TwoPaths) -> Work {
-    let from = roots.check(&args.source, Intent::Existing)?;
-    let to = roots.check(&args.destination, Intent::NewTree)?;
+    let from = roots.check(&args.source)?;
+    let to = roots.check(&args.destination)?;
     if roots.within(&args.source)?.still_allows(&to).is_ok() {
         return Err(HandlerError::new("the destination is inside the source"));
     }
@@ -86,14 +86,14 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &TwoPaths) -> Work {
 
 /// Copies a file, directory or symlink, of which at most `left` bytes, and returns how many.
 fn copy_entry(entry: &DirEntry, to: &CheckedPath, left: u64) -> Result<u64> {
-    let place = |intent| to.join(entry.relative(), intent);
+    let path = entry.relative();
     match entry.file_type() {
-        FileType::Directory => place(Intent::NewTree)?.create_dir().map(|()| 0),
+        FileType::Directory => to.join(path)?.create_dir().map(|()| 0),
         FileType::Symlink => {
-            let target = entry.to_checked().read_link()?;
-            place(Intent::NoFollow)?.symlink(&target).map(|()| 0)
+            let target = entry.to_entry().read_link()?;
+            to.join_entry(path)?.symlink(&target).map(|()| 0)
         }
-        _ => entry.to_checked().copy(&place(Intent::New)?, left, WriteOptions::default()),
+        _ => entry.follow()?.copy(&to.join(path)?, left, WriteOptions::default()),
     }
 }
 

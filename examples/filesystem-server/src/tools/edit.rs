@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ErrorKind, FileVersion, Intent, Overwrite, WriteOptions};
+use mcp_roots_guard::{ErrorKind, FileVersion, Overwrite, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
@@ -62,7 +62,7 @@ impl Server {
 fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
     at_most(EDITS, args.edits.len(), "edits")?;
     room.for_file(roots, &args.path, BYTES)?;
-    let file = roots.check(&args.path, Intent::Existing)?;
+    let file = roots.check(&args.path)?;
     let mut left = EXAMINED;
     let mut content = file.read_to_string(BYTES)?;
     // More copies, the diff, and what each line takes in the search for it.

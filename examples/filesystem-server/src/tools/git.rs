@@ -22,7 +22,7 @@
 //! `include.path` or alternates from making git read anything outside.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, Ended, Intent};
+use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, Ended};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -116,7 +116,7 @@ async fn git(
             return Err(HandlerError::new(format!("not a revision: {revision:?}")));
         }
         let prepare = |roots: RequestRoots| {
-            let directory = roots.read_only().check(path, Intent::Existing)?;
+            let directory = roots.read_only().check(path)?;
             let list = with_overrides(&directory, &[])?.args(LIST);
             Ok((directory, list))
         };
@@ -258,7 +258,7 @@ mod tests {
             // The setup itself can run the program.
             let _ = fs::remove_file(&ran);
             let roots = Roots::from_dirs([&directory]).unwrap();
-            let checked = roots.check(".", Intent::Existing).unwrap();
+            let checked = roots.check(".").unwrap();
             let list = with_overrides(&checked, &[]).unwrap().args(LIST).output().unwrap();
             let overrides = overrides(list.stdout()).unwrap();
             let git = with_overrides(&checked, &overrides).unwrap().args(tool);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Error, ErrorKind, Intent, OpenFile};
+use mcp_roots_guard::{Error, ErrorKind, OpenFile};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents};
 use rmcp::{schemars, tool, tool_router};
@@ -194,7 +194,7 @@ fn read_media(
     has_audio: bool,
 ) -> Work<CallToolResult> {
     room.for_file(roots, path, LIMIT)?;
-    let checked = roots.check(path, Intent::Existing)?;
+    let checked = roots.check(path)?;
     let data = STANDARD.encode(checked.read(LIMIT)?);
     let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
     let block = match mime.split('/').next() {

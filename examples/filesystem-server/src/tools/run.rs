@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChildOutput, Ended, Intent};
+use mcp_roots_guard::{ChildOutput, Ended};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -50,7 +50,7 @@ impl Server {
                 return Err(HandlerError::new("timeoutSeconds must be from 1 to 600"));
             }
             let prepare = |roots: RequestRoots| {
-                let directory = roots.check(path, Intent::Existing)?;
+                let directory = roots.check(path)?;
                 Ok(directory.command(program)?.args(arguments))
             };
             let program = patience

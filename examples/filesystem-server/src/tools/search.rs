@@ -5,7 +5,7 @@
 
 use mcp_roots_guard::limits::WALK_ENTRIES;
 use mcp_roots_guard::rmcp::RequestRoots;
-use mcp_roots_guard::{DirEntry, Intent, WalkOptions};
+use mcp_roots_guard::{DirEntry, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -49,7 +49,7 @@ impl Server {
 
 fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work {
     let pattern = Globs::one(&args.pattern)?;
-    let top = roots.check(&args.path, Intent::Existing)?;
+    let top = roots.check(&args.path)?;
     let plain = WalkOptions::default();
     let options = if args.respect_gitignore { plain.git_ignore() } else { plain };
     let mut steps = Steps::new(&top, options, &args.exclude_patterns, roots, progress)?;
@@ -87,9 +87,9 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
 /// Formats a path so that it can be passed to another tool: unchanged, or as a URI if it cannot be
 /// part of a line.
 fn named(entry: &DirEntry) -> String {
-    let checked = entry.to_checked();
-    let path = checked.to_unguarded_path();
-    if is_plain(path.as_os_str()) { path.display().to_string() } else { checked.uri() }
+    let entry = entry.to_entry();
+    let path = entry.root().path().join(entry.relative());
+    if is_plain(path.as_os_str()) { entry.display_path() } else { entry.uri() }
 }
 
 /// The maximum number of matches: more would not be useful.

@@ -3,8 +3,8 @@
 //! The tree is never truncated. A directory that could not be listed has an `error`. A symlink is not
 //! followed, and has the type `file`.
 
+use mcp_roots_guard::WalkOptions;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Intent, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -49,7 +49,7 @@ struct Node {
 }
 
 fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work {
-    let top = roots.check(&args.path, Intent::Existing)?;
+    let top = roots.check(&args.path)?;
     let options = WalkOptions::default();
     let mut steps = Steps::new(&top, options, &args.exclude_patterns, roots, progress)?;
     // The most recent entry and the directories above it, from the top.

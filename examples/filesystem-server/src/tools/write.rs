@@ -4,7 +4,7 @@
 //! which is written in place. A move never replaces an existing file.
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ErrorKind, InPlace, Intent, Overwrite, Result, WriteOptions};
+use mcp_roots_guard::{CheckedPath, ErrorKind, InPlace, Overwrite, Result, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -37,7 +37,7 @@ impl Server {
                     "the content is larger than {LIMIT} bytes, the limit for reading and writing"
                 )));
             }
-            put(&roots.check(&path, Intent::New)?, &content, WriteOptions::default())?;
+            put(&roots.check(&path)?, &content, WriteOptions::default())?;
             Ok(format!("Wrote {} bytes to {path}", content.len()))
         })
         .await

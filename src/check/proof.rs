@@ -1,0 +1,366 @@
+//! What both proofs know: [`Proof`].
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::dir::{Access, Budget, Handle, Look};
+use crate::error::{Code, Error, Result, quoted};
+use crate::path::names::components;
+use crate::path::protect::{Pattern, has_temporary_name};
+use crate::path::{IntoLocation, Location};
+use crate::roots::{Found, LastName, Located, Root, Roots, display_path, file_uri, join};
+
+/// A place in a root of a snapshot, which [`Roots::decide`] found to be inside.
+#[derive(Clone)]
+pub(crate) struct Proof {
+    roots: Roots,
+    /// The innermost root that contains the place, and its number in the snapshot.
+    root: Arc<Root>,
+    number: usize,
+    relative: PathBuf,
+    found: Found,
+    /// Whether the last name of the request is a symlink that was followed.
+    is_target: bool,
+    /// Whether the request ends in a slash, `.` or `..`, and so names a directory.
+    names_directory: bool,
+    request: Location,
+    /// The directory beneath which the operations run, if it is not the root.
+    opened: Option<Opened>,
+}
+
+/// An open directory on the path to a place.
+#[derive(Clone)]
+struct Opened {
+    directory: Arc<OpenDirectory>,
+    /// The path from the directory to the place.
+    path: PathBuf,
+}
+
+/// An open directory, and where it was opened.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    pub(crate) handle: Arc<Handle>,
+    root: Arc<Root>,
+    relative: PathBuf,
+}
+
+impl Roots {
+    /// Decides a request. This is the only function that makes a [`Proof`] of one.
+    pub(crate) fn decide(
+        &self,
+        request: &Location,
+        last_name: LastName,
+        budget: &mut Budget<'_>,
+    ) -> Result<Proof> {
+        let proof = self.proof(self.locate(request, last_name, budget)?, request)?;
+        if last_name == LastName::Existing && !proof.exists() {
+            return Err(Code::NotFound.into());
+        }
+        Ok(proof)
+    }
+
+    /// # Errors
+    ///
+    /// `RootUnavailable` if the name of the innermost root that contains the place does not lead to
+    /// a directory or a file.
+    pub(super) fn proof(&self, located: Located, request: &Location) -> Result<Proof> {
+        let Located { root, path, found, is_target, names_directory } = located;
+        // Defense: The innermost root in force decides what may be done.
+        let (number, relative) = self.innermost(root, path);
+        let inner = self.shared_root(number)?;
+        let is_there = || match found {
+            Found::Missing(missing) => missing <= relative.iter().count(),
+            // The place is the root itself, whose own path would be refused.
+            _ if relative.as_os_str().is_empty() => inner.is_there(),
+            _ => true,
+        };
+        if number != root && !is_there() {
+            return Err(Error::from(Code::RootUnavailable).in_root(number));
+        }
+        Ok(Proof {
+            roots: self.clone(),
+            root: inner,
+            number,
+            relative,
+            found,
+            is_target,
+            names_directory,
+            request: request.clone(),
+            opened: None,
+        })
+    }
+}
+
+impl Proof {
+    pub(crate) fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The number of the root in the snapshot of this proof.
+    pub(crate) fn root_number(&self) -> usize {
+        self.number
+    }
+
+    pub(crate) fn relative(&self) -> &Path {
+        &self.relative
+    }
+
+    pub(crate) fn canonical(&self) -> PathBuf {
+        join(self.root.path(), &self.relative)
+    }
+
+    pub(crate) fn display_path(&self) -> String {
+        display_path(&self.canonical())
+    }
+
+    pub(super) fn uri(&self) -> String {
+        file_uri(&self.canonical())
+    }
+
+    pub(crate) fn request(&self) -> &Location {
+        &self.request
+    }
+
+    pub(crate) fn found(&self) -> Found {
+        self.found
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        !matches!(self.found, Found::Missing(_))
+    }
+
+    pub(super) fn is_target(&self) -> bool {
+        self.is_target
+    }
+
+    pub(crate) fn names_directory(&self) -> bool {
+        self.names_directory
+    }
+
+    pub(super) fn access(&self) -> Access {
+        if self.ensure_allows_changes().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
+    }
+
+    /// Checks a path relative to this directory.
+    pub(super) fn join(&self, relative: impl IntoLocation, last_name: LastName) -> Result<Self> {
+        let relative = self.roots.location(relative)?;
+        let request = self.request.join(relative.as_unchecked_path());
+        if self.roots.index().is_absolute(relative.as_os_str()) {
+            let error = Error::from(Code::NotRelative).at("check", request.sent());
+            return Err(self.roots.log_refusal(error));
+        }
+        self.check_below(relative.as_unchecked_path(), &request, last_name)
+    }
+
+    /// Checks a path below this place, which errors name as `request`.
+    pub(super) fn check_below(
+        &self,
+        below: &Path,
+        request: &Location,
+        last_name: LastName,
+    ) -> Result<Self> {
+        let (roots, named) = (&self.roots, |error: Error| error.at("check", request.sent()));
+        // The name of a directory in the root can look like an alias of another system.
+        let mut from_root = Path::new(".").join(&self.relative);
+        // Joining an empty path would add a slash.
+        from_root.extend(Some(below).filter(|below| !below.as_os_str().is_empty()));
+        let from_root =
+            Location::from_path(from_root).map_err(|error| roots.log_refusal(named(error)))?;
+        let roots_here = &roots.with_base_number(Some(self.number));
+        roots_here.run_check(&from_root, |budget| {
+            let checked = roots_here.decide(&from_root, last_name, budget).map_err(named)?;
+            Ok(Self { roots: roots.clone(), request: request.clone(), ..checked })
+        })
+    }
+
+    /// The directory that contains the place, or `None` for a root. Nothing is looked up.
+    pub(crate) fn parent(&self) -> Option<Self> {
+        let relative = self.relative.parent()?.to_owned();
+        let found = match self.found {
+            Found::Missing(names) if names > 1 => Found::Missing(names - 1),
+            _ => Found::Exists,
+        };
+        // The listed directory itself is an entry of its parent, and is reached from the root.
+        let opened = self.opened.as_ref().and_then(|Opened { directory, path }| {
+            let path = path.parent().filter(|path| !path.as_os_str().is_empty())?.to_owned();
+            Some(Opened { directory: Arc::clone(directory), path })
+        });
+        let mut parent = Self { relative, found, is_target: false, opened, ..self.clone() };
+        parent.names_directory = false;
+        parent.request = Location::of_place(&parent.canonical());
+        Some(parent)
+    }
+
+    /// Returns the handle beneath which to operate, and the path relative to it.
+    ///
+    /// If names are protected, this verifies that a listed directory is still at the path that was
+    /// checked, because its content is protected if it was moved to such a name.
+    pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
+        let Some(Opened { directory, path }) = &self.opened else {
+            return Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)));
+        };
+        if self.roots.protected().is_some() {
+            self.ensure_not_moved_from(directory)?;
+        }
+        Ok((Arc::clone(&directory.handle), path.clone()))
+    }
+
+    /// Looks up what is at the place. A symlink is not followed.
+    pub(crate) fn look(&self) -> Result<Look> {
+        let (handle, place) = self.place()?;
+        handle.look(&place, self.roots.policy().mounts)
+    }
+
+    fn ensure_not_moved_from(&self, opened: &OpenDirectory) -> Result<()> {
+        self.ensure_at(&opened.handle, &opened.root, &opened.relative)
+    }
+
+    /// Verifies that a path in a root leads to this open directory.
+    pub(crate) fn ensure_at(&self, opened: &Handle, root: &Root, path: &Path) -> Result<()> {
+        let opened = opened.identity()?;
+        let named = root.handle()?.dir(path, self.roots.policy().mounts);
+        match named.and_then(|named| named.identity()) {
+            Ok(identity) if identity == opened => Ok(()),
+            // For example, no descriptor is free.
+            Err(error) if error.reason() == Code::Io => Err(error),
+            _ => Err(Code::Changed.into()),
+        }
+    }
+
+    /// This place as an open directory.
+    pub(crate) fn opened_as(&self, handle: Arc<Handle>) -> OpenDirectory {
+        OpenDirectory { handle, root: Arc::clone(&self.root), relative: self.relative.clone() }
+    }
+
+    /// Returns the proof for an entry that was listed below this place, which is the open
+    /// `directory`. `path` consists of plain names.
+    pub(crate) fn listed(
+        &self,
+        directory: &Arc<OpenDirectory>,
+        path: PathBuf,
+        found: Found,
+    ) -> Self {
+        let (number, relative) = self.roots.innermost(self.number, self.relative.join(&path));
+        Self {
+            roots: self.roots.clone(),
+            root: self.roots.shared_root(number).unwrap_or_else(|_| Arc::clone(&self.root)),
+            number,
+            relative,
+            found,
+            is_target: false,
+            names_directory: false,
+            request: self.request.join(&path),
+            opened: Some(Opened { directory: Arc::clone(directory), path }),
+        }
+    }
+
+    /// The pattern that protects the place.
+    pub(super) fn pattern(&self) -> Option<&Pattern> {
+        self.roots.protected()?.of(&[self.root.path(), &self.relative], self.root.consented())
+    }
+
+    /// Whether the entry `name` of the directory at a path below this place is denied.
+    pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
+        let place = [self.root.path(), &self.relative, directory, Path::new(name)];
+        let protected = self.roots.protected();
+        protected.is_some_and(|it| it.denies_last_names(&place, 1, |_| true))
+    }
+
+    /// Returns an error unless the place may be changed. For an entry of a listing, this verifies
+    /// that the listed directory has not been moved, because its content would then be changed at
+    /// a path that was never checked.
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
+        self.ensure_allows_changes()?;
+        match &self.opened {
+            None => Ok(()),
+            // Defense: An entry is changed only while its directory is still at its path.
+            Some(Opened { directory, .. }) => self.ensure_not_moved_from(directory),
+        }
+    }
+
+    pub(super) fn ensure_allows_changes(&self) -> Result<()> {
+        // Defense: A protected name is not changed.
+        if let Some(pattern) = self.pattern() {
+            return Err(pattern.protection.refusal());
+        }
+        // A symlink can lead to it.
+        if [self.root.path(), &self.relative]
+            .map(Path::as_os_str)
+            .into_iter()
+            .any(has_temporary_name)
+        {
+            return Err(temporary());
+        }
+        match self.root.access {
+            Access::ReadOnly => Err(Code::ReadOnly.into()),
+            Access::ReadWrite => Ok(()),
+        }
+    }
+
+    /// Refuses a request that ends in `.` or `..`.
+    pub(crate) fn ensure_names_entry(&self) -> Result<()> {
+        match components(self.request.as_os_str()).last() {
+            Some((name, _)) if name == "." || name == ".." => Err(Code::DotName.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error for a request that names the temporary file of a write.
+pub(super) fn temporary() -> Error {
+    Error::new(Code::Protected).says("protected: the name belongs to a file that is being written")
+}
+
+/// The error for an entry that would be in a directory that does not exist.
+pub(crate) fn without_parent() -> Error {
+    Error::new(Code::NotFound).says("the parent directory does not exist")
+}
+
+/// The error for a new file whose request names a directory.
+pub(crate) fn named_as_directory() -> Error {
+    Error::new(Code::IsADirectory).says(
+        "the path ends in a slash or a dot, so it names a directory; write it without that to name a \
+         file",
+    )
+}
+
+/// Compares only the canonical paths.
+impl PartialEq for Proof {
+    fn eq(&self, other: &Self) -> bool {
+        self.canonical() == other.canonical()
+    }
+}
+
+impl Eq for Proof {}
+
+impl Hash for Proof {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.canonical().hash(state);
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let relative = self.relative.as_os_str();
+        let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
+        let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
+        write!(f, "{place} in root {} ({})", self.number, quoted(name))
+    }
+}
+
+impl fmt::Debug for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proof")
+            .field("root", &self.root.path())
+            .field("relative", &self.relative)
+            .field("exists", &self.exists())
+            .finish_non_exhaustive()
+    }
+}
