@@ -381,16 +381,22 @@ impl Proof {
     pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {
         options.validate()?;
         self.ensure_writable()?;
-        self.ensure_names_file()?;
-        self.ensure_may_appear()?;
+        let ensure_may_be_file = || {
+            self.ensure_names_file()?;
+            self.ensure_may_appear()
+        };
         let (handle, place) = self.place()?;
         let name = place.file_name().ok_or(Code::IsADirectory)?.to_owned();
         let mut created = Created::default();
         let policy = self.roots().policy();
         let directory = if options.create_parents {
+            ensure_may_be_file()?;
             self.create_dirs(&handle, &place, 1, &mut created)?
         } else {
-            parent_at(&handle, place.parent().unwrap_or(&place), policy.mounts)?
+            let parent = place.parent().unwrap_or(&place);
+            let parent = parent_at(&handle, parent, policy.mounts)?;
+            ensure_may_be_file()?;
+            parent
         };
         let old = match directory.look_in(&name, policy.mounts)? {
             Look::Missing if options.version().is_some() => return Err(removed()),

@@ -76,6 +76,7 @@ impl<'a> Renaming<'a> {
         from.ensure_removable()?;
         // Defense: Nothing is moved into a directory that is read-only.
         to.ensure_removable().map_err(Error::of_destination)?;
+        to.ensure_may_appear().map_err(Error::of_destination)?;
         let (from_directory, from_name) = from.parent_dir()?;
         let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
         if from.names_directory() || to.names_directory() {
@@ -90,7 +91,6 @@ impl<'a> Renaming<'a> {
             }
         }
         from.ensure_not_root_alias(&from_directory, &from_name)?;
-        to.ensure_may_appear().map_err(Error::of_destination)?;
         from.ensure_contains_nothing_protected(&from_directory, &from_name)?;
         let patterns = [from, to].map(|path| path.roots().protected().map(std::ptr::from_ref));
         if patterns[0] != patterns[1] {

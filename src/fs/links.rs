@@ -200,6 +200,9 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     ensure_names_no_directory(to).map_err(Error::of_destination)?;
     to.ensure_may_appear().map_err(Error::of_destination)?;
     let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
+    if from.found() == Found::Link {
+        return Err(Code::SpecialFile.into());
+    }
     // While the file is open, no other file has its identity.
     let (file, metadata) = from.open_existing(Want::READ)?;
     if !metadata.is_file() {

@@ -422,6 +422,9 @@ fn decisions_on(
 ) -> (Decision, Decision) {
     let made = roots.check(request);
     let made = made
+        .and_then(|checked| {
+            if checked.exists() { Ok(checked) } else { Err(roots.metadata(request).unwrap_err()) }
+        })
         .map(|checked| {
             (plain_path(&checked.display_path()), checked.root().access() == Access::ReadOnly)
         })

@@ -30,6 +30,7 @@ use crate::support::operations::Target::{
     Tree as Whole,
 };
 use crate::support::operations::{Attempt, CONTENT, Way, attempts};
+use crate::support::proof::Proof;
 use crate::support::tree::Tree;
 
 struct Case {
@@ -343,8 +344,8 @@ impl Case {
             }
             let mut walk = top.walk(WalkOptions::default()).unwrap();
             while let Some(entry) = walk.next_entry().unwrap() {
-                let checked = entry.to_entry();
-                let path = checked.root().path().join(checked.relative());
+                let checked = Proof::Entry(entry.to_entry());
+                let path = checked.canonical();
                 let naive = self.policy.access(&self.expected, path.to_str().unwrap());
                 let access = match naive {
                     Outcome::Read => Some(Access::ReadOnly),

@@ -199,7 +199,7 @@ fn the_operator_learns_why_a_request_is_outside() {
     let both = "it can be read and changed\nreading is allowed\nwriting is allowed";
     assert!(explained("f").ends_with(both));
     for (request, reading, writing) in [
-        ("q", None, Some("protected")),
+        ("q", Some("not_found"), Some("protected")),
         ("p", Some("special_file"), Some("special_file")),
         ("new", Some("not_found"), None),
         ("new/", Some("not_found"), Some("is_a_directory")),

@@ -26,8 +26,10 @@ fn file_is_copied_between_roots_and_through_symlinks() {
     assert_eq!(copy(&roots, "f", &at("b/new")).unwrap(), 4);
     assert_eq!(copy(&roots, "f", &at("b/old")).unwrap(), 4);
     let proofs = (roots.check("f").unwrap(), roots.check(at("b/x/y/z")).unwrap());
-    assert_eq!(proofs.0.copy(&proofs.1, 4, WriteOptions::default()).unwrap(), 4);
     let parents = WriteOptions::default().create_parents().durability(Durability::Data);
+    let refused = proofs.0.copy(&proofs.1, 4, WriteOptions::default());
+    assert_eq!(code(refused), Some("not_found"));
+    assert_eq!(proofs.0.copy(&proofs.1, 4, parents).unwrap(), 4);
     assert_eq!(roots.copy("f", at("b/p/q"), 4, parents).unwrap(), 4);
     for copied in ["b/new", "b/old", "b/x/y/z", "b/p/q"] {
         assert_eq!(fs::read(tree.path(copied)).unwrap(), b"text", "{copied}");

@@ -198,7 +198,8 @@ fn every_operation_is_in_the_table_and_is_offered() {
     let methods = api.lines().filter_map(|line| {
         let (of, method) = line.strip_prefix("pub fn mcp_roots_guard::")?.split_once("::")?;
         let method = method.split(['<', '(']).next()?;
-        (["Roots", "CheckedPath"].contains(&of) && !is_none(method)).then_some(method)
+        (["Roots", "CheckedPath", "CheckedEntry"].contains(&of) && !is_none(method))
+            .then_some(method)
     });
     assert_eq!(table, methods.collect());
     let offered: BTreeSet<_> = OPERATIONS.iter().map(|operation| operation.form.name).collect();
@@ -213,8 +214,8 @@ fn every_operation_is_in_the_table_and_is_offered() {
 }
 
 /// Methods of roots and proofs that describe them or derive others from them.
-const NO_OPERATIONS: &str = "access clone command display_path eq exists explain failure fmt from_dirs from_list hash \
-    is_empty join no_follow outermost parent read_only rejected relative root roots still_allows \
+const NO_OPERATIONS: &str = "access check_all clone command display_path entry eq exists explain failure follow fmt \
+    from_dirs hash join join_entry parent read_only rejected relative root roots still_allows \
     to_unguarded_path uri with_base";
 
 /// Methods that `operate` offers by options of another operation.

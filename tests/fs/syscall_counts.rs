@@ -140,6 +140,7 @@ type Row = (
 );
 
 const OUTSIDE: Option<&str> = Some("outside_roots");
+const NONE: Option<&str> = Some("not_found");
 
 const ROWS: &[Row] = &[
     ("open", ONE, "$T/root/AT/f", open, None, [3, 0]),
@@ -153,19 +154,18 @@ const ROWS: &[Row] = &[
     ("check through ..", ONE, "$T/root/AT/d/../f", check, None, [2, 0]),
     ("check the root by ..", ONE, "$T/root/AT/UP", check, None, [2, 0]),
     ("check an absolute symlink", ONE, "$T/root/AT/back", check, None, [4, 6]),
-    ("create", ONE, "$T/root/AT/new", create, None, [3, 0]),
-    ("create an existing file", ONE, "$T/root/AT/f", create, None, [3, 0]),
-    ("create below a symlinked directory", ONE, "$T/root/AT/ld/new", create, None, [4, 3]),
-    ("write below a symlinked directory", ONE, "$T/root/AT/ld/f", create, None, [4, 3]),
-    ("create through ..", ONE, "$T/root/AT/d/../new", create, None, [3, 0]),
-    ("create with mounts refused", UNMOUNTED, "$T/root/AT/new", create, None, [3, 0]),
-    ("write with mounts refused", UNMOUNTED, "$T/root/AT/f", create, None, [5, 0]),
+    ("check a missing name", ONE, "$T/root/AT/new", check, None, [4, 0]),
+    ("check a missing name below a symlink", ONE, "$T/root/AT/ld/new", check, None, [4, 3]),
+    ("check below a symlink", ONE, "$T/root/AT/ld/f", check, None, [4, 3]),
+    ("check a missing name through ..", ONE, "$T/root/AT/d/../new", check, None, [4, 0]),
+    ("check a missing name, no mounts", UNMOUNTED, "$T/root/AT/new", check, None, [6, 0]),
+    ("check with mounts refused", UNMOUNTED, "$T/root/AT/f", check, None, [5, 0]),
     ("check a symlink itself", ONE, "$T/root/AT/l", entry, None, [5, 0]),
     ("refuse a path", ONE, "$T/rooted/AT/f", check, OUTSIDE, [0, 0]),
     ("refuse ..", ONE, "$T/root/AT/UP/../x", check, OUTSIDE, [1, 3]),
     ("refuse a symlink", ONE, "$T/root/AT/out", check, OUTSIDE, [3, 3]),
     // The root is looked up, too, because it may be missing itself.
-    ("refuse a missing file", ONE, "$T/root/AT/none", check, Some("not_found"), [5, 0]),
+    ("refuse a missing file", ONE, "$T/root/AT/none", describe, NONE, [5, 0]),
     ("list a directory", ONE, "$T/root/AT/d", list, None, [6, 0]),
     // Four calls for each of the three directories, and none for an entry.
     ("walk a tree", ONE, "$T/root/AT/tree", walk, None, [14, 0]),
@@ -185,8 +185,8 @@ fn check(roots: &Roots, request: &str) -> Result<()> {
     roots.check(request).map(drop)
 }
 
-fn create(roots: &Roots, request: &str) -> Result<()> {
-    roots.check(request).map(drop)
+fn describe(roots: &Roots, request: &str) -> Result<()> {
+    roots.metadata(request).map(drop)
 }
 
 fn entry(roots: &Roots, request: &str) -> Result<()> {

@@ -10,7 +10,7 @@ use std::thread;
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
     AtomicFile, ChangeSet, CheckedEntry, Durability, Error, ErrorKind, FileVersion, InPlace,
-    Overwrite, Result, Roots, WriteOptions,
+    OpenMode, Overwrite, Result, Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -48,17 +48,27 @@ fn missing_parents_are_created_only_if_requested() {
     assert_eq!(fs::read(tree.path("root/a/c/f")).unwrap(), b"3");
     assert_eq!(names(tree.path("root/a/b")), ["f"]);
 
-    // A proof creates them if it was checked for `NewTree`, with any options.
-    assert_eq!(code(roots.check("p/q/f")), Some("not_found"));
+    // So does a proof, whatever was missing when it was made.
     let checked = roots.check("p/q/f").unwrap();
-    checked.write("4").unwrap();
+    assert_eq!(code(checked.write("4")), Some("not_found"));
+    assert!(!tree.path("root/p").exists());
+    checked.write_with("4", new().create_parents()).unwrap();
     checked.write("5").unwrap();
     assert_eq!(fs::read(tree.path("root/p/q/f")).unwrap(), b"5");
+    let checked = roots.check("r/s/f").unwrap();
+    roots.create_dir_all("r/s").unwrap();
+    checked.write("6").unwrap();
+    assert_eq!(fs::read(tree.path("root/r/s/f")).unwrap(), b"6");
+    let (file, directory) = (roots.check("t/f").unwrap(), roots.check("t/d").unwrap());
+    roots.create_dir("t").unwrap();
+    directory.create_dir().unwrap();
+    drop(file.open_with(OpenMode::CreateNew).unwrap());
     let checked = roots.check("there/f").unwrap();
     fs::remove_dir(tree.path("root/there")).unwrap();
     assert_eq!(code(checked.write("6")), Some("not_found"));
     let refused = checked.write_with("6", new().create_parents());
-    assert_eq!(code(refused), Some("invalid_options"));
+    // The directory was there when the path was checked.
+    assert_eq!(code(refused), Some("changed"));
     assert!(!tree.path("root/there").exists());
 }
 

@@ -50,7 +50,10 @@ impl Proof {
 
     /// The canonical path.
     pub(crate) fn canonical(&self) -> PathBuf {
-        let path = both!(self, proof => proof.root().path().join(proof.relative()));
+        let (root, relative) = both!(self, proof => (proof.root().path(), proof.relative()));
+        let mut path = root.to_owned();
+        // Joining an empty path would add a slash.
+        path.extend(relative);
         dunce::simplified(&path).to_owned()
     }
 }
