@@ -507,9 +507,9 @@ mod tests {
     #[test]
     fn each_documented_number_becomes_its_code_again() {
         let lines = include_str!("error.rs").lines();
-        let rows = lines.filter_map(|line| line.strip_prefix("    /// | `")).filter_map(|line| {
-            line.strip_suffix("` |")?.split_once("` | `")
-        });
+        let rows = lines
+            .filter_map(|line| line.strip_prefix("    /// | `"))
+            .filter_map(|line| line.strip_suffix("` |")?.split_once("` | `"));
         let rows: Vec<_> = rows.collect();
         for &code in Code::ALL {
             let row = rows.iter().find(|(name, _)| *name == code.as_str());

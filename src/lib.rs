@@ -131,7 +131,7 @@
 //! - If another directory takes the name of an allowed directory, requests can still reach the one
 //!   that had the name before for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is
 //!   being opened. After two seconds of that, requests are refused. A client's list with an entry
-//!   through a symlink is resolved again after [`LINKED_LIST`](limits::LINKED_LIST).
+//!   through a symlink is resolved again after [`SYMLINKED_LIST_TTL`](limits::SYMLINKED_LIST_TTL).
 //! - Whoever may rename directories above a client's root, inside an allowed directory, decides
 //!   what the root's name leads to: never a place outside the allowed directory, and never through
 //!   a symlink.
