@@ -263,7 +263,7 @@ pub use check::{CheckedPath, Explanation};
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
 pub use confine::{
-    Channel, Confined, Confinement, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
+    Channel, Confinement, ConfinementReport, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
 };
 pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitStatus;
 
-use crate::confine::Confined;
+use crate::confine::ConfinementReport;
 use crate::error::{Code, Error, Result};
 use crate::limits::CHILD_ERROR;
 
@@ -20,7 +20,7 @@ pub struct ChildOutput {
     pub(super) ended: Ended,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    pub(super) confined: Option<Confined>,
+    pub(super) confined: Option<ConfinementReport>,
 }
 
 /// How a program ended.

@@ -18,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
 use super::filter::Filter;
 use super::{
-    Channel, ChildScope, Confined, ConfinedPath, Confinement, Extra, ExtraAccess, Missing,
+    Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess, Missing,
 };
 use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::CheckedPath;
@@ -29,7 +29,7 @@ use crate::roots::{Links, Root, Roots};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
 /// leaves the process as it was.
-pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
+pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
     if !boundary.has_allowed_directories() {
         return Err(
             Error::new(Code::NoDirectories).detail("there is nothing to confine the process to")
@@ -53,14 +53,14 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
-    let report = Confined { abi: 0, threads, paths, missing, denied, is_filtered: None };
+    let report = ConfinementReport { abi: 0, threads, paths, missing, denied, is_filtered: None };
     report.after(&restrict(ruleset, threads)?)
 }
 
 /// The confinement of a child process, which its parent has prepared.
 pub(crate) struct Prepared {
     ruleset: RulesetCreated,
-    report: Confined,
+    report: ConfinementReport,
     is_partial_allowed: bool,
 }
 
@@ -99,13 +99,14 @@ pub(crate) fn prepare(
     let available = directory.roots().roots().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
-    let report = Confined { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
+    let report =
+        ConfinementReport { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
     Ok(Prepared { ruleset, report, is_partial_allowed: scope.partial })
 }
 
 impl Prepared {
     /// Confines a thread that then ends, to learn what the kernel enforces.
-    pub(crate) fn verified(self) -> Result<(Confined, Restriction)> {
+    pub(crate) fn verified(self) -> Result<(ConfinementReport, Restriction)> {
         let (ruleset, report) = (self.ruleset.try_clone()?, self.report);
         let trial = move || -> Result<_> {
             let mut confined = report.after(&restrict(ruleset, 1)?)?;
@@ -146,7 +147,7 @@ impl Restriction {
     }
 }
 
-impl Confined {
+impl ConfinementReport {
     /// Completes the report after the kernel was asked to enforce the rules.
     fn after(mut self, status: &RestrictionStatus) -> Result<Self> {
         let abi = match status.landlock {

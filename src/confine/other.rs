@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::{ChildScope, Confined, Confinement};
+use super::{ChildScope, Confinement, ConfinementReport};
 use crate::boundary::Boundary;
 use crate::check::CheckedPath;
 use crate::error::{Code, Result};
 
-pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<Confined> {
+pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<ConfinementReport> {
     Err(Code::ConfinementUnavailable.into())
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
-    pub(crate) fn verified(self) -> Result<(Confined, Restriction)> {
+    pub(crate) fn verified(self) -> Result<(ConfinementReport, Restriction)> {
         match self {}
     }
 }
