@@ -260,7 +260,7 @@ pub mod platforms {}
 pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback};
 pub use check::{CheckedPath, Explanation};
 #[cfg(feature = "child")]
-pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
+pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
 #[cfg(feature = "landlock")]
 pub use confine::{
     Channel, Confinement, ConfinementReport, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,

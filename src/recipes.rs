@@ -1040,9 +1040,9 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{Confinement, Ended, Intent, Result, Roots};
+//! use mcp_roots_guard::{Confinement, ExitReason, Intent, Result, Roots};
 //!
-//! fn run_tests(roots: &Roots, time: Duration) -> Result<(Ended, String)> {
+//! fn run_tests(roots: &Roots, time: Duration) -> Result<(ExitReason, String)> {
 //!     let tests = roots
 //!         .check(".", Intent::Existing)?
 //!         .command("sh")?
@@ -1060,14 +1060,14 @@
 //! # std::fs::write(&script, "echo 1 passed").unwrap();
 //! let roots = Roots::from_dirs([work.path()])?;
 //! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?;
-//! assert!(matches!(ended, Ended::Exited(status) if status.success()));
+//! assert!(matches!(ended, ExitReason::Exited(status) if status.success()));
 //! assert_eq!(text, "1 passed\n");
 //! # std::fs::write(&script, "echo started; while :; do sleep 1; done").unwrap();
 //! let (ended, text) = run_tests(&roots, Duration::from_millis(500))?; // it hangs
-//! assert_eq!((ended, text.as_str()), (Ended::TimedOut, "started\n"));
+//! assert_eq!((ended, text.as_str()), (ExitReason::TimedOut, "started\n"));
 //! # std::fs::write(&script, "cat /etc/passwd").unwrap();
 //! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?; // it reads outside
-//! assert!(matches!(ended, Ended::Exited(status) if !status.success()) && text.is_empty());
+//! assert!(matches!(ended, ExitReason::Exited(status) if !status.success()) && text.is_empty());
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::output::{Captured, ChildOutput, Ended};
+use super::output::{Captured, ChildOutput, ExitReason};
 use super::permits::Permit;
 use super::system::{NULL, Pipes, Unreaped, has_exited, kill};
 use crate::confine::Prepared;
@@ -101,9 +101,9 @@ pub(super) fn run(
     drop(pipes?);
     let unknown = || Error::new(Code::Io).detail("the exit status of the program is unknown");
     let ended = match captured.left {
-        None => Ended::OutputLimit,
-        Some(_) if is_complete => Ended::Exited(status.ok_or_else(unknown)?),
-        Some(_) => Ended::TimedOut,
+        None => ExitReason::OutputLimit,
+        Some(_) if is_complete => ExitReason::Exited(status.ok_or_else(unknown)?),
+        Some(_) => ExitReason::TimedOut,
     };
     let [stdout, stderr] = captured.streams;
     Ok(ChildOutput { name: task.name, ended, stdout, stderr, confined })

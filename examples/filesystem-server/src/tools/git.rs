@@ -22,7 +22,7 @@
 //! `include.path` or alternates from making git read anything outside.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, Ended, Intent};
+use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, ExitReason, Intent};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -214,7 +214,7 @@ const MOST_FILTERS: usize = 400;
 
 /// The output of git, or an error with its words.
 fn answer(output: ChildOutput) -> Work {
-    if output.ended() == Ended::OutputLimit {
+    if output.ended() == ExitReason::OutputLimit {
         let text = String::from_utf8_lossy(output.stdout());
         return Ok(format!("{text}\nThe result is truncated"));
     }

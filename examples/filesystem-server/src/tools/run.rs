@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChildOutput, Ended, Intent};
+use mcp_roots_guard::{ChildOutput, ExitReason, Intent};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -68,11 +68,11 @@ impl Server {
 
 fn described(output: &ChildOutput) -> String {
     let mut text = match output.ended() {
-        Ended::Exited(status) => match status.code() {
+        ExitReason::Exited(status) => match status.code() {
             Some(code) => format!("exit status: {code}"),
             None => format!("ended by a signal: {status}"),
         },
-        Ended::TimedOut => "stopped at its time limit".to_owned(),
+        ExitReason::TimedOut => "stopped at its time limit".to_owned(),
         _ => "stopped because it wrote too much; the output is truncated".to_owned(),
     };
     for (name, bytes) in [("stdout", output.stdout()), ("stderr", output.stderr())] {
