@@ -91,14 +91,14 @@ impl ChildOutput {
 }
 
 /// What a program has written so far.
-pub(super) struct Captured {
+pub(super) struct OutputBuffer {
     /// Standard output and standard error.
     pub(super) streams: [Vec<u8>; 2],
     /// How much more it may write. `None` if it has written too much.
     pub(super) left: Option<usize>,
 }
 
-impl Captured {
+impl OutputBuffer {
     /// Keeps bytes of a stream, up to the limit. Returns whether the program may write more.
     pub(super) fn push(&mut self, stream: usize, bytes: &[u8]) -> bool {
         let kept = bytes.len().min(self.left.unwrap_or_default());

@@ -53,7 +53,7 @@ use std::path::{Path, PathBuf};
 use self::linux as system;
 #[cfg(not(all(target_os = "linux", feature = "landlock")))]
 use self::other as system;
-pub(crate) use self::system::{Prepared, Restriction, prepare};
+pub(crate) use self::system::{ChildConfinement, Restriction, prepare};
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Boundary::confine_process`](crate::Boundary::confine_process).
@@ -103,12 +103,12 @@ pub enum Channel {
 struct Extra {
     path: PathBuf,
     access: ExtraAccess,
-    missing: Missing,
+    missing: IfMissing,
 }
 
 /// What to do if an extra does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
+enum IfMissing {
     Refused,
     Reported,
     /// For the runtime files, of which each system has only some.
@@ -122,7 +122,7 @@ impl Confinement {
     /// directory that only the server uses, rather than all of `/tmp`, which other programs also
     /// use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
-        self.push(path.into(), access, Missing::Refused);
+        self.push(path.into(), access, IfMissing::Refused);
         self
     }
 
@@ -130,7 +130,7 @@ impl Confinement {
     /// ([`ConfinementReport::missing`]), and stays inaccessible if it is created later, unless
     /// another accessible path contains it.
     pub fn optional_extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
-        self.push(path.into(), access, Missing::Reported);
+        self.push(path.into(), access, IfMissing::Reported);
         self
     }
 
@@ -143,9 +143,9 @@ impl Confinement {
     /// the file.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
-            self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::ReadOnly, IfMissing::Ignored);
         }
-        self.push("/dev/null".into(), ExtraAccess::ReadWrite, Missing::Ignored);
+        self.push("/dev/null".into(), ExtraAccess::ReadWrite, IfMissing::Ignored);
         self
     }
 
@@ -156,10 +156,10 @@ impl Confinement {
     /// can be run, even if it is not among the roots in force.
     pub fn programs(mut self) -> Self {
         for path in PROGRAM_DIRECTORIES {
-            self.push(path.into(), ExtraAccess::Execute, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::Execute, IfMissing::Ignored);
         }
         for path in PROGRAM_FILES {
-            self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::ReadOnly, IfMissing::Ignored);
         }
         self.runtime_files()
     }
@@ -178,7 +178,7 @@ impl Confinement {
         self
     }
 
-    fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: Missing) {
+    fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: IfMissing) {
         self.extras.push(Extra { path, access, missing });
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<ConfinementReport
     Err(Code::ConfinementUnavailable.into())
 }
 
-pub(crate) enum Prepared {}
+pub(crate) enum ChildConfinement {}
 
 pub(crate) enum Restriction {}
 
@@ -20,11 +20,11 @@ pub(crate) fn prepare(
     _: &Confinement,
     _: &Path,
     _: ChildScope,
-) -> Result<Prepared> {
+) -> Result<ChildConfinement> {
     Err(Code::ConfinementUnavailable.into())
 }
 
-impl Prepared {
+impl ChildConfinement {
     pub(crate) fn verified(self) -> Result<(ConfinementReport, Restriction)> {
         match self {}
     }

@@ -9,7 +9,7 @@ use mcp_roots_guard::{ChildOutput, ExitReason, Intent};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call};
+use super::call::{ANSWER, Call, ToolResult};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -35,7 +35,7 @@ impl Server {
                        libraries, and has no network. Returns its exit status and its output.",
         annotations(read_only_hint = false, destructive_hint = true)
     )]
-    async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> Answered {
+    async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> ToolResult {
         let (programs, patience) = (self.programs.clone(), self.patience.clone());
         call.asynchronous(async move |roots| {
             let Run { program, arguments, path, timeout_seconds } = args;
