@@ -226,6 +226,8 @@
     not(all(feature = "child", feature = "ignore", feature = "landlock", feature = "rmcp-http")),
     allow(dead_code, unused_imports, unreachable_pub)
 )]
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
