@@ -43,6 +43,9 @@ check_core() {
   part "the code is formatted"
   cargo fmt --all --check
 
+  part "a type is named by a noun, and one name is that of one type"
+  .ci/type-names
+
   part "clippy has no warnings in the core"
   cargo clippy --all-targets --locked -- -D warnings
 

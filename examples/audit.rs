@@ -61,10 +61,10 @@ struct Audit {
 }
 
 /// Waits, when it is dropped, until all lines are written.
-pub(crate) struct Written(SyncSender<Option<String>>, Option<JoinHandle<()>>);
+pub(crate) struct AuditWriter(SyncSender<Option<String>>, Option<JoinHandle<()>>);
 
 /// Starts an audit log. Keep the second value until the end of the program.
-pub(crate) fn audit<S>(file: impl Write + Send + 'static) -> (impl Layer<S>, Written)
+pub(crate) fn audit<S>(file: impl Write + Send + 'static) -> (impl Layer<S>, AuditWriter)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -76,7 +76,7 @@ where
         let has = |name: &&str| metadata.fields().field(name).is_some();
         metadata.target() == "mcp_roots_guard" || metadata.is_span() && OF_SPANS.iter().any(has)
     };
-    (audit.with_filter(filter_fn(is_wanted)), Written(lines, Some(thread)))
+    (audit.with_filter(filter_fn(is_wanted)), AuditWriter(lines, Some(thread)))
 }
 
 /// Writes lines until there is a `None`. Lines that cannot be written are counted, and the next one
@@ -108,7 +108,7 @@ pub(crate) fn write_lines(
     }
 }
 
-impl Drop for Written {
+impl Drop for AuditWriter {
     fn drop(&mut self) {
         let _ = self.0.send(None);
         self.1.take().map(JoinHandle::join);

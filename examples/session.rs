@@ -119,12 +119,12 @@ async fn read_file(
 #[derive(Clone)]
 struct Peer {
     sender: mpsc::UnboundedSender<Value>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingRequests>>,
 }
 
 /// Requests from the server that the client has not answered yet.
 #[derive(Default)]
-struct Waiting {
+struct PendingRequests {
     asked: u64,
     senders: HashMap<u64, oneshot::Sender<Value>>,
 }

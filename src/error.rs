@@ -10,10 +10,13 @@
 //! root, are in [`Error::operator_detail`]. If a child process failed, the text also contains its
 //! name, its status and the end of its standard error (`ChildOutput::into_stdout`).
 
-use crate::limits::QUOTED_CHARS;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::{fmt, io};
+
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+use crate::limits::QUOTED_CHARS;
 
 mod codes;
 
@@ -93,6 +96,43 @@ impl Error {
         self.reason().as_str()
     }
 
+    /// The number of the failure in the operating system, like
+    /// [`io::Error::raw_os_error`](std::io::Error::raw_os_error).
+    ///
+    /// This is the number that the system reported. The guard finds some failures without the
+    /// system call that would report them. They have the number of that call (Unix only):
+    ///
+    /// | code | number |
+    /// | --- | --- |
+    /// | `not_found` | `ENOENT` |
+    /// | `permission_denied` | `EACCES` |
+    /// | `not_a_directory` | `ENOTDIR` |
+    /// | `is_a_directory` | `EISDIR` |
+    /// | `already_exists` | `EEXIST` |
+    /// | `directory_not_empty` | `ENOTEMPTY` |
+    /// | `too_many_links` | `ELOOP` |
+    /// | `too_long` | `ENAMETOOLONG` |
+    /// | `cross_device` | `EXDEV` |
+    /// | `read_only` | `EROFS` |
+    ///
+    /// Other refusals are the guard's alone, such as `outside_roots` and `protected`, and have none.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Roots;
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let missing = roots.open("missing.txt").unwrap_err();
+    /// # #[cfg(unix)]
+    /// assert_eq!(missing.raw_os_error(), Some(2)); // ENOENT
+    /// assert_eq!(roots.open("../secret.txt").unwrap_err().raw_os_error(), None);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        let reported = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
+        reported.or_else(|| number_of(self.reason()))
+    }
+
     pub(crate) fn reason(&self) -> Code {
         self.0.code
     }
@@ -134,6 +174,8 @@ impl Error {
     pub(crate) fn repeated(&self) -> Self {
         let mut again = Self::new(self.0.code).says(self.0.text);
         again.0.limit = self.0.limit;
+        let number = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
+        again.0.cause = number.map(io::Error::from_raw_os_error);
         again.0.operator_detail.clone_from(&self.0.operator_detail);
         again
     }
@@ -255,8 +297,28 @@ impl From<io::Error> for Error {
 
 /// The kind is the system's, if the system reported the error. Otherwise, it is the one with the
 /// same name, or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
-/// [`PermissionDenied`](io::ErrorKind::PermissionDenied). The error is the
-/// [inner error](io::Error::get_ref).
+/// [`PermissionDenied`](io::ErrorKind::PermissionDenied).
+///
+/// The error is the [inner error](io::Error::get_ref), because its text tells a model the path and
+/// the reason. An [`io::Error`] has either such an error or a number of the system, so its
+/// `raw_os_error` is `None`, and the number is that of the inner error:
+///
+/// ```
+/// # use std::io;
+/// # use mcp_roots_guard::{Error, Roots};
+/// # let work = tempfile::tempdir().unwrap();
+/// # let roots = Roots::from_dirs([work.path()])?;
+/// fn number(error: &io::Error) -> Option<i32> {
+///     let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+///     own.map_or_else(|| error.raw_os_error(), Error::raw_os_error)
+/// }
+///
+/// let error = io::Error::from(roots.open("missing.txt").unwrap_err());
+/// assert_eq!(error.to_string(), r#"open "missing.txt": no such file or directory"#);
+/// # #[cfg(unix)]
+/// assert_eq!(number(&error), Some(2)); // ENOENT
+/// # Ok::<(), Error>(())
+/// ```
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match (&error.0.cause, error.kind()) {
@@ -274,6 +336,58 @@ impl From<Error> for io::Error {
         };
         Self::new(kind, error)
     }
+}
+
+/// Serializes as a map with the [code](Error::code) and the text of `Display`, for programs that
+/// send errors as JSON without MCP. Like the text, it is safe to show to a model.
+///
+/// ```
+/// # use mcp_roots_guard::Roots;
+/// # let work = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// let error = roots.read("../a", 1 << 20).unwrap_err();
+/// assert_eq!(
+///     serde_json::to_value(&error).unwrap(),
+///     serde_json::json!({
+///         "code": "outside_roots",
+///         "text": r#"read "../a": not inside the allowed directories"#,
+///     })
+/// );
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("code", self.code())?;
+        map.serialize_entry("text", &format_args!("{self}"))?;
+        map.end()
+    }
+}
+
+/// The number with which a system call reports the failure, or none.
+#[cfg(unix)]
+fn number_of(code: Code) -> Option<i32> {
+    use rustix::io::Errno;
+    let number = match code {
+        Code::NotFound => Errno::NOENT,
+        Code::PermissionDenied => Errno::ACCESS,
+        Code::NotADirectory => Errno::NOTDIR,
+        Code::IsADirectory => Errno::ISDIR,
+        Code::AlreadyExists => Errno::EXIST,
+        Code::DirectoryNotEmpty => Errno::NOTEMPTY,
+        Code::TooManyLinks => Errno::LOOP,
+        Code::TooLong => Errno::NAMETOOLONG,
+        Code::CrossDevice => Errno::XDEV,
+        Code::ReadOnly => Errno::ROFS,
+        _ => return None,
+    };
+    Some(number.raw_os_error())
+}
+
+/// On Windows, the number depends on the call: two mean that there is no such file.
+#[cfg(not(unix))]
+fn number_of(_: Code) -> Option<i32> {
+    None
 }
 
 /// The message with which `BufRead::lines` and `Read::read_to_string` fail.
@@ -377,6 +491,36 @@ mod tests {
         assert_eq!(kind(Code::OutsideRoots.into()), io::ErrorKind::PermissionDenied);
         let refused = Error::from(io::Error::from(Error::from(Code::OutsideRoots)));
         assert_eq!(refused.reason(), Code::OutsideRoots);
+    }
+
+    #[test]
+    fn error_has_the_number_that_the_system_reported_or_would_report() {
+        let full = Error::from(io::Error::from_raw_os_error(28));
+        assert_eq!(full.raw_os_error(), Some(28));
+        assert_eq!(full.repeated().raw_os_error(), Some(28));
+        assert_eq!(Error::from(Code::OutsideRoots).raw_os_error(), None);
+        assert_eq!(Error::from(io::Error::other("x")).raw_os_error(), None);
+    }
+
+    /// The documented table, and the reverse: the system's error has the same code.
+    #[cfg(unix)]
+    #[test]
+    fn each_documented_number_becomes_its_code_again() {
+        let lines = include_str!("error.rs").lines();
+        let rows = lines
+            .filter_map(|line| line.strip_prefix("    /// | `"))
+            .filter_map(|line| line.strip_suffix("` |")?.split_once("` | `"));
+        let rows: Vec<_> = rows.collect();
+        for &code in Code::ALL {
+            let row = rows.iter().find(|(name, _)| *name == code.as_str());
+            let error = Error::from(code);
+            assert_eq!(row.is_some(), error.raw_os_error().is_some(), "{code}");
+            if let Some(number) = error.raw_os_error().filter(|_| code != Code::TooManyLinks) {
+                let system = Error::from(io::Error::from_raw_os_error(number));
+                assert_eq!((system.reason(), system.raw_os_error()), (code, Some(number)));
+            }
+        }
+        assert_eq!(rows.len(), 10);
     }
 
     #[test]

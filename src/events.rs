@@ -104,7 +104,7 @@ pub(crate) fn refused(session: Option<SessionId>, error: Error) -> Error {
 }
 
 /// An operation that has succeeded.
-pub(crate) struct Allowed<'a> {
+pub(crate) struct AllowedOperation<'a> {
     pub(crate) operation: &'static str,
     pub(crate) request: &'a OsStr,
     pub(crate) root: String,
@@ -121,7 +121,7 @@ pub(crate) fn may_log_allowed() -> bool {
     false
 }
 
-pub(crate) fn allowed(session: Option<SessionId>, allowed: &Allowed<'_>) {
+pub(crate) fn allowed(session: Option<SessionId>, allowed: &AllowedOperation<'_>) {
     event!(
         trace,
         "allowed",

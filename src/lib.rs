@@ -131,7 +131,7 @@
 //! - If another directory takes the name of an allowed directory, requests can still reach the one
 //!   that had the name before for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is
 //!   being opened. After two seconds of that, requests are refused. A client's list with an entry
-//!   through a symlink is resolved again after [`LINKED_LIST`](limits::LINKED_LIST).
+//!   through a symlink is resolved again after [`SYMLINKED_LIST_TTL`](limits::SYMLINKED_LIST_TTL).
 //! - Whoever may rename directories above a client's root, inside an allowed directory, decides
 //!   what the root's name leads to: never a place outside the allowed directory, and never through
 //!   a symlink.
@@ -226,6 +226,8 @@
     not(all(feature = "child", feature = "ignore", feature = "landlock", feature = "rmcp-http")),
     allow(dead_code, unused_imports, unreachable_pub)
 )]
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
@@ -260,10 +262,10 @@ pub mod platforms {}
 pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback};
 pub use check::{CheckedEntry, CheckedPath, Explanation};
 #[cfg(feature = "child")]
-pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
+pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
 #[cfg(feature = "landlock")]
 pub use confine::{
-    Channel, Confined, Confinement, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
+    Channel, Confinement, ConfinementReport, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
 };
 pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};

@@ -186,7 +186,7 @@ pub(crate) const OPENING: Duration = Duration::from_secs(2);
 /// How long a client's list is used if the filesystem decided about an entry: if the entry was
 /// resolved through a symlink or could not be resolved. Then the list is resolved again, and the
 /// client is not asked. A user who switches a symlink or mounts a disk waits no longer than this.
-pub const LINKED_LIST: Duration = Duration::from_secs(5);
+pub const SYMLINKED_LIST_TTL: Duration = Duration::from_secs(5);
 
 // Sessions.
 

@@ -3,6 +3,8 @@
 //! - [Configured directories without a client](#configured-directories-without-a-client)
 //! - [Where directories come from](#where-directories-come-from)
 //! - [Read everything, write the workspace](#read-everything-write-the-workspace)
+//! - [Files over HTTP: axum](#files-over-http-axum)
+//! - [An agent without MCP](#an-agent-without-mcp)
 //! - [A server with the official SDK on stdio](#a-server-with-the-official-sdk-on-stdio)
 //! - [A server with many tools](#a-server-with-many-tools)
 //! - [A server over HTTP for many clients](#a-server-over-http-for-many-clients)
@@ -182,6 +184,173 @@
 //!   own absolute path: a relative request or a symlink that leads to it crosses the mount.
 //! - **Aliases.** No directory can have an alias, because it would be inside `/`.
 //! - **Windows.** `/` is the volume of the working directory. Allow each volume (`C:\`).
+//!
+//! # Files over HTTP: axum
+//!
+//! A handler serves a file beneath the allowed directories, without MCP. Operations block, so they
+//! run in `spawn_blocking`, and so does `allowed_roots`, which looks at the directories again.
+//! `status` maps every kind of error that a request can cause. All others are failures of the
+//! server, and so is a kind of a later release until you give it a status.
+//!
+//! ```
+//! use std::path::PathBuf;
+//!
+//! use axum::extract::{Path, State};
+//! use axum::http::StatusCode;
+//! use mcp_roots_guard::{Boundary, ErrorKind};
+//! use tokio::task::spawn_blocking;
+//!
+//! async fn file(
+//!     State(boundary): State<Boundary>,
+//!     Path(path): Path<PathBuf>, // decoded once, by axum, and never parsed as a URI
+//! ) -> Result<Vec<u8>, (StatusCode, String)> {
+//!     let read = spawn_blocking(move || boundary.allowed_roots().read(path, 16 << 20)).await;
+//!     read.map_err(|panic| (StatusCode::INTERNAL_SERVER_ERROR, panic.to_string()))?
+//!         .map_err(|error| (status(error.kind()), error.to_string()))
+//! }
+//!
+//! fn status(kind: ErrorKind) -> StatusCode {
+//!     match kind {
+//!         ErrorKind::InvalidPath
+//!         | ErrorKind::InvalidUri
+//!         | ErrorKind::InvalidVersion
+//!         | ErrorKind::TooCostly
+//!         | ErrorKind::IsADirectory => StatusCode::BAD_REQUEST,
+//!         ErrorKind::OutsideRoots
+//!         | ErrorKind::PermissionDenied
+//!         | ErrorKind::ForbiddenFile
+//!         | ErrorKind::Protected
+//!         | ErrorKind::ReadOnly
+//!         | ErrorKind::RootItself => StatusCode::FORBIDDEN,
+//!         ErrorKind::NotFound | ErrorKind::NotADirectory => StatusCode::NOT_FOUND,
+//!         ErrorKind::AlreadyExists
+//!         | ErrorKind::DirectoryNotEmpty
+//!         | ErrorKind::Overlap
+//!         | ErrorKind::CrossDevice
+//!         | ErrorKind::Changed => StatusCode::CONFLICT,
+//!         ErrorKind::LimitExceeded => StatusCode::PAYLOAD_TOO_LARGE,
+//!         ErrorKind::TooLong => StatusCode::URI_TOO_LONG,
+//!         ErrorKind::NotUtf8 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+//!         ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+//!         ErrorKind::RootUnavailable | ErrorKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+//!         _ => StatusCode::INTERNAL_SERVER_ERROR,
+//!     }
+//! }
+//!
+//! fn router(boundary: Boundary) -> axum::Router {
+//!     axum::Router::new().route("/files/{*path}", axum::routing::get(file)).with_state(boundary)
+//! }
+//! # let work = tempfile::tempdir()?;
+//! # std::fs::write(work.path().join("a.txt"), "text")?;
+//! # let access = mcp_roots_guard::Access::ReadOnly;
+//! # let boundary = Boundary::builder().directory(work.path(), access).build()?;
+//! # let _ = router(boundary.clone());
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! # for (path, expected) in [
+//! #     ("a.txt", 200), ("../secret", 403), ("none", 404), (".", 400), ("a.txt/b", 404),
+//! # ] {
+//! #     let response = file(State(boundary.clone()), Path(path.into())).await;
+//! #     assert_eq!(response.map_or_else(|refused| refused.0.as_u16(), |_| 200), expected, "{path}");
+//! # }
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - **A client that disconnects.** axum drops the handler's future. The read continues on its
+//!   thread to its limit, and its result is dropped. A write also finishes, and leaves the whole new
+//!   file, or the old one.
+//! - **Hung filesystems.** A read that hangs occupies one of tokio's blocking threads, of which
+//!   there are 512 by default. Hold a permit of a semaphore in the closure, so that reads leave
+//!   threads for other work. [`Session::run`](crate::Session#method.run) has such slots.
+//! - **Statuses that reveal nothing.** Whether an error is `OutsideRoots` or `Protected` does not
+//!   depend on what exists there. To hide also the rule, answer `NOT_FOUND` instead of `FORBIDDEN`.
+//!
+//! # An agent without MCP
+//!
+//! An agent that has tools of its own runs each call on a thread that may block, and returns a
+//! refusal to the model as JSON: an [`Error`](crate::Error) serializes as its code and text. When
+//! the user interrupts the agent, it drops the call's future.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicBool, Ordering};
+//!
+//! use mcp_roots_guard::{Boundary, Result, Roots, WalkOptions};
+//! use serde_json::{Value, json};
+//!
+//! #[derive(serde::Deserialize)]
+//! #[serde(tag = "tool", rename_all = "snake_case")]
+//! enum Call {
+//!     ReadFile { path: String },
+//!     WriteFile { path: String, text: String },
+//!     CountBytes { path: String },
+//! }
+//!
+//! fn run(roots: &Roots, call: Call, is_stopped: &AtomicBool) -> Result<Value> {
+//!     match call {
+//!         Call::ReadFile { path } => Ok(json!(roots.read_to_string(path, 1 << 20)?)),
+//!         Call::WriteFile { path, text } => roots.write(path, text).map(|()| json!("written")),
+//!         Call::CountBytes { path } => {
+//!             let (mut walk, mut bytes) = (roots.walk(path, WalkOptions::default())?, 0);
+//!             while let Some(entry) = walk.next_entry()? {
+//!                 if is_stopped.load(Ordering::Relaxed) {
+//!                     break; // nobody waits for the result
+//!                 }
+//!                 bytes += entry.metadata()?.len();
+//!             }
+//!             Ok(json!(bytes))
+//!         }
+//!     }
+//! }
+//!
+//! /// Stops the work when the future that waits for it is dropped.
+//! #[derive(Default)]
+//! struct StopOnDrop(Arc<AtomicBool>);
+//!
+//! impl Drop for StopOnDrop {
+//!     fn drop(&mut self) {
+//!         self.0.store(true, Ordering::Relaxed);
+//!     }
+//! }
+//!
+//! /// Runs a call of the model, and returns the result for the model.
+//! async fn respond(boundary: Boundary, call: Call) -> Value {
+//!     let stop = StopOnDrop::default();
+//!     let is_stopped = Arc::clone(&stop.0);
+//!     let work = move || run(&boundary.allowed_roots(), call, &is_stopped);
+//!     match tokio::task::spawn_blocking(work).await {
+//!         Ok(Ok(result)) => json!({ "result": result }),
+//!         Ok(Err(refusal)) => json!({ "error": refusal }),
+//!         Err(_) => json!({ "error": { "code": "internal", "text": "the tool failed" } }),
+//!     }
+//! }
+//! # let work = tempfile::tempdir()?;
+//! # let access = mcp_roots_guard::Access::ReadWrite;
+//! # let boundary = Boundary::builder().directory(work.path(), access).build()?;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! # for (call, expected) in [
+//! #     (json!({"tool": "write_file", "path": "a", "text": "text"}), json!({"result": "written"})),
+//! #     (json!({"tool": "count_bytes", "path": "."}), json!({"result": 4})),
+//! # ] {
+//! #     let call = serde_json::from_value(call).unwrap();
+//! #     assert_eq!(respond(boundary.clone(), call).await, expected);
+//! # }
+//!
+//! let call = serde_json::from_str(r#"{ "tool": "read_file", "path": "../secret" }"#).unwrap();
+//! let text = r#"read "../secret": not inside the allowed directories"#;
+//! assert_eq!(
+//!     respond(boundary, call).await,
+//!     json!({ "error": { "code": "outside_roots", "text": text } })
+//! );
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - **Cancellation.** Dropping the future does not end the thread. Work of many steps looks at a
+//!   flag between them. A single operation is bounded by its limit, and finishes. A change that was
+//!   made stays made, and the model is not told, so let it read the file again.
+//! - **Several directories.** An agent that serves several projects narrows the roots for each
+//!   conversation, as in [an ACP session](#an-acp-session).
 //!
 //! # A server with the official SDK on stdio
 //!
@@ -1040,9 +1209,9 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{Confinement, Ended, Result, Roots};
+//! use mcp_roots_guard::{Confinement, ExitReason, Result, Roots};
 //!
-//! fn run_tests(roots: &Roots, time: Duration) -> Result<(Ended, String)> {
+//! fn run_tests(roots: &Roots, time: Duration) -> Result<(ExitReason, String)> {
 //!     let tests = roots
 //!         .check(".")?
 //!         .command("sh")?
@@ -1060,14 +1229,14 @@
 //! # std::fs::write(&script, "echo 1 passed").unwrap();
 //! let roots = Roots::from_dirs([work.path()])?;
 //! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?;
-//! assert!(matches!(ended, Ended::Exited(status) if status.success()));
+//! assert!(matches!(ended, ExitReason::Exited(status) if status.success()));
 //! assert_eq!(text, "1 passed\n");
 //! # std::fs::write(&script, "echo started; while :; do sleep 1; done").unwrap();
 //! let (ended, text) = run_tests(&roots, Duration::from_millis(500))?; // it hangs
-//! assert_eq!((ended, text.as_str()), (Ended::TimedOut, "started\n"));
+//! assert_eq!((ended, text.as_str()), (ExitReason::TimedOut, "started\n"));
 //! # std::fs::write(&script, "cat /etc/passwd").unwrap();
 //! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?; // it reads outside
-//! assert!(matches!(ended, Ended::Exited(status) if !status.success()) && text.is_empty());
+//! assert!(matches!(ended, ExitReason::Exited(status) if !status.success()) && text.is_empty());
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!

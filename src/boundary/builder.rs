@@ -366,8 +366,8 @@ impl BoundaryBuilder {
     /// Makes the names in [`PROTECTED_DEFAULTS`] read-only.
     pub fn protect_defaults(self) -> Self {
         PROTECTED_DEFAULTS
-            .into_iter()
-            .fold(self, |builder, name| builder.protect(name, Protection::ReadOnly))
+            .iter()
+            .fold(self, |builder, name| builder.protect(*name, Protection::ReadOnly))
     }
 
     /// Builds the boundary and resolves the allowed directories.

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use crate::check::Proof;
 use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
-use crate::events::{self, Allowed};
+use crate::events::{self, AllowedOperation};
 use crate::path::{IntoLocation, Location, unexpanded};
 use crate::roots::{LastName, Root, Roots, display_path, retry_changed};
 
@@ -212,7 +212,7 @@ impl Proof {
         }
         events::allowed(
             self.roots().session(),
-            &Allowed {
+            &AllowedOperation {
                 operation: name.text,
                 request,
                 root: display_path(self.root().path()),

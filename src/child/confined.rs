@@ -1,7 +1,7 @@
 //! Confined programs (feature `landlock`).
 
 use super::{ChildCommand, ChildOutput};
-use crate::confine::{Confined, Confinement};
+use crate::confine::{Confinement, ConfinementReport};
 
 impl ChildCommand {
     /// Confines the program and all processes that it starts: to the roots in force, with their
@@ -42,7 +42,7 @@ impl ChildCommand {
 impl ChildOutput {
     /// The restrictions of a confined program. `None` if it was not confined.
     #[must_use]
-    pub fn confined(&self) -> Option<&Confined> {
+    pub fn confined(&self) -> Option<&ConfinementReport> {
         self.confined.as_ref()
     }
 }

@@ -45,7 +45,7 @@ use std::fmt;
 use std::process::Command;
 use std::time::Duration;
 
-pub use self::output::{ChildOutput, Ended};
+pub use self::output::{ChildOutput, ExitReason};
 pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
 use crate::check::{CheckedPath, Proof};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitStatus;
 
-use crate::confine::Confined;
+use crate::confine::ConfinementReport;
 use crate::error::{Code, Error, Result};
 use crate::limits::CHILD_ERROR;
 
@@ -17,16 +17,16 @@ use crate::limits::CHILD_ERROR;
 pub struct ChildOutput {
     /// The program as the caller named it.
     pub(super) name: OsString,
-    pub(super) ended: Ended,
+    pub(super) ended: ExitReason,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    pub(super) confined: Option<Confined>,
+    pub(super) confined: Option<ConfinementReport>,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum ExitReason {
     /// It exited, or was ended by a signal that this crate did not send.
     Exited(ExitStatus),
     /// It was killed at its [time limit](crate::ChildCommand::time_limit).
@@ -39,14 +39,14 @@ pub enum Ended {
 impl ChildOutput {
     /// How the program ended.
     #[must_use]
-    pub fn ended(&self) -> Ended {
+    pub fn ended(&self) -> ExitReason {
         self.ended
     }
 
     /// Whether the program exited with status 0. False if it was stopped by a limit.
     #[must_use]
     pub fn success(&self) -> bool {
-        matches!(self.ended, Ended::Exited(status) if status.success())
+        matches!(self.ended, ExitReason::Exited(status) if status.success())
     }
 
     /// What the program wrote to standard output, up to the output limit.
@@ -77,10 +77,10 @@ impl ChildOutput {
     ///   `program_output_too_large`.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
         let (code, status) = match self.ended {
-            Ended::Exited(status) if status.success() => return Ok(self.stdout),
-            Ended::Exited(status) => (Code::ProgramFailed, format!("{status}, ")),
-            Ended::TimedOut => (Code::ProgramTimedOut, String::new()),
-            Ended::OutputLimit => (Code::ProgramOutputTooLarge, String::new()),
+            ExitReason::Exited(status) if status.success() => return Ok(self.stdout),
+            ExitReason::Exited(status) => (Code::ProgramFailed, format!("{status}, ")),
+            ExitReason::TimedOut => (Code::ProgramTimedOut, String::new()),
+            ExitReason::OutputLimit => (Code::ProgramOutputTooLarge, String::new()),
         };
         let stderr = self.stderr.trim_ascii_end();
         let cut = stderr.len().saturating_sub(CHILD_ERROR);
@@ -91,14 +91,14 @@ impl ChildOutput {
 }
 
 /// What a program has written so far.
-pub(super) struct Captured {
+pub(super) struct OutputBuffer {
     /// Standard output and standard error.
     pub(super) streams: [Vec<u8>; 2],
     /// How much more it may write. `None` if it has written too much.
     pub(super) left: Option<usize>,
 }
 
-impl Captured {
+impl OutputBuffer {
     /// Keeps bytes of a stream, up to the limit. Returns whether the program may write more.
     pub(super) fn push(&mut self, stream: usize, bytes: &[u8]) -> bool {
         let kept = bytes.len().min(self.left.unwrap_or_default());

@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::output::{Captured, ChildOutput, Ended};
+use super::output::{ChildOutput, ExitReason, OutputBuffer};
 use super::permits::Permit;
-use super::system::{NULL, Pipes, Unreaped, has_exited, kill};
-use crate::confine::Prepared;
+use super::system::{KilledProcess, NULL, Pipes, has_exited, kill};
+use crate::confine::ChildConfinement;
 use crate::error::{Code, Error, Result};
 use crate::limits::{CHILD_DRAIN, CHILD_KILL, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
@@ -48,7 +48,7 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
 pub(super) fn run(
     task: Task,
     directory: File,
-    confinement: Option<Prepared>,
+    confinement: Option<ChildConfinement>,
     permit: Permit,
     caller: &SyncSender<()>,
 ) -> Result<ChildOutput> {
@@ -58,7 +58,7 @@ pub(super) fn run(
     let mut command = task.command;
     command.stdin(if task.stdin.is_some() { Stdio::piped() } else { File::open(NULL)?.into() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (confined, restriction) = confinement.map(Prepared::verified).transpose()?.unzip();
+    let (confined, restriction) = confinement.map(ChildConfinement::verified).transpose()?.unzip();
     #[cfg(target_os = "linux")]
     super::exec::prepare(&mut command, task.keeps_privileges, restriction);
     #[cfg(not(target_os = "linux"))]
@@ -74,7 +74,7 @@ pub(super) fn run(
             .says("the program, its interpreter or the directory does not exist"),
         _ => error.into(),
     })?;
-    let mut captured = Captured { streams: Default::default(), left: Some(task.output) };
+    let mut captured = OutputBuffer { streams: Default::default(), left: Some(task.output) };
     let mut pipes = Pipes::new(&mut child, task.stdin, permit);
     let is_complete = pipes.as_mut().is_ok_and(|pipes| {
         let mut pause = CHILD_SHORT_PAUSE;
@@ -101,9 +101,9 @@ pub(super) fn run(
     drop(pipes?);
     let unknown = || Error::new(Code::Io).detail("the exit status of the program is unknown");
     let ended = match captured.left {
-        None => Ended::OutputLimit,
-        Some(_) if is_complete => Ended::Exited(status.ok_or_else(unknown)?),
-        Some(_) => Ended::TimedOut,
+        None => ExitReason::OutputLimit,
+        Some(_) if is_complete => ExitReason::Exited(status.ok_or_else(unknown)?),
+        Some(_) => ExitReason::TimedOut,
     };
     let [stdout, stderr] = captured.streams;
     Ok(ChildOutput { name: task.name, ended, stdout, stderr, confined })
@@ -111,7 +111,7 @@ pub(super) fn run(
 
 /// Killed programs that could not be reaped in time. Unless other code of the server reaps them, their
 /// numbers are not reused.
-static LEFT: Mutex<Vec<Unreaped>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<KilledProcess>> = Mutex::new(Vec::new());
 
 fn reap_left() {
     // Defense: A program that could not be reaped is reaped later.
@@ -123,7 +123,7 @@ fn reap_left() {
 
 /// Waits until a killed program is reaped, but not for long. Returns its status if it is known.
 fn reap(child: Child, killed: Instant) -> Option<ExitStatus> {
-    let mut left = Unreaped::new(child);
+    let mut left = KilledProcess::new(child);
     let mut pause = CHILD_SHORT_PAUSE;
     while !left.reap() {
         // Defense: A program that cannot be reaped costs its caller only a short time.

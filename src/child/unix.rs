@@ -14,7 +14,7 @@ use rustix::process::{
     waitpgid, waitpid,
 };
 
-use super::output::Captured;
+use super::output::OutputBuffer;
 use super::permits::Permit;
 use crate::error::Result;
 
@@ -43,7 +43,7 @@ impl Pipes {
 
     /// Waits at most this long until a pipe is ready, and then reads or writes each pipe at most
     /// once. Returns false if none was ready.
-    pub(super) fn transfer(&mut self, time: Duration, captured: &mut Captured) -> bool {
+    pub(super) fn transfer(&mut self, time: Duration, captured: &mut OutputBuffer) -> bool {
         let input = self.input.iter().map(|(pipe, _)| PollFd::new(pipe, PollFlags::OUT));
         let outputs = self.outputs.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN));
         let mut polled: Vec<_> = input.chain(outputs).collect();
@@ -103,13 +103,13 @@ fn look(child: &Child) -> rustix::io::Result<bool> {
 }
 
 /// A killed program and its process group.
-pub(super) struct Unreaped {
+pub(super) struct KilledProcess {
     pub(super) child: Child,
     /// How the program ended, once it is reaped.
     pub(super) status: Option<ExitStatus>,
 }
 
-impl Unreaped {
+impl KilledProcess {
     pub(super) fn new(child: Child) -> Self {
         Self { child, status: None }
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::output::Captured;
+use super::output::OutputBuffer;
 use super::permits::Permit;
 use super::spawn::start;
 use crate::error::Result;
@@ -56,7 +56,7 @@ impl Pipes {
     }
 
     /// Waits at most this long for output. Returns false if there was none.
-    pub(super) fn transfer(&mut self, time: Duration, captured: &mut Captured) -> bool {
+    pub(super) fn transfer(&mut self, time: Duration, captured: &mut OutputBuffer) -> bool {
         let received = self.chunks.recv_timeout(time);
         if received == Err(RecvTimeoutError::Disconnected) {
             self.have_output = false;
@@ -76,12 +76,12 @@ pub(super) fn kill(child: &mut Child) {
 }
 
 /// A killed program.
-pub(super) struct Unreaped {
+pub(super) struct KilledProcess {
     pub(super) child: Child,
     pub(super) status: Option<ExitStatus>,
 }
 
-impl Unreaped {
+impl KilledProcess {
     pub(super) fn new(child: Child) -> Self {
         Self { child, status: None }
     }

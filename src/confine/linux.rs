@@ -18,7 +18,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
 use super::filter::Filter;
 use super::{
-    Channel, ChildScope, Confined, ConfinedPath, Confinement, Extra, ExtraAccess, Missing,
+    Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess,
+    IfMissing,
 };
 use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::Proof;
@@ -29,7 +30,7 @@ use crate::roots::{Links, Root, Roots};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
 /// leaves the process as it was.
-pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
+pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
     if !boundary.has_allowed_directories() {
         return Err(
             Error::new(Code::NoDirectories).detail("there is nothing to confine the process to")
@@ -53,14 +54,14 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
-    let report = Confined { abi: 0, threads, paths, missing, denied, is_filtered: None };
+    let report = ConfinementReport { abi: 0, threads, paths, missing, denied, is_filtered: None };
     report.after(&restrict(ruleset, threads)?)
 }
 
 /// The confinement of a child process, which its parent has prepared.
-pub(crate) struct Prepared {
+pub(crate) struct ChildConfinement {
     ruleset: RulesetCreated,
-    report: Confined,
+    report: ConfinementReport,
     is_partial_allowed: bool,
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn prepare(
     confinement: &Confinement,
     program: &Path,
     scope: ChildScope,
-) -> Result<Prepared> {
+) -> Result<ChildConfinement> {
     let denied = denied(confinement, false);
     let mut rules = Rules::new(ruleset(&denied)?);
     rules.has_programs = scope.programs;
@@ -92,20 +93,24 @@ pub(crate) fn prepare(
     }
     let planted = others().filter(|root| !root.is_file());
     let planted = planted.map(|root| root.path().to_owned()).collect();
-    let program =
-        Extra { path: program.to_owned(), access: ExtraAccess::Execute, missing: Missing::Refused };
+    let program = Extra {
+        path: program.to_owned(),
+        access: ExtraAccess::Execute,
+        missing: IfMissing::Refused,
+    };
     let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
     // Other roots can be unavailable. They grant nothing.
     let available = directory.roots().roots().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
-    let report = Confined { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
-    Ok(Prepared { ruleset, report, is_partial_allowed: scope.partial })
+    let report =
+        ConfinementReport { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
+    Ok(ChildConfinement { ruleset, report, is_partial_allowed: scope.partial })
 }
 
-impl Prepared {
+impl ChildConfinement {
     /// Confines a thread that then ends, to learn what the kernel enforces.
-    pub(crate) fn verified(self) -> Result<(Confined, Restriction)> {
+    pub(crate) fn verified(self) -> Result<(ConfinementReport, Restriction)> {
         let (ruleset, report) = (self.ruleset.try_clone()?, self.report);
         let trial = move || -> Result<_> {
             let mut confined = report.after(&restrict(ruleset, 1)?)?;
@@ -146,7 +151,7 @@ impl Restriction {
     }
 }
 
-impl Confined {
+impl ConfinementReport {
     /// Completes the report after the kernel was asked to enforce the rules.
     fn after(mut self, status: &RestrictionStatus) -> Result<Self> {
         let abi = match status.landlock {
@@ -243,10 +248,10 @@ impl Rules {
             match find(named) {
                 Ok(extra) => found.push(extra),
                 Err(error)
-                    if named.missing != Missing::Refused && error.reason() == Code::NotFound =>
+                    if named.missing != IfMissing::Refused && error.reason() == Code::NotFound =>
                 {
                     self.missing.extend(
-                        Some(named.path.clone()).filter(|_| named.missing == Missing::Reported),
+                        Some(named.path.clone()).filter(|_| named.missing == IfMissing::Reported),
                     );
                 }
                 Err(error) => return Err(error.at("confine", named.path.as_os_str())),

@@ -4,7 +4,8 @@
 //! lists the paths that the process needs in addition to the allowed directories. From then on, no
 //! thread of the process and no program that it starts can open, create, remove, rename or run a
 //! file outside these paths and the allowed directories, whether or not the code uses the guard.
-//! This cannot be undone. The result is a [`Confined`], which reports what the kernel enforces.
+//! This cannot be undone. The result is a [`ConfinementReport`], which reports what the kernel
+//! enforces.
 //!
 //! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. The child process
 //! confines itself, and with it everything that it starts, before it executes the program. The rules are those of the roots in force for the request. A child process is also denied
@@ -32,7 +33,8 @@
 //! is enforced exactly. Patterns for protected names are the guard's alone.
 //!
 //! An older version of Landlock with fewer rights does not cause a refusal.
-//! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.
+//! [`ConfinementReport::not_enforced`] lists the restrictions that the older version does not
+//! enforce.
 //!
 
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -51,7 +53,7 @@ use std::path::{Path, PathBuf};
 use self::linux as system;
 #[cfg(not(all(target_os = "linux", feature = "landlock")))]
 use self::other as system;
-pub(crate) use self::system::{Prepared, Restriction, prepare};
+pub(crate) use self::system::{ChildConfinement, Restriction, prepare};
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Boundary::confine_process`](crate::Boundary::confine_process).
@@ -101,12 +103,12 @@ pub enum Channel {
 struct Extra {
     path: PathBuf,
     access: ExtraAccess,
-    missing: Missing,
+    missing: IfMissing,
 }
 
 /// What to do if an extra does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
+enum IfMissing {
     Refused,
     Reported,
     /// For the runtime files, of which each system has only some.
@@ -120,15 +122,15 @@ impl Confinement {
     /// directory that only the server uses, rather than all of `/tmp`, which other programs also
     /// use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
-        self.push(path.into(), access, Missing::Refused);
+        self.push(path.into(), access, IfMissing::Refused);
         self
     }
 
     /// Like [`extra`](Self::extra), but the path may be missing. A missing path is reported
-    /// ([`Confined::missing`]), and stays inaccessible if it is created later, unless another
-    /// accessible path contains it.
+    /// ([`ConfinementReport::missing`]), and stays inaccessible if it is created later, unless
+    /// another accessible path contains it.
     pub fn optional_extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
-        self.push(path.into(), access, Missing::Reported);
+        self.push(path.into(), access, IfMissing::Reported);
         self
     }
 
@@ -141,9 +143,9 @@ impl Confinement {
     /// the file.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
-            self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::ReadOnly, IfMissing::Ignored);
         }
-        self.push("/dev/null".into(), ExtraAccess::ReadWrite, Missing::Ignored);
+        self.push("/dev/null".into(), ExtraAccess::ReadWrite, IfMissing::Ignored);
         self
     }
 
@@ -154,10 +156,10 @@ impl Confinement {
     /// can be run, even if it is not among the roots in force.
     pub fn programs(mut self) -> Self {
         for path in PROGRAM_DIRECTORIES {
-            self.push(path.into(), ExtraAccess::Execute, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::Execute, IfMissing::Ignored);
         }
         for path in PROGRAM_FILES {
-            self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::ReadOnly, IfMissing::Ignored);
         }
         self.runtime_files()
     }
@@ -176,7 +178,7 @@ impl Confinement {
         self
     }
 
-    fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: Missing) {
+    fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: IfMissing) {
         self.extras.push(Extra { path, access, missing });
     }
 }
@@ -225,7 +227,7 @@ const PROGRAM_FILES: &[&str] = &[
 /// log, with one line for each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it reports the restrictions that are not enforced"]
-pub struct Confined {
+pub struct ConfinementReport {
     abi: u32,
     threads: usize,
     paths: Vec<ConfinedPath>,
@@ -253,7 +255,7 @@ struct ConfinedPath {
     is_allowed_directory: bool,
 }
 
-impl Confined {
+impl ConfinementReport {
     /// The version of Landlock that the kernel supports.
     #[must_use]
     pub fn abi(&self) -> u32 {
@@ -312,7 +314,7 @@ const SINCE: &[(u32, Option<Channel>, &str)] = &[
 /// In place of a version: no version of Landlock denies it, but the filter of a child process does.
 const FILTER: u32 = u32::MAX;
 
-impl fmt::Display for Confined {
+impl fmt::Display for ConfinementReport {
     #[expect(
         clippy::unnecessary_debug_formatting,
         reason = "each path takes one line, whatever its name"
@@ -357,7 +359,7 @@ impl fmt::Display for Confined {
 mod tests {
     use super::*;
 
-    fn report(abi: u32) -> Confined {
+    fn report(abi: u32) -> ConfinementReport {
         let path = |path: &str, access, is_allowed_directory| ConfinedPath {
             path: path.into(),
             access,
@@ -368,7 +370,7 @@ mod tests {
             path("/srv/c", ExtraAccess::ReadOnly, true),
             path("/usr", ExtraAccess::Execute, false),
         ];
-        Confined {
+        ConfinementReport {
             abi,
             threads: 1,
             paths,
@@ -414,7 +416,7 @@ mod tests {
             (10, Some(false), 2, "Unix"),
         ] {
             let denied = vec![Channel::Network, Channel::Signals, Channel::UnixSockets];
-            let report = Confined { denied, is_filtered, ..report(abi) };
+            let report = ConfinementReport { denied, is_filtered, ..report(abi) };
             assert_eq!(report.not_enforced().count(), gaps, "{abi}");
             let shown = report.to_string();
             let denied = shown.lines().filter_map(|line| line.strip_prefix("  denied: "));

@@ -2,25 +2,30 @@
 
 use std::path::Path;
 
-use super::{ChildScope, Confined, Confinement};
+use super::{ChildScope, Confinement, ConfinementReport};
 use crate::boundary::Boundary;
 use crate::check::Proof;
 use crate::error::{Code, Result};
 
-pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<Confined> {
+pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<ConfinementReport> {
     Err(Code::ConfinementUnavailable.into())
 }
 
-pub(crate) enum Prepared {}
+pub(crate) enum ChildConfinement {}
 
 pub(crate) enum Restriction {}
 
-pub(crate) fn prepare(_: &Proof, _: &Confinement, _: &Path, _: ChildScope) -> Result<Prepared> {
+pub(crate) fn prepare(
+    _: &Proof,
+    _: &Confinement,
+    _: &Path,
+    _: ChildScope,
+) -> Result<ChildConfinement> {
     Err(Code::ConfinementUnavailable.into())
 }
 
-impl Prepared {
-    pub(crate) fn verified(self) -> Result<(Confined, Restriction)> {
+impl ChildConfinement {
+    pub(crate) fn verified(self) -> Result<(ConfinementReport, Restriction)> {
         match self {}
     }
 }

@@ -1,6 +1,6 @@
 //! Confining the whole process.
 
-use super::{Confined, Confinement};
+use super::{Confinement, ConfinementReport};
 use crate::boundary::Boundary;
 use crate::error::Result;
 
@@ -86,7 +86,7 @@ impl Boundary {
     /// - The error from opening an extra path that is not optional.
     /// - [`Io`](crate::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
     ///   nothing else changes.
-    pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
+    pub fn confine_process(&self, confinement: &Confinement) -> Result<ConfinementReport> {
         super::system::confine(self, confinement)
     }
 }

@@ -19,7 +19,7 @@ use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
 use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
-enum Links {
+enum Symlinks {
     /// Fails with `ELOOP` at the first symlink.
     Refuse,
     /// Follows symlinks inside the directory, and fails with `EXDEV` at one that leaves it.
@@ -66,9 +66,11 @@ pub(super) fn follow(
     mounts: Rule,
 ) -> Option<io::Result<File>> {
     let (flags, links) = match want {
-        Follow::NoLink => (OFlags::PATH, Links::Refuse),
-        Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
-        Follow::ReadNoLink => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Refuse),
+        Follow::NoLink => (OFlags::PATH, Symlinks::Refuse),
+        Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Symlinks::Beneath),
+        Follow::ReadNoLink => {
+            (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Symlinks::Refuse)
+        }
     };
     call(at, path, flags, None, mounts, &links)
 }
@@ -83,7 +85,7 @@ fn plain(
     mounts: Rule,
 ) -> Option<io::Result<File>> {
     let path = path.as_os_str();
-    let opened = call(at, path, flags, mode, mounts, &Links::Refuse)?;
+    let opened = call(at, path, flags, mode, mounts, &Symlinks::Refuse)?;
     Some(opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::XDEV) if mounts == Rule::Allow || has_moved(at, path) => Errno::LOOP.into(),
         _ => error,
@@ -99,12 +101,12 @@ fn call(
     flags: OFlags,
     mode: Option<u32>,
     mounts: Rule,
-    links: &Links,
+    links: &Symlinks,
 ) -> Option<io::Result<File>> {
     let path = if path.is_empty() { OsStr::new(".") } else { path };
     // Defense: The kernel opens nothing outside the directory, even if a name is swapped.
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
+    resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Symlinks::Refuse));
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
     let mut again: Option<Instant> = None;

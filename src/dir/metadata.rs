@@ -103,15 +103,21 @@ impl Metadata {
         self.file_type
     }
 
-    pub(crate) fn is_dir(&self) -> bool {
+    /// Whether this is a directory. Short for `file_type().is_dir()`.
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
         self.file_type.is_dir()
     }
 
-    pub(crate) fn is_file(&self) -> bool {
+    /// Whether this is a regular file. Short for `file_type().is_file()`.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
         self.file_type.is_file()
     }
 
-    pub(crate) fn is_symlink(&self) -> bool {
+    /// Whether this is a symbolic link. Short for `file_type().is_symlink()`.
+    #[must_use]
+    pub fn is_symlink(&self) -> bool {
         self.file_type.is_symlink()
     }
 

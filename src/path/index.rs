@@ -22,7 +22,7 @@ pub(crate) struct PathIndex {
     aliases: Tree,
     /// The aliases that the operator declared, each marked with its index in `declared`.
     declared_paths: Tree,
-    declared: Vec<Declared>,
+    declared: Vec<AliasTarget>,
     /// For each root, its node in `canonical` and its kind.
     roots: Vec<(Node, RootKind)>,
 }
@@ -36,7 +36,7 @@ pub(crate) enum RootKind {
 
 /// The place of a declared alias.
 #[derive(Clone, Copy, Debug)]
-struct Declared {
+struct AliasTarget {
     /// Its node in `PathIndex::canonical`, or `None` if no root is at or below this place.
     node: Option<Node>,
     /// Whether the alias resolves to that place on this system.
@@ -111,7 +111,7 @@ impl PathIndex {
     /// root or an ancestor of roots. Declared aliases must not be nested.
     pub(crate) fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
-        self.declared.push(Declared { node: self.canonical.find(target), is_here });
+        self.declared.push(AliasTarget { node: self.canonical.find(target), is_here });
     }
 
     /// Releases spare capacity. Call this when no more paths will be added.
@@ -222,7 +222,7 @@ impl PathIndex {
         for (name, rest) in alias_names(path) {
             node = self.declared_paths.child(node, &name)?;
             let found = self.declared_paths.root(node).and_then(|number| self.declared.get(number));
-            if let Some(Declared { node, is_here }) = found {
+            if let Some(AliasTarget { node, is_here }) = found {
                 // Defense: The target of a symlink begins only with an alias that exists here.
                 let may_begin = *is_here || origin == Origin::Request;
                 return may_begin.then_some((*node, rest));

@@ -94,12 +94,21 @@ impl fmt::Debug for Location {
     }
 }
 
-/// What a request can be made from: text, which [`Location::parse`] parses, a [`Path`], which is
-/// used unchanged, or a [`Location`]. It is implemented for every type that converts to a
-/// [`Location`].
-pub trait IntoLocation: TryInto<Location, Error: Into<Error>> {}
+/// What a request can be made from. Only this crate implements it:
+///
+/// | type | meaning |
+/// | --- | --- |
+/// | `&str`, `String`, `&String` | text, which [`Location::parse`] parses |
+/// | [`&Path`](Path), [`PathBuf`], `&PathBuf`, [`&OsStr`](OsStr), [`OsString`], `&OsString` | a path, which is used unchanged |
+/// | [`Location`], `&Location` | a request that is already parsed |
+pub trait IntoLocation: sealed::Sealed + TryInto<Location, Error: Into<Error>> {}
 
-impl<T: TryInto<Location, Error: Into<Error>>> IntoLocation for T {}
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl IntoLocation for Location {}
+impl sealed::Sealed for Location {}
 
 impl Location {
     /// Parses a request as a URI if it starts like one, and otherwise as a path. Only `file:` URIs
@@ -292,7 +301,11 @@ macro_rules! try_from {
                 #[allow(clippy::redundant_closure_call)]
                 ($with)(value)
             }
-        })*
+        }
+
+        impl IntoLocation for $type {}
+        impl sealed::Sealed for $type {}
+        )*
     };
 }
 
@@ -305,6 +318,8 @@ try_from! {
     &PathBuf, Location::from_path;
     PathBuf, Location::from_path;
     &OsStr, Location::from_path;
+    &OsString, Location::from_path;
+    OsString, Location::from_path;
     &Location, |location: &Location| Ok(location.clone());
 }
 

@@ -107,7 +107,7 @@ pub enum Protection {
 /// Source code, build scripts and files such as `AGENTS.md` are not included, because editing them
 /// is the purpose of these tools. Files with secrets, such as `.env`, are not included either,
 /// because read-only protection does not prevent reading. Deny them if no tool needs them.
-pub const PROTECTED_DEFAULTS: [&str; 24] = [
+pub const PROTECTED_DEFAULTS: &[&str] = &[
     ".git",
     ".gitmodules",
     ".hg",
@@ -840,7 +840,8 @@ mod tests {
         let count = |count| Pattern::parse_all(&vec![("a".into(), Denied); count], &[]).is_ok();
         assert_eq!((count(1_000), count(1_001)), (true, false));
         assert!(Pattern::parse_all(&[(vec!["a"; 16].join("/"), Denied)], &[]).is_ok());
-        let defaults = PROTECTED_DEFAULTS.map(|name| (name.into(), ReadOnly));
+        let defaults: Vec<_> =
+            PROTECTED_DEFAULTS.iter().map(|&name| (name.into(), ReadOnly)).collect();
         assert!(Pattern::parse_all(&defaults, &[]).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::SetOnce;
 
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::limits::{BACK_OFF, BACK_OFF_MOST, LINKED_LIST, STALLED};
+use crate::limits::{BACK_OFF, BACK_OFF_MOST, STALLED, SYMLINKED_LIST_TTL};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, timeout_at};
 use crate::wire::ListRootsResult;
@@ -58,7 +58,8 @@ impl Cached {
             return Validity::Invalid;
         }
         // The filesystem decided about an entry, and a symlink may lead elsewhere by now.
-        let is_old = self.roots.is_provisional() && current.now >= self.resolved + LINKED_LIST;
+        let is_old =
+            self.roots.is_provisional() && current.now >= self.resolved + SYMLINKED_LIST_TTL;
         // Defense: After the allowed directories have changed, the list is resolved again.
         if is_old || self.roots.generation() != current.generation {
             Validity::ResolveAgain

@@ -27,6 +27,7 @@ pub use revision::Revision;
 /// Anything except an object with an array in `roots` is an error. A `nextCursor` that is not a
 /// string is also an error, because the rest of the list cannot be requested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ListRootsResult {
     /// The roots, in the client's order. Relative requests are resolved against the first.
     pub roots: Vec<RootEntry>,

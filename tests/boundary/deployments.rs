@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use mcp_roots_guard::limits::LINKED_LIST;
+use mcp_roots_guard::limits::SYMLINKED_LIST_TTL;
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, ClientCapabilities, DirectoryOptions, Guard,
     ListRootsResult, Result, Roots, RootsResponse,
@@ -193,7 +193,7 @@ fn check(row: &Row, cells: &[String]) {
         let (expected, when) = cell.split_once(", ").unwrap_or((cell, "after a second"));
         match when {
             "at once" => {}
-            "within 5 s" => runtime.block_on(tokio::time::advance(LINKED_LIST)),
+            "within 5 s" => runtime.block_on(tokio::time::advance(SYMLINKED_LIST_TTL)),
             "within 0.5 s" => sleep(Duration::from_millis(550)),
             "after a second" => sleep(Duration::from_secs(1)),
             other => panic!("{other}"),

@@ -454,9 +454,10 @@ const REASONS: [&str; 5] = [
 ];
 
 async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
-    let list = |entries: &[Entry]| ListRootsResult {
-        roots: entries.iter().map(root_entry).collect(),
-        ..ListRootsResult::default()
+    let list = |entries: &[Entry]| {
+        let mut list = ListRootsResult::default();
+        list.roots.extend(entries.iter().map(root_entry));
+        list
     };
     let roots = match step {
         Step::Changed => {

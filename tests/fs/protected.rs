@@ -332,7 +332,7 @@ fn default_names_are_read_only() {
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
-    for name in mcp_roots_guard::PROTECTED_DEFAULTS.map(|pattern| pattern.replace('*', "")) {
+    for name in mcp_roots_guard::PROTECTED_DEFAULTS.iter().map(|pattern| pattern.replace('*', "")) {
         assert_eq!(code(roots.create_dir_all(format!("a/{name}/x"))), Some("protected"), "{name}");
     }
     roots.write(".env", "not protected by default").unwrap();

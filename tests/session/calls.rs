@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 #[cfg(unix)]
-use mcp_roots_guard::limits::LINKED_LIST;
+use mcp_roots_guard::limits::SYMLINKED_LIST_TTL;
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_PAGES};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder,
@@ -824,7 +824,7 @@ fn a_list_that_is_resolved_again_expires_no_later() {
         let tree = Tree::new("file a/f = old; file b/f = new; link l -> a");
         let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly);
         let guard = Guard::builder(boundary.build().unwrap())
-            .time_to_live_unannounced(2 * LINKED_LIST)
+            .time_to_live_unannounced(2 * SYMLINKED_LIST_TTL)
             .runtime(tokio::runtime::Handle::current())
             .build()
             .unwrap();
@@ -835,9 +835,9 @@ fn a_list_that_is_resolved_again_expires_no_later() {
         tree.add("link next -> b");
         fs::rename(tree.path("next"), tree.path("l")).unwrap();
         let read = async || session.roots(client.source()).await.unwrap().read("f", 9).unwrap();
-        tokio::time::advance(LINKED_LIST / 2).await;
+        tokio::time::advance(SYMLINKED_LIST_TTL / 2).await;
         assert_eq!(read().await, b"old");
-        tokio::time::advance(LINKED_LIST * 7 / 5).await;
+        tokio::time::advance(SYMLINKED_LIST_TTL * 7 / 5).await;
         // The only blocking thread is busy while the list is resolved again.
         let (release, released) = std::sync::mpsc::channel::<()>();
         drop(tokio::task::spawn_blocking(move || released.recv()));

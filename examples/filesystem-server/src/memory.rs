@@ -58,13 +58,13 @@ impl Memory {
 pub(crate) struct Room {
     /// `None` on stdio, which has a single client and no limit.
     memory: Option<Arc<Memory>>,
-    held: Mutex<Held>,
+    held: Mutex<Usage>,
     request: OnceLock<Request>,
 }
 
 /// The bytes of a request.
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     bytes: usize,
     /// How many of them are not shared, at most.
     own: usize,
@@ -72,7 +72,7 @@ struct Held {
 
 impl Room {
     pub(crate) fn new(memory: &Arc<Memory>) -> Arc<Self> {
-        let held = Mutex::new(Held { bytes: CALL, own: FREE });
+        let held = Mutex::new(Usage { bytes: CALL, own: FREE });
         Arc::new(Self { memory: Some(memory.clone()), held, request: OnceLock::new() })
     }
 
@@ -94,12 +94,12 @@ impl Room {
     /// Takes room for further bytes, unless there is none.
     pub(crate) fn try_take(&self, bytes: usize) -> bool {
         let mut held = lock(&self.held);
-        let Held { bytes: before, own } = *held;
-        self.replace(&mut held, Held { bytes: before.saturating_add(bytes), own })
+        let Usage { bytes: before, own } = *held;
+        self.replace(&mut held, Usage { bytes: before.saturating_add(bytes), own })
     }
 
     /// Replaces the bytes that are held, unless there is no room for those that become shared.
-    fn replace(&self, held: &mut Held, by: Held) -> bool {
+    fn replace(&self, held: &mut Usage, by: Usage) -> bool {
         let Some(memory) = &self.memory else { return true };
         let more = by.shared() - held.shared();
         let take = |left| (more <= left / 2).then(|| left - more);
@@ -119,7 +119,7 @@ impl Room {
         }
         let mut held = lock(&self.held);
         let bytes = held.bytes;
-        if self.replace(&mut held, Held { bytes, own: 0 }) {
+        if self.replace(&mut held, Usage { bytes, own: 0 }) {
             return None;
         }
         let memory = self.memory.as_ref()?;
@@ -170,7 +170,7 @@ impl Drop for Room {
     }
 }
 
-impl Held {
+impl Usage {
     fn shared(&self) -> usize {
         self.bytes.saturating_sub(self.own)
     }

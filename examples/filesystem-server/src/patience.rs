@@ -19,11 +19,11 @@ use crate::lock;
 pub(crate) struct Patience {
     time: Duration,
     /// The calls in progress of each client, by session. All clients without one share an entry.
-    clients: Arc<Mutex<HashMap<Option<u64>, Weak<Progress>>>>,
+    clients: Arc<Mutex<HashMap<Option<u64>, Weak<LastProgress>>>>,
 }
 
 /// When a call of a client last made progress.
-type Progress = Mutex<Instant>;
+type LastProgress = Mutex<Instant>;
 
 impl Patience {
     pub(crate) fn new(time: Duration) -> Self {
@@ -72,7 +72,7 @@ impl Patience {
         }
     }
 
-    fn progress_of(&self, client: Option<u64>) -> Arc<Progress> {
+    fn progress_of(&self, client: Option<u64>) -> Arc<LastProgress> {
         let mut clients = lock(&self.clients);
         if let Some(progress) = clients.get(&client).and_then(Weak::upgrade) {
             return progress;

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::http::Message;
 
-type Sending = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+type SendFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// Standard input and output until a future completes.
 #[expect(missing_debug_implementations, reason = "rmcp's transport does not implement it")]
@@ -28,7 +28,7 @@ pub struct Stdio {
     /// The ids of messages that were too large.
     too_large: mpsc::UnboundedReceiver<Option<RequestId>>,
     /// The answer to one of them, which continues if a future of `receive` is dropped.
-    sending: Option<Sending>,
+    sending: Option<SendFuture>,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use client::http::{Http, Process, call, initialize, start, until};
-use client::served::Served;
+use client::served::ServedDirectory;
 use hung_filesystem::{HungFilesystem, in_namespace};
 
 /// The memory that the server may take, in mebibytes.
@@ -36,13 +36,13 @@ const WAIT: Duration = Duration::from_secs(5);
 struct Server {
     process: Process,
     http: Http,
-    served: Served,
+    served: ServedDirectory,
 }
 
 impl Server {
     /// Starts a server for a file with this content and for `f`.
     fn new(file: &[u8]) -> Self {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         served.put("f", "served");
         served.put("file", file);
         let (process, http) = start(&served);
@@ -137,7 +137,7 @@ fn calls_of_disconnected_clients_take_bounded_memory() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let files = Served::new();
+        let files = ServedDirectory::new();
         files.put("f", "served");
         let mount = files.path("mnt");
         fs::create_dir(&mount).unwrap();

@@ -16,13 +16,13 @@ use std::thread;
 
 use serde_json::json;
 
-use client::served::Served;
+use client::served::ServedDirectory;
 use client::{Client, Declares, Era, PROGRAM, run};
 
 /// By default, the system terminates a process that exceeds the limit (`SIGXFSZ`).
 #[test]
 fn server_survives_a_write_beyond_the_file_size_limit() {
-    let files = Served::new();
+    let files = ServedDirectory::new();
     let (file, other) = (files.put("f", "old"), files.path("g"));
     // The limit is 16 or 32 KiB, because the unit of `ulimit -f` is 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
@@ -40,7 +40,7 @@ fn server_survives_a_write_beyond_the_file_size_limit() {
 /// rmcp drops such a message, and the client would wait for a response.
 #[test]
 fn message_over_the_limit_is_answered() {
-    let files = Served::new();
+    let files = ServedDirectory::new();
     let mut client = files.client();
     let write = |size| json!({ "path": "f", "content": "x".repeat(size) });
     let refused = client.begin_call("write_file", &write(17 << 20));
@@ -65,7 +65,7 @@ fn replace(directory: &Path) {
 
 #[test]
 fn confined_server_works_and_the_kernel_blocks_access_outside() {
-    let files = Served::new();
+    let files = ServedDirectory::new();
     let (file, secret) = (files.put("f", "old"), files.outside.join("secret"));
     let directory = &files.directory;
     let named = directory.to_str().unwrap();
@@ -118,7 +118,7 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
 /// The kernel allows reading everywhere, and writing only in the directory.
 #[test]
 fn everything_can_be_read_and_one_directory_written() {
-    let files = Served::new();
+    let files = ServedDirectory::new();
     let (file, other) = (files.put("f", "old"), files.outside.join("secret"));
     fs::write(&other, "outside").unwrap();
     let options = [files.directory.to_str().unwrap(), "--read-only-dir", "/"];
@@ -160,7 +160,7 @@ fn programs_have_the_results_in_the_data() {
 
 #[test]
 fn start_says_which_characters_of_a_name_are_ordinary() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let options = [
         served.directory.to_str().unwrap(),
         "--deny",
@@ -179,7 +179,7 @@ fn start_says_which_characters_of_a_name_are_ordinary() {
 #[cfg(target_os = "linux")]
 #[test]
 fn options_that_cannot_be_met_are_refused() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     // A program that clients can write.
     let tool = served.put("tool", "#!/bin/sh\n");
     served.put("sub/file", "");

@@ -22,17 +22,17 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use client::http::{Http, call, end, next, start, until};
-use client::served::Served;
+use client::served::ServedDirectory;
 use client::{Declares, Era};
 use hung_filesystem::{HungFilesystem, in_namespace};
 
 /// Runs a test with a directory that contains `mnt/in.txt`, on a filesystem that hangs.
-fn with_hung_file(test: impl FnOnce(&Served, HungFilesystem) + Send) {
+fn with_hung_file(test: impl FnOnce(&ServedDirectory, HungFilesystem) + Send) {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         let mount = served.path("mnt");
         std::fs::create_dir(&mount).unwrap();
         // The server can be started, because the filesystem does not hang yet.
@@ -159,7 +159,7 @@ fn stop_and_end_of_input_complete_a_call_over_stdio() {
 fn stop_leaves_no_temporary_file() {
     let content = "x".repeat(2 << 20);
     for delay in [0, 5, 20, 80] {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         let mut client = served.client();
         for number in 0..8 {
             client.begin_call(
@@ -180,7 +180,7 @@ fn stop_leaves_no_temporary_file() {
 
 #[test]
 fn server_stops_before_its_client_has_sent_anything() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.client_with(Era::Stateless, Declares::Nothing, &[]);
     // The handler of the signal is installed after the start.
     std::thread::sleep(Duration::from_secs(1));

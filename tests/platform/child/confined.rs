@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, Ended, ExtraAccess,
+    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, ExitReason, ExtraAccess,
     ListRootsResult, Roots,
 };
 use nix::sys::ptrace;
@@ -326,7 +326,7 @@ fn probes_of_a_confined_program_are_refused() {
     assert_eq!(run("io_uring", "", &all), has_ring);
     // A program that has moved to the server's process group.
     let output = confined(probe("group", "")).time_limit(Duration::from_secs(1)).output().unwrap();
-    assert_eq!(output.ended(), Ended::TimedOut);
+    assert_eq!(output.ended(), ExitReason::TimedOut);
     assert!(!run("descriptor", "", &|run| run));
     assert!(!run("descriptor", "", &confined));
     // The control: a program of `std::process` inherits it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Channel, ChildCommand, ChildOutput, Confinement, Ended, Roots};
+use mcp_roots_guard::{Channel, ChildCommand, ChildOutput, Confinement, ExitReason, Roots};
 use nix::libc;
 use rustix::process::Pid;
 
@@ -134,8 +134,8 @@ fn programs_that_cannot_be_reaped_cost_nothing() {
         drop(slowest);
         // At most three on a machine that is not slow. Without the defense, it is ten.
         assert!(late < Duration::from_secs(6), "{name}: {late:?}");
-        let is_ended = matches!(output.ended(), Ended::Exited(_));
-        assert!(is_ended || output.ended() == Ended::TimedOut, "{name}: {output:?}");
+        let is_ended = matches!(output.ended(), ExitReason::Exited(_));
+        assert!(is_ended || output.ended() == ExitReason::TimedOut, "{name}: {output:?}");
         assert!(text(output.stderr()).is_empty(), "{name}: {}", text(output.stderr()));
         if attempt.is_kept && late >= Duration::from_secs(2) {
             kept.lock().unwrap().push(name);

@@ -14,8 +14,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, Channel, ClientRoots, Confined, Confinement, DirectoryOptions, ExtraAccess,
-    Guard, ListRootsResult,
+    Access, Boundary, Channel, ClientRoots, Confinement, ConfinementReport, DirectoryOptions,
+    ExtraAccess, Guard, ListRootsResult,
 };
 use nix::libc;
 
@@ -86,13 +86,13 @@ fn guard(top: &Path) -> Guard {
 
 /// Confines this process and prints the result. Panics if the kernel cannot confine it, so that no
 /// case passes without confinement.
-fn threads(confined: &Confined) -> usize {
+fn threads(confined: &ConfinementReport) -> usize {
     let shown = confined.to_string();
     let (_, count) = shown.split_once("enforced, ").unwrap();
     count.split(' ').next().unwrap().parse().unwrap()
 }
 
-fn confine(guard: &Guard, confinement: &Confinement) -> Confined {
+fn confine(guard: &Guard, confinement: &Confinement) -> ConfinementReport {
     let confined = guard.boundary().confine_process(confinement).unwrap_or_else(|error| {
         panic!("{error}; {:?}; {:?}", error.operator_detail(), std::error::Error::source(&error));
     });

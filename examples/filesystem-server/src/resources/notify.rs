@@ -47,7 +47,7 @@ impl Resources {
         let subscriptions = Subscriptions::default();
         lock(&self.sessions).insert(session.id(), subscriptions.clone());
         let resources = self.clone();
-        let following = Following { resources, session, peer, subscriptions, _permit: permit };
+        let following = Follower { resources, session, peer, subscriptions, _permit: permit };
         tokio::spawn(following.run());
     }
 
@@ -146,7 +146,7 @@ pub(crate) async fn listen(
 }
 
 /// The task that follows a session.
-struct Following {
+struct Follower {
     resources: Arc<Resources>,
     session: Session,
     peer: Peer<RoleServer>,
@@ -154,7 +154,7 @@ struct Following {
     _permit: Option<SessionPermit>,
 }
 
-impl Following {
+impl Follower {
     async fn run(self) {
         let (mut changes, mut polls) = (self.session.changes(), interval(POLL));
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -200,7 +200,7 @@ impl Following {
 }
 
 /// Cleans up even if the task is aborted or panics.
-impl Drop for Following {
+impl Drop for Follower {
     fn drop(&mut self) {
         lock(&self.resources.sessions).remove(&self.session.id());
     }

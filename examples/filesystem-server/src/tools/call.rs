@@ -25,7 +25,7 @@ use crate::memory::Room;
 use crate::server::Server;
 
 /// The return type of a tool function.
-pub(super) type Answered = Result<CallToolResponse, ErrorData>;
+pub(super) type ToolResult = Result<CallToolResponse, ErrorData>;
 
 /// The return type of a tool's work.
 pub(super) type Work<T = String> = Result<T, HandlerError>;
@@ -76,7 +76,7 @@ impl Reply {
 
 impl Call {
     /// Performs the work, and returns its text as the result.
-    pub(super) async fn text<W>(self, work: W) -> Answered
+    pub(super) async fn text<W>(self, work: W) -> ToolResult
     where
         W: FnOnce(&RequestRoots, &Room) -> Work + Send + 'static,
     {
@@ -86,7 +86,7 @@ impl Call {
     }
 
     /// Like [`text`](Self::text), for a walk, which reports progress.
-    pub(super) async fn long<W>(self, work: W) -> Answered
+    pub(super) async fn long<W>(self, work: W) -> ToolResult
     where
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
@@ -101,7 +101,7 @@ impl Call {
     }
 
     /// Performs asynchronous work, and returns its text as the result.
-    pub(super) async fn asynchronous<W, F>(self, work: W) -> Answered
+    pub(super) async fn asynchronous<W, F>(self, work: W) -> ToolResult
     where
         W: FnOnce(RequestRoots) -> F + Send,
         F: Future<Output = Work> + Send,
@@ -112,7 +112,7 @@ impl Call {
     }
 
     /// Performs the work, and returns its result.
-    pub(super) async fn result<W>(self, work: W) -> Answered
+    pub(super) async fn result<W>(self, work: W) -> ToolResult
     where
         W: FnOnce(&RequestRoots, &Room) -> Work<CallToolResult> + Send + 'static,
     {

@@ -9,7 +9,7 @@ use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Result, WalkOptions, Writ
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Progress, TwoPaths, Work, shown};
+use super::call::{Call, Lines, Progress, ToolResult, TwoPaths, Work, shown};
 use super::steps::Steps;
 use crate::server::Server;
 
@@ -22,7 +22,7 @@ impl Server {
                        copied as symlinks. The result names what could not be copied.",
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
-    async fn copy_directory(Parameters(args): Parameters<TwoPaths>, call: Call) -> Answered {
+    async fn copy_directory(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {
         call.long(move |roots, progress| copy(roots, progress, &args)).await
     }
 }

@@ -16,7 +16,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
 
-use super::call::{Answered, Call, Work, at_most, shown};
+use super::call::{Call, ToolResult, Work, at_most, shown};
 use super::replace::{NotFound, find_first};
 use super::write::put;
 use crate::memory::Room;
@@ -54,7 +54,7 @@ impl Server {
                        edit fails, the file is not changed. With dryRun, it is never changed.",
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
-    async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> Answered {
+    async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> ToolResult {
         call.text(move |roots, room| edit(roots, room, &args)).await
     }
 }

@@ -22,11 +22,11 @@
 //! `include.path` or alternates from making git read anything outside.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, Ended};
+use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, ExitReason};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call, OnePath, Work};
+use super::call::{ANSWER, Call, OnePath, ToolResult, Work};
 use crate::programs::git_confinement;
 use crate::server::Server;
 
@@ -61,7 +61,7 @@ impl Server {
                        Submodules are ignored.",
         annotations(read_only_hint = true)
     )]
-    async fn git_status(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
+    async fn git_status(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
         git(call, args.path, STATUS, None, None).await
     }
 
@@ -71,7 +71,7 @@ impl Server {
                        staged, or those since a revision.",
         annotations(read_only_hint = true)
     )]
-    async fn git_diff(Parameters(args): Parameters<GitDiff>, call: Call) -> Answered {
+    async fn git_diff(Parameters(args): Parameters<GitDiff>, call: Call) -> ToolResult {
         let staged = args.staged.then(|| "--cached".to_owned());
         git(call, args.path, DIFF, staged, args.revision).await
     }
@@ -81,7 +81,7 @@ impl Server {
         description = "Shows the latest commits of a git repository.",
         annotations(read_only_hint = true)
     )]
-    async fn git_log(Parameters(args): Parameters<GitLog>, call: Call) -> Answered {
+    async fn git_log(Parameters(args): Parameters<GitLog>, call: Call) -> ToolResult {
         let count = format!("--max-count={}", args.max_count.unwrap_or(10));
         git(call, args.path, LOG, Some(count), args.revision).await
     }
@@ -109,7 +109,7 @@ async fn git(
     command: &'static [&'static str],
     option: Option<String>,
     revision: Option<String>,
-) -> Answered {
+) -> ToolResult {
     let patience = call.server.patience.clone();
     call.asynchronous(async move |roots| {
         if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
@@ -214,7 +214,7 @@ const MOST_FILTERS: usize = 400;
 
 /// The output of git, or an error with its words.
 fn answer(output: ChildOutput) -> Work {
-    if output.ended() == Ended::OutputLimit {
+    if output.ended() == ExitReason::OutputLimit {
         let text = String::from_utf8_lossy(output.stdout());
         return Ok(format!("{text}\nThe result is truncated"));
     }

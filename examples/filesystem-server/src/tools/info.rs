@@ -7,7 +7,7 @@ use mcp_roots_guard::{Access, Metadata, Root};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
-use super::call::{Answered, Call, OnePath, shown};
+use super::call::{Call, OnePath, ToolResult, shown};
 use crate::server::Server;
 
 #[tool_router(router = info_tools, vis = "pub(super)")]
@@ -18,7 +18,7 @@ impl Server {
                        Follows symlinks inside the allowed directories.",
         annotations(read_only_hint = true)
     )]
-    async fn get_file_info(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
+    async fn get_file_info(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
         call.text(move |roots, _| Ok(described(&roots.metadata(&args.path)?))).await
     }
 
@@ -33,7 +33,7 @@ impl Server {
                        in force does not depend on the client's roots.",
         annotations(read_only_hint = true)
     )]
-    async fn list_allowed_directories(call: Call) -> Answered {
+    async fn list_allowed_directories(call: Call) -> ToolResult {
         // Nothing is looked at, because a filesystem can hang. So this takes no slot.
         call.asynchronous(async |roots| {
             let paths: Vec<_> = roots.roots().map(allowed).collect();

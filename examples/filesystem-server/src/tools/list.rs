@@ -11,7 +11,7 @@ use mcp_roots_guard::{DirEntry, ErrorKind, Result};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Lines, OnePath, Work, shown};
+use super::call::{Call, Lines, OnePath, ToolResult, Work, shown};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -41,10 +41,10 @@ impl Server {
                        [FILE].",
         annotations(read_only_hint = true)
     )]
-    async fn list_directory(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
+    async fn list_directory(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
         call.text(move |roots, _| {
             let (entries, remarks) = listing(roots, &args.path, false)?;
-            let line = |entry: &Listed| format!("{} {}", entry.label(), shown(&entry.name));
+            let line = |entry: &ListEntry| format!("{} {}", entry.label(), shown(&entry.name));
             Ok(lines(&entries, line).finish(remarks))
         })
         .await
@@ -59,7 +59,7 @@ impl Server {
     async fn list_directory_with_sizes(
         Parameters(args): Parameters<ListWithSizes>,
         call: Call,
-    ) -> Answered {
+    ) -> ToolResult {
         call.text(move |roots, _| {
             let (mut entries, remarks) = listing(roots, &args.path, true)?;
             if let SortBy::Size = args.sort_by {
@@ -68,7 +68,7 @@ impl Server {
             let directories = entries.iter().filter(|entry| entry.is_dir).count();
             let files = entries.len() - directories;
             let total = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
-            let line = |entry: &Listed| {
+            let line = |entry: &ListEntry| {
                 let size = entry.size.map(readable).unwrap_or_default();
                 let line = format!("{} {:30} {size:>10}", entry.label(), shown(&entry.name));
                 line.trim_end().to_owned()
@@ -83,14 +83,14 @@ impl Server {
 }
 
 /// An entry of a listing.
-struct Listed {
+struct ListEntry {
     name: OsString,
     is_dir: bool,
     /// The size of a regular file, if sizes are listed.
     size: Option<u64>,
 }
 
-impl Listed {
+impl ListEntry {
     fn new(entry: &DirEntry, has_sizes: bool) -> Result<Self> {
         let is_sized = has_sizes && entry.file_type().is_file();
         let metadata = is_sized.then(|| entry.metadata()).transpose()?;
@@ -109,7 +109,11 @@ impl Listed {
 
 /// The entries of a directory sorted by name, and remarks about missing ones. An entry that was
 /// removed in the meantime is omitted.
-fn listing(roots: &RequestRoots, path: &str, has_sizes: bool) -> Work<(Vec<Listed>, Vec<String>)> {
+fn listing(
+    roots: &RequestRoots,
+    path: &str,
+    has_sizes: bool,
+) -> Work<(Vec<ListEntry>, Vec<String>)> {
     let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
     for entry in roots.read_dir(path)? {
         roots.ensure_active()?;
@@ -117,7 +121,7 @@ fn listing(roots: &RequestRoots, path: &str, has_sizes: bool) -> Work<(Vec<Liste
             remarks.push(format!("There are more entries: only {ENTRIES} of them are listed"));
             break;
         }
-        match entry.and_then(|entry| Listed::new(&entry, has_sizes)) {
+        match entry.and_then(|entry| ListEntry::new(&entry, has_sizes)) {
             Ok(listed) => entries.push(listed),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(_) => unknown += 1,
@@ -130,7 +134,7 @@ fn listing(roots: &RequestRoots, path: &str, has_sizes: bool) -> Work<(Vec<Liste
     Ok((entries, remarks))
 }
 
-fn lines(entries: &[Listed], line: impl Fn(&Listed) -> String) -> Lines {
+fn lines(entries: &[ListEntry], line: impl Fn(&ListEntry) -> String) -> Lines {
     let mut lines = Lines::default();
     let _ = entries.iter().all(|entry| lines.push(&line(entry)));
     lines

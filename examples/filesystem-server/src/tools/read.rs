@@ -17,7 +17,7 @@ use serde::{Deserialize as _, Deserializer, de};
 use serde_json::json;
 
 use super::LIMIT;
-use super::call::{Answered, Call, OnePath, Work, at_most};
+use super::call::{Call, OnePath, ToolResult, Work, at_most};
 use crate::memory::Room;
 use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
@@ -52,7 +52,7 @@ impl Server {
         description = "Reads a file as text. Deprecated: use read_text_file.",
         annotations(read_only_hint = true)
     )]
-    async fn read_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
+    async fn read_file(Parameters(args): Parameters<ReadText>, call: Call) -> ToolResult {
         answer(args, call).await
     }
 
@@ -63,7 +63,7 @@ impl Server {
                        too large to read in full.",
         annotations(read_only_hint = true)
     )]
-    async fn read_text_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
+    async fn read_text_file(Parameters(args): Parameters<ReadText>, call: Call) -> ToolResult {
         answer(args, call).await
     }
 
@@ -77,7 +77,7 @@ impl Server {
     async fn read_multiple_files(
         Parameters(args): Parameters<ReadMultiple>,
         call: Call,
-    ) -> Answered {
+    ) -> ToolResult {
         call.text(move |roots, room| read_multiple(roots, room, &args.paths)).await
     }
 
@@ -88,13 +88,13 @@ impl Server {
         output_schema = media_schema(),
         annotations(read_only_hint = true)
     )]
-    async fn read_media_file(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
+    async fn read_media_file(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
         let has_audio = call.reply.has_audio;
         call.result(move |roots, room| read_media(roots, room, &args.path, has_audio)).await
     }
 }
 
-async fn answer(args: ReadText, call: Call) -> Answered {
+async fn answer(args: ReadText, call: Call) -> ToolResult {
     call.text(move |roots, room| {
         room.for_file(roots, &args.path, LIMIT)?;
         // Some clients send 0 for an omitted argument.

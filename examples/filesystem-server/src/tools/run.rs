@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChildOutput, Ended};
+use mcp_roots_guard::{ChildOutput, ExitReason};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call};
+use super::call::{ANSWER, Call, ToolResult};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -35,7 +35,7 @@ impl Server {
                        libraries, and has no network. Returns its exit status and its output.",
         annotations(read_only_hint = false, destructive_hint = true)
     )]
-    async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> Answered {
+    async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> ToolResult {
         let (programs, patience) = (self.programs.clone(), self.patience.clone());
         call.asynchronous(async move |roots| {
             let Run { program, arguments, path, timeout_seconds } = args;
@@ -68,11 +68,11 @@ impl Server {
 
 fn described(output: &ChildOutput) -> String {
     let mut text = match output.ended() {
-        Ended::Exited(status) => match status.code() {
+        ExitReason::Exited(status) => match status.code() {
             Some(code) => format!("exit status: {code}"),
             None => format!("ended by a signal: {status}"),
         },
-        Ended::TimedOut => "stopped at its time limit".to_owned(),
+        ExitReason::TimedOut => "stopped at its time limit".to_owned(),
         _ => "stopped because it wrote too much; the output is truncated".to_owned(),
     };
     for (name, bytes) in [("stdout", output.stdout()), ("stderr", output.stderr())] {

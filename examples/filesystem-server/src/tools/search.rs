@@ -9,7 +9,7 @@ use mcp_roots_guard::{DirEntry, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Progress, Work, is_plain};
+use super::call::{Call, Lines, Progress, ToolResult, Work, is_plain};
 use super::globs::Globs;
 use super::steps::Steps;
 use crate::server::Server;
@@ -42,7 +42,7 @@ impl Server {
                        any depth. File contents are not searched.",
         annotations(read_only_hint = true)
     )]
-    async fn search_files(Parameters(args): Parameters<SearchFiles>, call: Call) -> Answered {
+    async fn search_files(Parameters(args): Parameters<SearchFiles>, call: Call) -> ToolResult {
         call.long(move |roots, progress| search(roots, progress, &args)).await
     }
 }

@@ -8,7 +8,7 @@ use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{ANSWER, Answered, Call, Progress, Work};
+use super::call::{ANSWER, Call, Progress, ToolResult, Work};
 use super::steps::Steps;
 use crate::server::Server;
 
@@ -31,7 +31,7 @@ impl Server {
                        name, type (file or directory) and, for directories only, children.",
         annotations(read_only_hint = true)
     )]
-    async fn directory_tree(Parameters(args): Parameters<DirectoryTree>, call: Call) -> Answered {
+    async fn directory_tree(Parameters(args): Parameters<DirectoryTree>, call: Call) -> ToolResult {
         call.long(move |roots, progress| tree(roots, progress, &args)).await
     }
 }

@@ -9,7 +9,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Answered, Call, OnePath, TwoPaths};
+use super::call::{Call, OnePath, ToolResult, TwoPaths};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -29,7 +29,7 @@ impl Server {
                        confirmation. To change parts of a file, use edit_file.",
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true)
     )]
-    async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> Answered {
+    async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> ToolResult {
         call.text(move |roots, _| {
             let WriteFile { path, content } = args;
             if u64::try_from(content.len()).is_ok_and(|size| size > LIMIT) {
@@ -49,7 +49,7 @@ impl Server {
                        already exists.",
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true)
     )]
-    async fn create_directory(Parameters(args): Parameters<OnePath>, call: Call) -> Answered {
+    async fn create_directory(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
         call.text(move |roots, _| {
             roots.create_dir_all(&args.path)?;
             Ok(format!("Directory {} exists", args.path))
@@ -63,7 +63,7 @@ impl Server {
                        destination exists. A symlink is moved without being followed.",
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
-    async fn move_file(Parameters(args): Parameters<TwoPaths>, call: Call) -> Answered {
+    async fn move_file(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {
         call.text(move |roots, _| {
             roots.rename(&args.source, &args.destination, Overwrite::Never)?;
             Ok(format!("Moved {} to {}", args.source, args.destination))

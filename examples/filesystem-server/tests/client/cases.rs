@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::served::Served;
+use super::served::ServedDirectory;
 use super::{Client, Declares, Era, uri};
 use crate::tree::symlinks_are_visible;
 
@@ -36,7 +36,7 @@ pub(crate) fn check(cases: &str, era: Era, declares: Declares) {
 }
 
 struct Case {
-    served: Served,
+    served: ServedDirectory,
     client: Client,
     era: Era,
 }
@@ -46,7 +46,11 @@ impl Case {
     fn new(begin: &Value, era: Era, declares: Declares) -> Self {
         let options = begin["options"].as_array().into_iter().flatten();
         let options: Vec<_> = options.map(|option| option.as_str().unwrap()).collect();
-        let served = if options.is_empty() { Served::new() } else { Served::with(&options) };
+        let served = if options.is_empty() {
+            ServedDirectory::new()
+        } else {
+            ServedDirectory::with(&options)
+        };
         for (name, content) in begin["files"].as_object().into_iter().flatten() {
             match content {
                 Value::String(text) => served.put(name, text),
@@ -206,7 +210,7 @@ fn each(list: &Value, member: &str) -> Value {
     list.as_array().unwrap().iter().map(|it| it[member].clone()).collect()
 }
 
-impl Served {
+impl ServedDirectory {
     /// Runs a shell script in the directory, after the functions of the data, and returns its
     /// output.
     fn sh(&self, script: &str) -> String {

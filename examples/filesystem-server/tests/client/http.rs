@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-use super::served::Served;
+use super::served::ServedDirectory;
 use super::{PROGRAM, uri};
 
 /// Serves HTTP with changed limits, and returns the address.
@@ -40,7 +40,7 @@ impl Drop for Process {
 }
 
 /// Starts the program for a directory.
-pub(crate) fn start(served: &Served) -> (Process, Http) {
+pub(crate) fn start(served: &ServedDirectory) -> (Process, Http) {
     let mut program = Command::new(PROGRAM);
     program.args(["--http", "127.0.0.1:0"]).arg(&served.directory);
     let mut process = program.stderr(Stdio::piped()).spawn().unwrap();

@@ -10,7 +10,7 @@ use filesystem_server::server::Server;
 
 use super::{Client, Declares, Era, PROGRAM, uri};
 
-pub(crate) struct Served {
+pub(crate) struct ServedDirectory {
     pub(crate) directory: PathBuf,
     /// A directory with the file `secret`, next to the one that is served.
     pub(crate) outside: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Served {
     _keep: tempfile::TempDir,
 }
 
-impl Served {
+impl ServedDirectory {
     pub(crate) fn new() -> Self {
         Self::with(&["$D"])
     }

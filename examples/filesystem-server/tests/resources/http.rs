@@ -9,12 +9,12 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::client::http::{Http, call, initialize, next, serve, until, updated};
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 use crate::client::uri;
 
 #[test]
 fn http_sessions_receive_only_their_own_notifications_and_leave_no_state() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let (mine, yours) = (served.put("in/mine", ""), served.put("yours", ""));
     let tracking = served.server();
     let http = serve(tracking.clone(), |_| ());
@@ -40,7 +40,7 @@ fn http_sessions_receive_only_their_own_notifications_and_leave_no_state() {
 /// A response on a resumed stream would belong to no request, and nobody would account for it.
 #[test]
 fn stream_is_not_resumed_and_the_id_of_a_request_in_progress_is_refused() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     served.put("f", "served");
     let client = serve(served.server(), |_| ()).open_with(&json!({ "roots": {} })).unwrap();
     let read = call(7, "read_text_file", &json!({ "path": "f" }));
@@ -61,7 +61,7 @@ fn stream_is_not_resumed_and_the_id_of_a_request_in_progress_is_refused() {
 /// rmcp would keep a response that is sent after a cancellation, and replay it to a later stream.
 #[test]
 fn no_response_is_kept_after_a_cancellation() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     served.put("f", "served");
     let client = serve(served.server(), |_| ()).open().unwrap();
     for number in 0..200 {
@@ -80,7 +80,7 @@ fn no_response_is_kept_after_a_cancellation() {
 
 #[test]
 fn browser_requests_from_other_origins_and_rebound_names_are_refused() {
-    let http = serve(Served::new().server(), |_| ());
+    let http = serve(ServedDirectory::new().server(), |_| ());
     let body = initialize("2025-11-25", &json!({})).to_string();
     for line in include_str!("../data/origins.txt").lines() {
         let (status, origin) = line.split_once(' ').unwrap();
@@ -97,7 +97,7 @@ fn browser_requests_from_other_origins_and_rebound_names_are_refused() {
 
 #[test]
 fn server_stops_while_a_client_is_listening() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let runtime = Runtime::new().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let http = Http::new(listener.local_addr().unwrap().to_string());

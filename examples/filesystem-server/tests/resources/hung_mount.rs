@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::client::PROGRAM;
 use crate::client::http::{Http, call, next, serve, updated};
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 use crate::client::uri;
 use crate::hung_filesystem::{HungFilesystem, in_namespace};
 
@@ -20,7 +20,7 @@ fn looks_that_hang_occupy_few_threads() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         let mount = served.path("mnt");
         std::fs::create_dir(&mount).unwrap();
         let http = serve(served.server(), |limits| {
@@ -58,7 +58,7 @@ fn calls_on_a_filesystem_that_hangs_are_answered() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         served.put("f", "served");
         let mount = served.path("mnt");
         std::fs::create_dir(&mount).unwrap();
@@ -95,7 +95,7 @@ fn a_call_that_advances_is_not_ended() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         let mount = served.path("mnt");
         std::fs::create_dir(&mount).unwrap();
         let http = serve(served.server().file_time(SHORT), |_| ());
@@ -115,7 +115,7 @@ fn start_names_a_directory_that_does_not_open() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         let Some(mut filesystem) = HungFilesystem::mount(&served.directory) else { return };
         filesystem.hang();
         let mut program = Command::new(PROGRAM);
@@ -139,7 +139,7 @@ fn an_allowed_directory_that_hangs_is_not_called_missing() {
         return println!("skipped: only root mounts a filesystem");
     }
     in_namespace(|| {
-        let served = Served::new();
+        let served = ServedDirectory::new();
         let Some(mut filesystem) = HungFilesystem::mount(&served.directory) else { return };
         let client = serve(served.server().file_time(SHORT), |_| ()).open().unwrap();
         // The directory is opened again by the next call.

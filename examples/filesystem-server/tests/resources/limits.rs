@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::http::{Http, call, end, initialize, serve, until};
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 
 /// The time limit under test.
 const SHORT: Duration = Duration::from_millis(300);
 
-fn served() -> Served {
-    let served = Served::new();
+fn served() -> ServedDirectory {
+    let served = ServedDirectory::new();
     served.put("f", "served");
     // In JSON, each character takes six bytes, more than the system's buffers hold.
     served.put("large", "\u{1}".repeat(8 << 20));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 use crate::client::{Client, Declares, Era, uri};
 
 /// A page of resources, and the next cursor.
@@ -28,7 +28,7 @@ pub(crate) fn uris(client: &mut Client, mut cursor: Value) -> Vec<String> {
 
 #[test]
 fn pages_list_each_resource_once_in_order_despite_changes() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     for number in 0..450 {
         served.put(&format!("{}/{:03}", ["a", "b", "b.x"][number % 3], number), "");
     }
@@ -50,7 +50,7 @@ fn pages_list_each_resource_once_in_order_despite_changes() {
 
 #[test]
 fn stateless_list_uses_the_roots_from_another_request() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let (file, inner) = (served.put("in/file", ""), served.path("in"));
     let mut client = served.client_with(Era::Stateless, Declares::Roots, &[&inner]);
     let error = client.request("resources/list", json!({})).unwrap_err();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 use crate::client::{Client, Declares, Era, uri};
 
 const ELSEWHERE: &str = if cfg!(windows) { "file:///C:/etc/passwd" } else { "file:///etc/passwd" };
@@ -17,7 +17,7 @@ fn listen(client: &mut Client, uris: &[&str]) -> u64 {
 
 #[test]
 fn stateless_client_receives_updates_until_its_roots_change() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let path = served.put("in/a", "");
     let other = served.put("other/b", "");
     for declares in [Declares::Nothing, Declares::Roots] {
@@ -47,7 +47,7 @@ fn stateless_client_receives_updates_until_its_roots_change() {
 
 #[test]
 fn subscription_outside_the_roots_is_refused() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.client_of(Era::Stateless, Declares::Nothing);
     let id = listen(&mut client, &[ELSEWHERE]);
     let error = client.end(id).unwrap_err();

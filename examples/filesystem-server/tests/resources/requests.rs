@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::cases::check;
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 use crate::client::{Declares, Era, uri};
 
 #[test]
@@ -19,7 +19,7 @@ fn lists_and_completions_are_those_in_the_data() {
 
 #[test]
 fn number_of_completions_is_limited() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     for number in 0..150 {
         served.put(&format!("{number:03}"), "");
     }

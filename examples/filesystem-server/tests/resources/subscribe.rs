@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::client::cases::check;
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 use crate::client::{Declares, Era};
 
 #[test]
@@ -14,7 +14,7 @@ fn notifications_are_those_in_the_data() {
 
 #[test]
 fn number_of_subscriptions_is_limited() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let paths: Vec<_> = (0..65).map(|number| served.put(&format!("{number}"), "")).collect();
     let mut client = served.client();
     for path in &paths[..64] {
@@ -33,7 +33,7 @@ fn number_of_subscriptions_is_limited() {
 #[cfg(target_os = "linux")]
 #[test]
 fn subscriptions_do_not_hold_the_lists_before_the_current_one() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let paths: Vec<_> = (0..40).map(|number| served.put(&format!("{number}"), "")).collect();
     let mut client = served.with_roots(&[&served.directory]);
     // Entries that their text alone rejects need no look-ups, so they are quickly resolved.

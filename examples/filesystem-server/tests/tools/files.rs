@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 
 /// The name of a tool, its parameters with defaults (`!` marks required ones), its hints, and the
 /// type of its content.
@@ -33,7 +33,7 @@ fn definition(tool: &Value) -> String {
 /// The reference server has no `respectGitignore` and no `copy_directory`.
 #[test]
 fn tool_definitions_match_the_reference_server() {
-    let listed = Served::new().client().request("tools/list", json!({})).unwrap();
+    let listed = ServedDirectory::new().client().request("tools/list", json!({})).unwrap();
     let mut found: Vec<_> = listed["tools"].as_array().unwrap().iter().map(definition).collect();
     found.sort();
     assert_eq!(found.join("\n") + "\n", include_str!("../data/definitions.txt"));
@@ -41,7 +41,7 @@ fn tool_definitions_match_the_reference_server() {
 
 #[test]
 fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.client();
     // The file is sparse and has a size of 1 TiB, which does not fit in memory. On Windows, files
     // are not sparse by default, so the file is smaller.
@@ -108,7 +108,7 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
 #[cfg(unix)]
 #[test]
 fn edits_keep_the_mode_and_concurrent_ones_are_all_applied() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.client();
     let lines = |open, close| {
         (0..20).map(|line| format!("{open}{line}{close}")).collect::<Vec<_>>().join("\n")
@@ -132,7 +132,7 @@ fn edits_keep_the_mode_and_concurrent_ones_are_all_applied() {
 /// Structured content exists since 2025-06-18.
 #[test]
 fn large_text_is_sent_once_in_each_revision() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     served.put("large", vec![b'x'; 3 << 20]);
     for (revision, is_structured) in
         [("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)]
@@ -153,7 +153,7 @@ fn large_text_is_sent_once_in_each_revision() {
 /// The schema of 2024-11-05 has no audio content.
 #[test]
 fn audio_is_a_resource_in_the_first_revision() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     served.put("a.mp3", "sound");
     for (revision, kind) in [("2024-11-05", "resource"), ("2025-03-26", "audio")] {
         let mut client = served.client();

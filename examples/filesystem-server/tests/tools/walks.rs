@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[cfg(target_os = "linux")]
 use crate::client::Client;
-use crate::client::served::Served;
+use crate::client::served::ServedDirectory;
 
 /// Creates enough entries that a walk takes longer than sending a message.
 fn put_many(directory: &Path, directories: u32) {
@@ -23,7 +23,7 @@ fn put_many(directory: &Path, directories: u32) {
 
 #[test]
 fn long_walk_reports_progress() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.client();
     put_many(&served.directory, 50);
     let began = Instant::now();
@@ -38,7 +38,7 @@ fn long_walk_reports_progress() {
 
 #[test]
 fn withdrawn_root_stops_a_walk() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.with_roots(&[&served.directory]);
     put_many(&served.directory, 200);
     // The walk may complete before the notification arrives.
@@ -73,7 +73,7 @@ fn open_beneath(client: &Client, directory: &Path) -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn cancelled_walk_stops() {
-    let served = Served::new();
+    let served = ServedDirectory::new();
     let mut client = served.client();
     let (many, arguments) = (served.path("many"), json!({"path": "many", "pattern": "none"}));
     put_many(&many, 300);
