@@ -225,8 +225,7 @@ mod tests {
 
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let kept = session.clone();
         let mut transport = GuardedTransport::new((), guard.clone());

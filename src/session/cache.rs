@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn listed(list: &ListRootsResult) -> Roots {
-        let only = Boundary::builder().client_roots(ClientRoots::Only).build().unwrap();
+        let only = Boundary::without_directories().build().unwrap();
         only.resolve(list).unwrap()
     }
 

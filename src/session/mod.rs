@@ -59,7 +59,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
+/// let guard = Guard::new(Boundary::without_directories().build()?);
 /// let session = guard.session(ClientCapabilities::with_announced_roots())?;
 /// assert_eq!(session.state(), RootsState::Stale);
 /// // Sends a request to the client.
@@ -445,8 +445,7 @@ mod tests {
 
     #[test]
     fn a_closed_session_is_never_current() {
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still =
             |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.reason());

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Intent, ListRootsResult, Result, WalkOptions,
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Result, WalkOptions,
 };
 
 use crate::support::code;
@@ -44,7 +44,7 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
         format!("{lower}:{path}"),
         format!(r"\\?\{letter}:{backslashes}"),
     ];
-    let only = || Boundary::builder().client_roots(ClientRoots::Only);
+    let only = || Boundary::without_directories();
     let [strict, bare_paths] =
         [only(), only().allow_bare_paths()].map(|builder| builder.build().unwrap());
     for (uri, boundary) in

@@ -225,10 +225,12 @@ impl Options {
         for name in self.protect.iter().chain(&self.deny) {
             names::ensure_name(name, &resolved)?;
         }
-        let mut boundary = Boundary::builder();
-        if directories.is_empty() {
-            boundary = boundary.client_roots(ClientRoots::Only);
-        } else if self.empty == Empty::Allow {
+        let mut boundary = if directories.is_empty() {
+            Boundary::without_directories()
+        } else {
+            Boundary::builder()
+        };
+        if self.empty == Empty::Allow {
             let allowed = Fallback::AllowedDirectories;
             boundary =
                 boundary.client_roots(ClientRoots::Narrow { undeclared: allowed, empty: allowed });

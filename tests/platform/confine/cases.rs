@@ -590,7 +590,7 @@ fn each_call_narrows_the_confinement(top: &Path) {
 }
 
 fn confinement_without_allowed_directories_is_refused(top: &Path) {
-    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let guard = Guard::new(Boundary::without_directories().build().unwrap());
     let refused = guard
         .boundary()
         .confine_process(&Confinement::default().extra(top.join("rw"), ExtraAccess::ReadWrite))
