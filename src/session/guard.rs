@@ -178,9 +178,9 @@ impl Guard {
         }
     }
 
-    /// The boundary that this guard enforces.
-    #[must_use]
-    pub fn boundary(&self) -> &Boundary {
+    /// The boundary that this guard enforces. It is not public, because its allowed directories
+    /// ignore the client.
+    pub(crate) fn boundary(&self) -> &Boundary {
         &self.inner.choices.boundary
     }
 
