@@ -17,7 +17,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, RootsResponse, Session,
+    Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, Session,
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -124,8 +124,7 @@ struct Figures {
 
 impl Clients {
     fn new(directories: &[PathBuf], kept: usize, count: usize) -> Self {
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let declared = || ClientCapabilities::with_announced_roots();
         let directories = directories.iter().take(kept).cycle().take(count);
         let sessions = directories

@@ -20,8 +20,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, Location, Roots,
-    RootsResponse,
+    Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
 
 use crate::index::{PathIndex, RootKind};
@@ -80,7 +79,7 @@ fn contain(roots: u32, times: u32) {
 /// Obtains a client's cached roots.
 fn session(times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let guard = Guard::new(Boundary::without_directories().build().unwrap());
     let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
     runtime.block_on(async {
         let listed = async |_: Option<String>| {

@@ -193,6 +193,11 @@ impl Error {
         self
     }
 
+    /// Replaces the text with that of the error that caused this one.
+    pub(crate) fn says_why(self, cause: &Self) -> Self {
+        self.says(cause.0.text)
+    }
+
     /// Changes the text to say that the destination of a rename caused the error.
     pub(crate) fn of_destination(mut self) -> Self {
         if self.reason() == Code::AlreadyExists {

@@ -598,21 +598,19 @@
 //! request. A client that declared roots receives a result that asks for them, and repeats its
 //! request with the list, which is used for that request only.
 //!
-//! Resource listings, completions and subscriptions cannot ask the client. If it declared roots,
-//! only directories that are always in force are served by default; without any, the request is
-//! refused. To serve the client's roots, identify the client (on stdio, with
-//! [`wrap_one_client`](crate::Guard#method.wrap_one_client)) and set
-//! [`time_to_live_keyed`](crate::GuardBuilder#method.time_to_live_keyed). These requests then use
-//! the list of an earlier request for that time, and can be served a root that the client has
-//! withdrawn since.
+//! Lists, completions and subscriptions cannot ask the client, and a list that came with another
+//! request does not count. If the client declared roots, only directories that are always in force
+//! are served. Without any, lists and completions are empty, and subscriptions are refused. To serve
+//! a directory in these requests, configure it as
+//! [always](crate::DirectoryOptions#method.always) in force.
 //!
 //! Without the SDK, a root list that arrives with a request applies only to that request. The list
 //! is not trusted. Like any other list, it is resolved within the allowed directories.
 //!
 //! ```
 //! use mcp_roots_guard::{
-//!     Access, Boundary, ClientCapabilities, ClientRoots, Error, ErrorBody, ErrorKind, Guard,
-//!     ListRootsResult, Revision, Roots, RootsResponse,
+//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult,
+//!     Revision, Roots, RootsResponse,
 //! };
 //! use serde_json::{Value, json};
 //!
@@ -682,7 +680,7 @@
 //! # assert_eq!(allowed.roots().count(), 1);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): 5});
 //! # assert!(roots(&guard, &params).await.is_err());
-//! # let only = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
+//! # let only = Guard::new(Boundary::without_directories().build()?);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
 //! # let none: Box<Error> = roots(&only, &params).await.err().unwrap().downcast().unwrap();
 //! # let (body, status) = refused(&none, Revision::V2026_07_28).unwrap_err();
@@ -1362,11 +1360,11 @@
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 //! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
-//! # let guard = Guard::new(boundary);
+//! # let guard = Guard::new(boundary.clone());
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! # let session = guard.session(mcp_roots_guard::ClientCapabilities::without_roots())?;
-//! # let checked = guard.boundary().allowed_roots().check("a.txt")?;
+//! # let checked = boundary.allowed_roots().check("a.txt"::Existing)?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
 //! # let client = session.clone();
 //! # let task = subscription(session, checked, changed);

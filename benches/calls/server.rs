@@ -51,7 +51,7 @@ pub(crate) async fn serve(
     let boundary = Boundary::builder().directory(&root, Access::ReadOnly).build().unwrap();
     let guard = Guard::new(boundary);
     if way == Way::Guard {
-        let transport = guard.wrap_one_client((read, write));
+        let transport = guard.wrap((read, write));
         let server = Guarded { tools: Guarded::tool_router(), guard };
         let server = server.serve(transport).await.unwrap();
         server.waiting().await.unwrap();

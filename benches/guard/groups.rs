@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, Location, Roots,
-    RootsResponse,
+    Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -79,7 +78,7 @@ fn roots(criterion: &mut Criterion) {
             fs::create_dir(path).unwrap();
         }
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
-        let only = Boundary::builder().client_roots(ClientRoots::Only).build().unwrap();
+        let only = Boundary::without_directories().build().unwrap();
         let roots = only.resolve(&ListRootsResult::from_uris(uris)).unwrap();
         assert_eq!(roots.roots().len(), count);
         let last = paths.last().unwrap();
@@ -96,7 +95,7 @@ fn session(criterion: &mut Criterion) {
     const DEPTH: usize = 8;
     let tree = Tree::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let guard = Guard::new(Boundary::without_directories().build().unwrap());
     let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
     let uri = format!("file://{}", tree.root.display());
     let listed =

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, RootsResponse, Session,
+    Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, Session,
 };
 
 use crate::tree::{Tree, grow, names};
@@ -30,7 +30,7 @@ pub(crate) fn load(criterion: &mut Criterion) {
     for directory in &directories {
         grow(directory, DEPTH);
     }
-    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let guard = Guard::new(Boundary::without_directories().build().unwrap());
     let clients: Vec<(Session, String)> = runtime().block_on(async {
         let mut clients = Vec::new();
         for directory in directories.iter().cycle().take(SESSIONS) {

@@ -21,6 +21,8 @@ use crate::roots::{Roots, Snapshot, Throttle};
 #[must_use]
 pub struct BoundaryBuilder {
     pub(super) directories: Vec<Directory>,
+    /// Whether the boundary is meant to have no directories.
+    pub(super) is_unbounded: bool,
     pub(super) client_roots: ClientRoots,
     pub(super) bare_paths: bool,
     pub(super) policy: Policy,
@@ -242,8 +244,9 @@ impl BoundaryBuilder {
     /// Refuses filesystems and bind mounts that are mounted inside an allowed directory, also at or
     /// above a client's root. They are allowed by default. If `openat2` is not available, a mount is
     /// recognized by its mount ID (Linux 5.8 or later) or else by its device number. A bind mount of
-    /// the same filesystem has the same device number, so only a mount ID reveals it. With
-    /// [`ClientRoots::Only`], mounts above a client's root are not refused.
+    /// the same filesystem has the same device number, so only a mount ID reveals it.
+    /// [Without directories](Boundary::without_directories), mounts above a client's root are not
+    /// refused.
     ///
     /// An allowed directory beyond a mount is served by its own absolute path. A request that leads
     /// to it from a directory around it crosses the mount.
@@ -376,11 +379,12 @@ impl BoundaryBuilder {
     ///
     /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if the path of a directory is empty.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
-    ///   there are no directories, unless the client's roots are the only ones
-    ///   ([`ClientRoots::Only`]).
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if there are
-    ///   directories with [`ClientRoots::Only`], which would not limit what a client can list, or
-    ///   if bare paths are allowed with [`ClientRoots::Ignore`], which reads no list.
+    ///   there are no directories, unless the builder is that of
+    ///   [`Boundary::without_directories`].
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a boundary without
+    ///   directories is given one, which would not limit what a client can list, or a
+    ///   [`ClientRoots`] that puts its directories in force; or if bare paths are allowed with
+    ///   [`ClientRoots::Ignore`], which reads no list.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
@@ -400,21 +404,22 @@ impl BoundaryBuilder {
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
     pub fn build(mut self) -> Result<Boundary> {
-        let has_directories = !self.directories.is_empty();
-        match self.client_roots {
-            ClientRoots::Only if has_directories => {
-                let text = "ClientRoots::Only and directories are mutually exclusive: leave one of \
-                            them out";
-                return Err(Error::new(Code::InvalidOptions).says(text));
+        let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
+        match (self.is_unbounded, self.directories.is_empty()) {
+            (false, true) => return Err(Code::NoDirectories.into()),
+            (true, false) => {
+                return invalid("the boundary is without directories: leave directory out");
             }
-            ClientRoots::Ignore if self.bare_paths => {
-                let text = "client roots are ignored: leave allow_bare_paths out";
-                return Err(Error::new(Code::InvalidOptions).says(text));
-            }
-            ClientRoots::Narrow { .. } | ClientRoots::Ignore if !has_directories => {
-                return Err(Code::NoDirectories.into());
+            (true, true) if self.client_roots != ClientRoots::ONLY_LISTED => {
+                return invalid(
+                    "without directories, only what a client lists is in force: leave client_roots \
+                     out",
+                );
             }
             _ => {}
+        }
+        if self.bare_paths && self.client_roots == ClientRoots::Ignore {
+            return invalid("client roots are ignored: leave allow_bare_paths out");
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
             return Err(Code::TooManyRoots.into());
@@ -454,9 +459,11 @@ impl BoundaryBuilder {
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                filesystem_root: volumes::filesystem_root(
-                    if self.client_roots == ClientRoots::Only { &protected } else { &[] },
-                )?,
+                filesystem_root: volumes::filesystem_root(if self.is_unbounded {
+                    &protected
+                } else {
+                    &[]
+                })?,
                 protected,
                 allowed: Mutex::new(Roots::from(Snapshot::default())),
                 resolved: Throttle::new(),

@@ -19,8 +19,8 @@
 //! | resolves to the same place as an earlier entry | an alias of that root: [`RootRejected`](crate::ErrorKind::RootRejected), `duplicate` |
 //! | leads to a FIFO, socket or device, or cannot be resolved | nothing: the error |
 //!
-//! Without allowed directories, the filesystem root, or each volume that a list names, is the
-//! allowed directory of these rules.
+//! Without allowed directories ([`Boundary::without_directories`]), the filesystem root, or each
+//! volume that a list names, is the allowed directory of these rules.
 //!
 //! Allowed directories may be nested, if the inner one has no less access. A place has the access
 //! of the innermost root in force, so a directory that is missing, refused or not listed only ever
@@ -92,9 +92,6 @@ pub enum ClientRoots {
         /// no entries. If every entry of a list is rejected, the list grants nothing.
         empty: Fallback,
     },
-    /// The boundary has no allowed directories. Everything that a client lists is in force,
-    /// including `file:///`, and nothing for a client that declares no roots.
-    Only,
 }
 
 /// The roots in force for a client that lists no directories. See [`ClientRoots::Narrow`].
@@ -108,12 +105,15 @@ pub enum Fallback {
 }
 
 impl ClientRoots {
+    /// Nothing is in force for a client that lists nothing.
+    const ONLY_LISTED: Self =
+        Self::Narrow { undeclared: Fallback::Nothing, empty: Fallback::Nothing };
+
     /// What is in force for a client that sent an empty list.
     fn if_empty(self) -> Fallback {
         match self {
             Self::Ignore => Fallback::AllowedDirectories,
             Self::Narrow { empty, .. } => empty,
-            Self::Only => Fallback::Nothing,
         }
     }
 
@@ -122,7 +122,6 @@ impl ClientRoots {
         match self {
             Self::Ignore => Fallback::AllowedDirectories,
             Self::Narrow { undeclared, .. } => undeclared,
-            Self::Only => Fallback::Nothing,
         }
     }
 }
@@ -174,10 +173,11 @@ impl fmt::Debug for Boundary {
 }
 
 impl Boundary {
-    /// Returns a builder without directories.
+    /// Returns a builder of a boundary, to which at least one directory must be added.
     pub fn builder() -> BoundaryBuilder {
         BoundaryBuilder {
             directories: Vec::new(),
+            is_unbounded: false,
             client_roots: ClientRoots::Narrow {
                 undeclared: Fallback::AllowedDirectories,
                 empty: Fallback::Nothing,
@@ -190,13 +190,39 @@ impl Boundary {
         }
     }
 
+    /// Returns a builder of a boundary without directories. Its one allowed directory is the
+    /// filesystem root, or each volume on Windows, and it is in force only where a client lists it:
+    /// whatever a client lists is in force, including `file:///`, and nothing is for a client that
+    /// lists nothing or declares no roots.
+    ///
+    /// It is a constructor of its own, because a forgotten directory must not let clients reach the
+    /// whole system: [`builder`](Self::builder) without a directory is an error.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Boundary, ListRootsResult};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # let uri = url::Url::from_file_path(work.path()).unwrap();
+    /// let boundary = Boundary::without_directories().build()?;
+    /// assert_eq!(boundary.resolve(&ListRootsResult::from_uris([uri]))?.roots().count(), 1);
+    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.roots().count(), 0);
+    /// assert_eq!(boundary.allowed_roots().roots().count(), 0);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn without_directories() -> BoundaryBuilder {
+        BoundaryBuilder {
+            is_unbounded: true,
+            client_roots: ClientRoots::ONLY_LISTED,
+            ..Self::builder()
+        }
+    }
+
     /// How client roots determine the roots in force.
     pub(crate) fn client_roots(&self) -> ClientRoots {
         self.inner.client_roots
     }
 
     pub(crate) fn has_allowed_directories(&self) -> bool {
-        self.inner.client_roots != ClientRoots::Only
+        !self.inner.directories.is_empty()
     }
 
     /// Returns whether the rejection of an allowed directory is an error. It is not an error if the

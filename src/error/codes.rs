@@ -314,8 +314,8 @@ errors! {
 
     /// The server's configuration of allowed directories is invalid.
     InvalidConfiguration: Failure {
-        /// No allowed directory is configured, and the client's roots are not the only ones
-        /// ([`ClientRoots::Only`](crate::ClientRoots::Only)).
+        /// No allowed directory is configured, and the boundary is not meant to have none
+        /// ([`Boundary::without_directories`](crate::Boundary::without_directories)).
         NoDirectories = "no_directories", "no allowed directory is configured";
         /// A read-only allowed directory is inside a writable one, or is configured as writable, too;
         /// or a writable path of a confinement contains a read-only directory.

@@ -136,12 +136,11 @@ mod tests {
     use ::rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 
     use super::*;
-    use crate::boundary::{Boundary, ClientRoots};
+    use crate::boundary::Boundary;
 
     #[tokio::test]
     async fn an_unknown_session_has_no_stream() {
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let sessions = guard.wrap_sessions(LocalSessionManager::default());
         let unknown: SessionId = "unknown".into();
         assert!(!sessions.has_session(&unknown).await.unwrap());

@@ -2,23 +2,22 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::Extensions;
 
 use crate::account::Account;
+use crate::session::Guard;
 
-/// Identifies a client, which is an authenticated principal or a connection with a single client.
+/// Identifies a client: an authenticated principal.
 ///
 /// A key has two effects. In the session era, a session that began with a key serves only requests
-/// with that key. In the stateless era (2026-07-28), if the server sets a
-/// [duration](crate::GuardBuilder::time_to_live_keyed), a list that a client sent with one request
-/// is kept for those of its requests in which it cannot be asked. Without that duration, a list is
-/// used only for the request that carries it.
+/// with that key. In both eras, requests with equal keys share the slots of one client. Nothing is
+/// kept by key: in the stateless era (2026-07-28), a list is used only for the request that carries
+/// it.
 ///
-/// The server adds the key to a request's extensions before rmcp handles the request. Over HTTP,
-/// the authentication layer adds it as an extension of the HTTP request. On stdio,
-/// [`Guard::wrap_one_client`](crate::Guard::wrap_one_client) adds it.
+/// The authentication layer adds the key as an extension of the HTTP request, before rmcp handles
+/// it. A connection that this guard [wraps](crate::Guard::wrap), such as stdio, needs none: it is
+/// one client.
 ///
 /// Requests with equal keys count as one client, so each user must have a different key. Each
 /// program that a user runs must have a different key too; the client identifier of an access token
@@ -33,16 +32,10 @@ impl ClientKey {
     #[must_use]
     pub fn principal(name: &str) -> Self {
         if name.is_empty() {
-            Self::connection()
+            Self(Account::Connection(Guard::next_session_id()))
         } else {
             Self(Account::Principal(Arc::new(name.to_owned())))
         }
-    }
-
-    /// A key that equals no other.
-    pub(crate) fn connection() -> Self {
-        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        Self(Account::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Returns the key in the extensions of a request's HTTP request, if there is one, and

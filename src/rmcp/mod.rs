@@ -8,9 +8,7 @@
 //!
 //! - No request received after a `notifications/roots/list_changed` uses the previous list.
 //! - A client that did not declare roots is never asked for them.
-//! - In the stateless era, a list that came with one request is not used for another. The exception
-//!   is a request in which the client cannot be asked, if the server [sets a duration][keyed] and
-//!   identifies the client with a [`ClientKey`].
+//! - In the stateless era, a list decides the request that carries it, and no other.
 //!
 //! ```no_run
 //! use mcp_roots_guard::rmcp::RequestRoots;
@@ -52,10 +50,11 @@
 //!
 //! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
 //! block a thread of the runtime. Clients, identified by their [`ClientKey`] or otherwise by their
-//! session, take turns, and one client's work takes at most a quarter of the slots
+//! connection, take turns, and one client's work takes at most a quarter of the slots
 //! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Requests of the stateless
-//! era without a key count as one client. Work that is still running when the process exits is
-//! interrupted, so wait for the service to end first.
+//! era over HTTP have no connection of their own, so those without a key count as one client. Work
+//! that is still running when the process exits is interrupted, so wait for the service to end
+//! first.
 //!
 //! | | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |
@@ -66,7 +65,6 @@
 //! | the server needs | [`Guard::wrap`](crate::Guard::wrap) or `Guard::wrap_sessions` | nothing |
 //!
 //! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
-//! [keyed]: crate::GuardBuilder::time_to_live_keyed
 //!
 //! # Special cases of each era
 //!
@@ -74,21 +72,21 @@
 //! | --- | --- | --- |
 //! | the client did not declare roots | it is never asked; the allowed directories are in force, or nothing ([`ClientRoots::Narrow`]) | the same; the refusal is the error -32021 |
 //! | the client does not answer | the waiting calls fail after [`fetch_limit`], the request `roots/list` is cancelled, and the client is not asked again for a while | the client does not retry its request |
-//! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails, and the cached list is dropped |
+//! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails |
 //! | the roots cannot be obtained, and a directory is [always] in force | the calls do not fail: they are served from that directory, and relative paths are refused | the same |
 //! | an entry of the list is malformed | the other entries are used | the same |
 //! | several requests at once | one asks, and the others wait | each request asks |
-//! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | lists, completions and subscriptions with the same key use the last list, if the server [keeps it][keyed] |
-//! | lists, completions, subscriptions | the client is asked, as in any request | the client cannot be asked: the list that was [kept][keyed] for the key is used, else the request is refused (`roots_stale`) |
+//! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | nothing is kept by key |
+//! | lists, completions, subscriptions | the client is asked, as in any request | the client cannot be asked. The directories that are [always] in force are served or, if the client did not declare roots, the allowed directories. If there are none, a list or completion is empty, and a subscription is refused |
 //! | the transport is not wrapped | the request is refused (`no_session`), unless client roots are ignored | the request is served |
 //!
 //! # Client keys
 //!
-//! A [`ClientKey`] identifies the client of a request, and only the server's own code can set it:
-//! with `guard.wrap_one_client(stdio_pipes())` for a connection that has a single client, or with
-//! [`ClientKey::principal`] as an extension of the HTTP request, in the authentication layer.
-//! Nothing that a client sends becomes a key. Requests with equal keys count as one client. If a
-//! user runs several programs, add the program's name to the key.
+//! A [`ClientKey`] identifies the client of a request. Only the server's own code can set it, in the
+//! authentication layer: [`ClientKey::principal`] is an extension of the HTTP request. Nothing that
+//! a client sends becomes a key. Requests with equal keys count as one client. If a user runs
+//! several programs, add the program's name to the key. A connection that needs no authentication,
+//! such as stdio, is one client without a key.
 //!
 //! [always]: crate::DirectoryOptions::always
 //! [`ClientRoots::Narrow`]: crate::ClientRoots::Narrow

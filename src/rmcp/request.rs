@@ -20,15 +20,13 @@ use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Received;
-use crate::account::Account;
 use crate::boundary::ClientRoots;
 use crate::error::{Code, Error, Result};
 use crate::events::refused;
 use crate::roots::{Lease, Roots};
 use crate::session::source::fetch_failed;
-use crate::session::state::{Cached, Validity};
 use crate::session::{Client, Guard, RootsResponse, Session};
-use crate::wire::{ClientCapabilities, Revision};
+use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
@@ -67,8 +65,6 @@ pub(super) struct Request {
     /// Whether each retry must contain the client's list. This is so in the stateless era if the
     /// client declared roots.
     pub(super) must_list_again: bool,
-    /// In the stateless era, the key and the epoch of the cached list that was used.
-    from_cache: Option<(ClientKey, u64)>,
 }
 
 /// Determines how long the roots of a request are valid.
@@ -108,18 +104,6 @@ impl RequestRoots {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.request.lease.steps.load(Relaxed)
-    }
-
-    /// Checks whether work that waited for a slot may start. The request must pass
-    /// [`ensure_active`](Self::ensure_active), and roots that came from the cache must still be the
-    /// cached ones.
-    pub(super) fn ensure_may_start(&self) -> Result<()> {
-        self.ensure_active()?;
-        let Some((key, epoch)) = &self.request.from_cache else { return Ok(()) };
-        match self.request.lease.client.guard.cache().get(key.account()) {
-            Some(cached) if cached.epoch == *epoch => Ok(()),
-            _ => Err(Code::RootsStale.into()),
-        }
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
@@ -167,9 +151,8 @@ impl Deref for RequestRoots {
 
 impl Guard {
     /// Returns the roots in force for a request, or the result that asks the client for them. In
-    /// the stateless era, `can_ask` is false for a request in which the client cannot be asked. Only
-    /// such a request uses the client's cached list. If there is none, it gets the directories that
-    /// are always in force.
+    /// the stateless era, `can_ask` is false for a request in which the client cannot be asked. It
+    /// gets the directories that are in force without its list, even if there are none.
     ///
     /// In the session era, the client is asked within the request, so await this in the handler's
     /// own task. See [`Session::roots`] for time limits and changes.
@@ -194,109 +177,36 @@ impl Guard {
             Err(_) if self.boundary().client_roots() == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| refused(None, error))?),
         };
-        let key = ClientKey::of(&ctx.extensions);
         let client = if let Some(session) = &session {
             session.client().clone()
         } else {
             let declared =
                 if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
             let declared = declared.map_err(|error| refused(None, error))?;
-            let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-            Arc::new(Client::new(self.clone(), declared, Some(account)))
+            let account = Some(Received::account(&ctx.extensions));
+            Arc::new(Client::new(self.clone(), declared, account))
         };
         let must_list_again = stateless && client.fallback_policy().is_none();
         let sent = input.roots.take();
         if must_list_again && can_ask && sent.is_none() {
             return Ok(Obtained::Question(input.into_roots_request()));
         }
-        let mut from_cache = None;
         let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
             (roots, Some(epoch))
-        } else if stateless {
-            let number = Received::number(&ctx.extensions);
-            let (roots, cached) = self.roots_stateless(&client, key, number, sent).await?;
-            from_cache = key.cloned().zip(cached);
-            (roots, None)
-        } else {
+        } else if !stateless {
             client.roots(PeerSource(ctx.peer.clone())).await?
+        } else if can_ask {
+            let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
+            (client.roots_of_list(sent.unwrap_or(Ok(ListRootsResult::default()))).await?, None)
+        } else {
+            (client.known_roots(&Error::new(Code::RootsStale).says(CANNOT_ASK))?, None)
         };
         let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
         let lease = Arc::new(RequestLease { cancelled, ended, client, epoch, steps });
         let roots = roots.with_lease(lease.clone());
         let responses = input.responses;
-        let request = Request { roots, lease, session, responses, must_list_again, from_cache };
+        let request = Request { roots, lease, session, responses, must_list_again };
         Ok(Obtained::Roots(RequestRoots { request: Arc::new(request) }))
-    }
-
-    /// Returns the roots for a request of the stateless era, and the epoch of the cached list if
-    /// they are of one. `number` is the request's, and `sent` the list that it carries.
-    async fn roots_stateless(
-        &self,
-        client: &Client,
-        key: Option<&ClientKey>,
-        number: u64,
-        sent: Option<Value>,
-    ) -> Result<(Roots, Option<u64>)> {
-        let time_to_live = self.choices().time_to_live_keyed;
-        // Without a time to live, the list serves only the request that carried it.
-        let key = key.filter(|_| !time_to_live.is_zero());
-        if client.fallback_policy().is_some() {
-            return Ok((client.roots_of_list(Arc::default()).await?, None));
-        }
-        let Some(sent) = sent else {
-            return Ok(match self.cached_roots(key, client).await? {
-                Some((roots, epoch)) => {
-                    (roots.for_session(client.id, &client.account), Some(epoch))
-                }
-                None => (client.always_roots(Code::RootsStale.into())?, None),
-            });
-        };
-        let current = self.current();
-        let keep = |expires, list, roots| {
-            let Some(key) = key else { return };
-            let (epoch, guard_number, resolved) = (number, current.guard_number, current.now);
-            let cached = Cached { epoch, expires, guard_number, list, roots, resolved };
-            self.cache().replace(key.account(), Arc::new(cached));
-        };
-        // An expired snapshot withdraws the previous list, even if this one is refused or the
-        // request is cancelled. No list that was received earlier replaces it.
-        keep(current.now, Arc::default(), Roots::empty());
-        let (list, roots) = match RootsResponse::from_result(sent).into_list() {
-            Ok(list) => {
-                let list = Arc::new(list);
-                (list.clone(), client.roots_of_list(list).await?)
-            }
-            Err(error) => (Arc::default(), client.always_roots(error)?),
-        };
-        if roots.failure().is_none() {
-            keep(current.now + time_to_live, list, roots.clone());
-        }
-        Ok((roots, None))
-    }
-
-    /// Returns the roots of a list that came with an earlier request of the client, if the list has
-    /// not expired. The list is resolved again if it may give other roots now.
-    async fn cached_roots(
-        &self,
-        key: Option<&ClientKey>,
-        client: &Client,
-    ) -> Result<Option<(Roots, u64)>> {
-        let last = key.and_then(|key| Some((key, self.cache().get(key.account())?)));
-        let Some((key, last)) = last else { return Ok(None) };
-        let current = self.current();
-        match last.validity(current) {
-            Validity::Valid => Ok(Some((last.roots.clone(), last.epoch))),
-            Validity::Invalid => Ok(None),
-            Validity::ResolveAgain => {
-                let roots = client.roots_of_list(last.list.clone()).await?;
-                if roots.failure().is_some() {
-                    return Ok(None);
-                }
-                let again = last.resolved_again(roots.clone(), current.now);
-                self.cache().update(key.account(), Arc::new(again));
-                Ok(Some((roots, last.epoch)))
-            }
-        }
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]
@@ -330,6 +240,8 @@ impl Guard {
 const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the client did not \
                            begin with initialize. On stdio, serve Guard::wrap(transport). Over \
                            streamable HTTP, pass the session manager to Guard::wrap_sessions";
+
+const CANNOT_ASK: &str = "the client cannot be asked for its roots in this request";
 
 /// Returns whether a request belongs to the stateless era. For an unknown version, rmcp's
 /// classification decides.

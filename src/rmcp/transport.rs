@@ -8,7 +8,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _,
@@ -18,6 +17,7 @@ use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
 use super::key::ClientKey;
+use crate::account::Account;
 use crate::error::Code;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
@@ -30,22 +30,20 @@ pub struct GuardedTransport<T> {
     guard: Guard,
     /// The client's session, which begins with its `initialize`.
     connection: Option<Arc<Connection>>,
-    /// The key that this transport adds to each request ([`Guard::wrap_one_client`]).
-    key: Option<ClientKey>,
+    /// The client that is charged for requests without a key.
+    account: Account,
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
 /// other code can add or replace one. rmcp copies the extensions of each call, so this is small.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
-    /// The request's number in the order in which this process received requests. It is needed
-    /// because handlers start in any order.
-    number: u64,
+    account: Account,
     /// `None` before `initialize`, and therefore in the stateless era.
     connection: Option<Arc<Connection>>,
 }
 
-/// A connection of the session era.
+/// A connection with a session.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) session: Result<Session, Code>,
@@ -56,6 +54,7 @@ pub(super) struct Connection {
 impl Guard {
     /// Wraps the transport of one client, such as `rmcp::transport::stdio_pipes()`:
     /// `server.serve(guard.wrap(stdio_pipes()))`. For streamable HTTP, use `Guard::wrap_sessions`.
+    /// Requests without a [`ClientKey`] share the slots of one client.
     ///
     /// A `list_changed` applies to every request that the transport receives after it. The session
     /// is closed together with the transport. rmcp closes the transport when the calls in flight
@@ -73,36 +72,14 @@ impl Guard {
     {
         GuardedTransport::new(transport.into_transport(), self.clone())
     }
-
-    /// Like [`wrap`](Self::wrap), and declares that all requests on this transport come from one
-    /// client, as on stdio. By itself, this shares no list. In the stateless era, together with a
-    /// [duration](crate::GuardBuilder::time_to_live_keyed), the list of one request is kept for
-    /// lists, completions and subscriptions, in which the client cannot be asked. Do not use this
-    /// for a proxy that serves several clients.
-    pub fn wrap_one_client<T, E, A>(
-        &self,
-        transport: T,
-    ) -> impl Transport<RoleServer, Error = E> + use<T, E, A>
-    where
-        T: IntoTransport<RoleServer, E, A>,
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        let mut transport = GuardedTransport::new(transport.into_transport(), self.clone());
-        transport.key = Some(ClientKey::connection());
-        transport
-    }
 }
 
 impl Received {
-    fn next_number() -> u64 {
-        static RECEIVED: AtomicU64 = AtomicU64::new(0);
-        RECEIVED.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Returns the number of a request. A request that did not pass through a wrapped transport
-    /// receives the next number.
-    pub(super) fn number(extensions: &Extensions) -> u64 {
-        extensions.get::<Self>().map_or_else(Self::next_number, |received| received.number)
+    /// Returns the account that a request is charged to.
+    pub(super) fn account(extensions: &Extensions) -> Account {
+        let key = ClientKey::of(extensions).map(ClientKey::account);
+        let connection = || extensions.get::<Self>().map(|received| &received.account);
+        key.or_else(connection).cloned().unwrap_or(Account::Anonymous)
     }
 
     /// Returns the connection that a request of the session era belongs to.
@@ -112,8 +89,9 @@ impl Received {
 }
 
 impl<T> GuardedTransport<T> {
-    pub(super) const fn new(inner: T, guard: Guard) -> Self {
-        Self { inner, guard, connection: None, key: None }
+    pub(super) fn new(inner: T, guard: Guard) -> Self {
+        let account = Account::Connection(Guard::next_session_id());
+        Self { inner, guard, connection: None, account }
     }
 
     /// Adds the extensions to a request, and handles `initialize` and `list_changed`.
@@ -121,10 +99,6 @@ impl<T> GuardedTransport<T> {
         match message {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
-                let number = Received::next_number();
-                if let Some(key) = &self.key {
-                    request.extensions_mut().insert(key.clone());
-                }
                 match request {
                     ClientRequest::InitializeRequest(initialize) => self.begin_session(initialize),
                     // This is a notification that was sent with an id. Ignoring it would leave the
@@ -136,8 +110,8 @@ impl<T> GuardedTransport<T> {
                     }
                     _ => {}
                 }
-                let connection = self.connection.clone();
-                request.extensions_mut().insert(Received { number, connection });
+                let (account, connection) = (self.account.clone(), self.connection.clone());
+                request.extensions_mut().insert(Received { account, connection });
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {
@@ -164,9 +138,9 @@ impl<T> GuardedTransport<T> {
             return;
         }
         self.close_session();
-        let account = key.as_ref().map(|key| key.account().clone());
-        let session =
-            self.guard.session_with_account(declared, account).map_err(|error| error.reason());
+        let account = key.as_ref().map_or(&self.account, ClientKey::account).clone();
+        let session = self.guard.session_with_account(declared, Some(account));
+        let session = session.map_err(|error| error.reason());
         self.connection = Some(Arc::new(Connection { session, key }));
     }
 
@@ -204,9 +178,6 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
     async fn close(&mut self) -> Result<(), Self::Error> {
         // Requests in flight hold clones of the session and would keep it open.
         self.close_session();
-        if let Some(key) = &self.key {
-            self.guard.cache().remove(key.account());
-        }
         self.inner.close().await
     }
 }
@@ -221,12 +192,11 @@ impl<T> Drop for GuardedTransport<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::{Boundary, ClientRoots};
+    use crate::boundary::Boundary;
 
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let kept = session.clone();
         let mut transport = GuardedTransport::new((), guard.clone());

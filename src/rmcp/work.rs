@@ -134,17 +134,18 @@ impl Guard {
     /// Runs the work of any other request, such as `resources/list`, `completion/complete` or a
     /// subscription, with the roots in force. `resource` is the URI that the request names, if any.
     ///
-    /// In the stateless era, the client cannot be asked in such a request. For a client that
-    /// declared no roots, the allowed directories are in force. For any other client with a
-    /// [`ClientKey`](super::ClientKey), the roots in its last list are in force for as long as
-    /// [`time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed) says, which by default is
-    /// not at all. If there is no such list, only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are.
+    /// In the stateless era, the client cannot be asked in such a request, and a list that it sent
+    /// with another request does not count. For a client that declared no roots, the allowed
+    /// directories are in force. For any other, only the directories that are
+    /// [always](crate::DirectoryOptions::always) in force are. `work` also runs if there are none.
+    /// So that a list or a completion is then empty, take it from [`Roots::roots`](crate::Roots::roots),
+    /// or read [`OutsideRoots`](crate::ErrorKind::OutsideRoots) from
+    /// [`Roots::outermost`](crate::Roots::outermost) as nothing. A subscription is refused when its
+    /// resource is checked.
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the client would have to be asked and no
-    /// directory is always in force; otherwise the errors of [`resource`](Self::resource).
+    /// Those of [`resource`](Self::resource).
     pub async fn other_request<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -264,9 +265,7 @@ impl RequestRoots {
     /// Use it in [`Guard::respond`], whose own work occupies none of the slots that clients share.
     /// Each piece waits for a slot, like the work of [`Guard::tool`]. If the client's roots have
     /// changed since the request obtained them, the piece does not start. In the stateless era,
-    /// changes are not announced, but a list that was
-    /// [kept](crate::GuardBuilder::time_to_live_keyed) from an earlier request is refused once
-    /// another one of the client has been resolved or refused.
+    /// changes are not announced.
     ///
     /// Dropping the future cancels a piece that has not started. One that has started continues,
     /// until its next call to [`ensure_active`](Self::ensure_active).
@@ -287,7 +286,7 @@ impl RequestRoots {
         let (roots, session) = (self.clone(), self.request.roots.session());
         let work = move || {
             // Defense: Work that waited for a thread begins only with roots in force.
-            roots.ensure_may_start().map_err(|error| refused(session, error))?;
+            roots.ensure_active().map_err(|error| refused(session, error))?;
             work(roots)
         };
         let done = self.request.lease.client.guard.slots().work(self.account(), work).await;

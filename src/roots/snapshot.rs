@@ -219,6 +219,9 @@ impl Roots {
     }
 
     fn why_empty(&self, error: Error) -> Error {
+        if let Some(failure) = &self.failure {
+            return error.says_why(failure);
+        }
         error.says(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
             (true, false, _) => {
                 "the first directory that the client listed is not available, so relative paths \
@@ -316,11 +319,6 @@ impl Roots {
             lease.ensure_active()?;
         }
         self.ensure_not_ended()
-    }
-
-    /// No roots.
-    pub(crate) fn empty() -> Self {
-        Self::from(Snapshot::default())
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {

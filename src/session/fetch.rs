@@ -44,7 +44,7 @@ impl Client {
         account: Option<Account>,
     ) -> Self {
         let (id, state) = (Guard::next_session_id(), Mutex::new(State::new()));
-        let account = account.unwrap_or(Account::Session(id));
+        let account = account.unwrap_or(Account::Connection(id));
         Self { id, guard, declared, account, state, changes: watch::Sender::default() }
     }
 
@@ -106,17 +106,35 @@ impl Client {
     }
 
     /// Returns the roots of a list that came with the request itself.
-    pub(crate) async fn roots_of_list(&self, list: Arc<ListRootsResult>) -> Result<Roots> {
-        let resolved = if let Some(without) = self.fallback_policy() {
-            self.roots_without(without)
-        } else {
-            let deadline = Instant::now() + self.guard.choices().fetch_limit;
-            self.resolve(list, deadline).await.inspect(|roots| self.log_fetched(roots, 1))
+    pub(crate) async fn roots_of_list(&self, sent: Result<ListRootsResult>) -> Result<Roots> {
+        let resolved = match (self.fallback_policy(), sent) {
+            (Some(without), _) => self.roots_without(without),
+            (None, Ok(list)) => {
+                let deadline = Instant::now() + self.guard.choices().fetch_limit;
+                let resolved = self.resolve(Arc::new(list), deadline).await;
+                resolved.inspect(|roots| self.log_fetched(roots, 1))
+            }
+            (None, Err(error)) => Err(error),
         };
         match resolved {
             Ok(roots) => Ok(roots.for_session(self.id, &self.account)),
             Err(error) => self.always_roots(error),
         }
+    }
+
+    /// Returns the roots in force, without asking the client. If its list is not known, only the
+    /// directories that are always in force are, because of `unknown`.
+    pub(crate) fn known_roots(&self, unknown: &Error) -> Result<Roots> {
+        self.epoch()?;
+        let allowed = self.guard.allowed_roots();
+        let roots = match (self.fallback_policy(), self.valid()) {
+            (Some(Fallback::AllowedDirectories), _) => allowed,
+            (Some(Fallback::Nothing), _) => allowed.always_despite(&Code::RootsUnsupported.into()),
+            (None, Some(cached)) => cached.roots.clone(),
+            // Defense: A list that is not known grants nothing.
+            (None, None) => allowed.always_despite(unknown),
+        };
+        Ok(roots.for_session(self.id, &self.account))
     }
 
     /// Returns the policy that applies if client roots are ignored or the client declared none, or
@@ -199,7 +217,7 @@ impl Client {
     /// Closes the session, unless it was already closed.
     pub(crate) fn close(&self) {
         let Ok(fetch) = lock(&self.state).close() else { return };
-        self.guard.cache().remove(&Account::Session(self.id));
+        self.guard.cache().remove(self.id);
         self.guard.unregister_session();
         if let Some(fetch) = fetch {
             fetch.end(None);
@@ -309,11 +327,11 @@ impl Leader<'_> {
             return None;
         }
         if keep {
-            let (cache, key) = (client.guard.cache(), Account::Session(client.id));
-            cache.replace(&key, cached.clone());
+            let cache = client.guard.cache();
+            cache.insert(client.id, cached.clone());
             // Defense: A closed session leaves nothing in the cache.
             if client.epoch().is_err() {
-                cache.remove(&key);
+                cache.remove(client.id);
             }
             client.changes.send_replace(());
         }

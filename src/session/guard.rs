@@ -72,7 +72,6 @@ pub struct GuardBuilder {
     pub(crate) fetch_limit: Duration,
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
-    pub(crate) time_to_live_keyed: Duration,
     work_at_once: usize,
     runtime: Option<Handle>,
     /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
@@ -104,22 +103,6 @@ impl GuardBuilder {
         self.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
         self.list_option_error
             .get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
-        self
-    }
-
-    /// Sets how long a list that a client sent with one request is also used for those requests in
-    /// which the client cannot be asked: lists, completions and subscriptions
-    /// ([`other_request`](Guard::other_request)). Tools, prompts and resource reads ask each time.
-    /// The default is zero: a list is used only for the request that carries it.
-    ///
-    /// This applies in the stateless era (2026-07-28), if the server identifies the client by a
-    /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so with a
-    /// longer time, those requests are served a withdrawn root for up to that time, or until the
-    /// client's next list has been resolved or refused.
-    pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
-        self.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
-        self.list_option_error
-            .get_or_insert("client roots are ignored: leave time_to_live_keyed out");
         self
     }
 
@@ -167,7 +150,6 @@ impl GuardBuilder {
 
     fn into_guard(self) -> Guard {
         let time_to_live = self.time_to_live.max(self.time_to_live_unannounced);
-        let time_to_live = time_to_live.max(self.time_to_live_keyed);
         let (cache, sessions) = (SnapshotCache::new(time_to_live), AtomicUsize::new(0));
         let slots = Slots::new(self.work_at_once, self.runtime.as_ref());
         let number = AtomicU64::new(0);
@@ -190,16 +172,15 @@ impl Guard {
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
-            time_to_live_keyed: Duration::ZERO,
             work_at_once: WORK,
             runtime: None,
             list_option_error: None,
         }
     }
 
-    /// The boundary that this guard enforces.
-    #[must_use]
-    pub fn boundary(&self) -> &Boundary {
+    /// The boundary that this guard enforces. It is not public, because its allowed directories
+    /// ignore the client.
+    pub(crate) fn boundary(&self) -> &Boundary {
         &self.inner.choices.boundary
     }
 

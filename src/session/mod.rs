@@ -42,7 +42,7 @@ pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
 use crate::account::Account;
-use crate::boundary::{ClientRoots, Fallback};
+use crate::boundary::ClientRoots;
 use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events;
@@ -54,12 +54,11 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// ```
 /// use mcp_roots_guard::{
-///     Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, ListRootsResult, RootsResponse,
-///     RootsState,
+///     Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsResponse, RootsState,
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
+/// let guard = Guard::new(Boundary::without_directories().build()?);
 /// let session = guard.session(ClientCapabilities::with_announced_roots())?;
 /// assert_eq!(session.state(), RootsState::Stale);
 /// // Sends a request to the client.
@@ -83,7 +82,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// | case | in force |
 /// | --- | --- |
-/// | the client sent a list | the part of it inside the allowed directories; all of it with [`ClientRoots::Only`] |
+/// | the client sent a list | the part of it inside the allowed directories; all of it [without directories](crate::Boundary::without_directories) |
 /// | the client did not declare roots | the allowed directories, or nothing: [`ClientRoots::Narrow`] |
 /// | the list is empty | nothing, or the allowed directories: [`ClientRoots::Narrow`] |
 /// | every entry of the list is rejected | nothing |
@@ -222,7 +221,7 @@ impl Session {
     /// and relative requests are refused with the error.
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if the client declared no roots and
-    /// gets [nothing](Fallback::Nothing), or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
+    /// gets [nothing](crate::Fallback::Nothing), or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
     /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
     /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
@@ -251,7 +250,7 @@ impl Session {
     /// [`SessionClosed`](crate::ErrorKind::SessionClosed),
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
-        self.client().roots_of_list(Arc::new(list)).await
+        self.client().roots_of_list(Ok(list)).await
     }
 
     /// Runs work that may block on a thread of the guard, when it is the client's turn, and returns
@@ -322,25 +321,14 @@ impl Session {
     /// [`RootsStale`](crate::ErrorKind::RootsStale). For a client that does not announce changes,
     /// this is always the case, unless the server sets a [time to
     /// live](crate::GuardBuilder::time_to_live_unannounced). For a client that declared no roots
-    /// and gets [nothing](Fallback::Nothing), the failure is
+    /// and gets [nothing](crate::Fallback::Nothing), the failure is
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
     /// # Errors
     ///
     /// [`SessionClosed`](crate::ErrorKind::SessionClosed).
     pub fn known_roots(&self) -> Result<Roots> {
-        let client = self.client();
-        client.epoch()?;
-        let allowed = client.guard.boundary().last_allowed_roots();
-        let roots = match client.fallback_policy() {
-            Some(Fallback::Nothing) => allowed.always_despite(&Code::RootsUnsupported.into()),
-            Some(Fallback::AllowedDirectories) => allowed,
-            None => match client.valid() {
-                Some(cached) => cached.roots.clone(),
-                None => allowed.always_despite(&Code::RootsStale.into()),
-            },
-        };
-        Ok(roots.for_session(client.id, &client.account))
+        self.client().known_roots(&Code::RootsStale.into())
     }
 
     /// Checks whether the [known roots](Self::known_roots) still allow a proof from an earlier
@@ -445,8 +433,7 @@ mod tests {
 
     #[test]
     fn a_closed_session_is_never_current() {
-        let guard =
-            Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still =
             |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.reason());

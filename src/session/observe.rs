@@ -28,9 +28,9 @@ use crate::wire::Effect;
 /// obtained from it have all been dropped, or when [`Session::close`] is called.
 ///
 /// ```
-/// use mcp_roots_guard::{Boundary, ClientRoots, Guard, RootsState};
+/// use mcp_roots_guard::{Boundary, Guard, RootsState};
 ///
-/// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
+/// let guard = Guard::new(Boundary::without_directories().build()?);
 /// let observer = guard.observer();
 /// assert!(observer.session().is_err()); // The client has sent nothing yet.
 /// // Each message, before the SDK handles it.
@@ -102,7 +102,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::{Boundary, ClientRoots};
+    use crate::boundary::Boundary;
     use crate::wire::ClientCapabilities;
 
     const INITIALIZE: &str = concat!(
@@ -112,7 +112,7 @@ mod tests {
     const CHANGE: &str = r#"{"method":"notifications/roots/list_changed"}"#;
 
     fn guard() -> Guard {
-        Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap())
+        Guard::new(Boundary::without_directories().build().unwrap())
     }
 
     fn epoch(observer: &Observer) -> u64 {

@@ -299,7 +299,7 @@ mod tests {
     use crate::events::SessionId;
 
     fn client(number: u64) -> Account {
-        Account::Session(SessionId(NonZeroU64::new(number).unwrap()))
+        Account::Connection(SessionId(NonZeroU64::new(number).unwrap()))
     }
 
     /// Starts a job of work that hangs until the sender is dropped. Its caller does not wait.

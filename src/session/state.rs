@@ -18,8 +18,7 @@ use crate::wire::ListRootsResult;
 /// A client's list, and the snapshot that it was resolved to.
 #[derive(Debug)]
 pub(crate) struct Cached {
-    /// The session's epoch in which the list was requested. In the stateless era, the number of the
-    /// request that carried the list.
+    /// The session's epoch in which the list was requested.
     pub(crate) epoch: u64,
     pub(crate) expires: Instant,
     /// The guard's number when the list was requested.

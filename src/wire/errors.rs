@@ -101,11 +101,11 @@ impl ErrorBody {
     ///
     /// ```
     /// # use mcp_roots_guard::{
-    /// #     Boundary, ClientCapabilities, ClientRoots, Guard, Revision, RootsResponse,
+    /// #     Boundary, ClientCapabilities, Guard, Revision, RootsResponse,
     /// # };
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     /// # runtime.unwrap().block_on(async {
-    /// let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build()?);
+    /// let guard = Guard::new(Boundary::without_directories().build()?);
     /// let session = guard.session(ClientCapabilities::without_roots())?;
     /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
     /// let error = session.roots(source).await.unwrap_err();

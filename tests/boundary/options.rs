@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Fallback,
-    Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
+    Access, Boundary, BoundaryBuilder, CheckedPath, ClientCapabilities, ClientRoots,
+    DirectoryOptions, Fallback, Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
 };
 use serde_json::json;
 
@@ -340,7 +340,7 @@ async fn compare(tree: &Tree, files: &Files, combination: &Combination) -> Resul
     let mut model = Client::new(&config, &kind);
     let what = || format!("{:?} {:?}", LISTS[combination.list], combination);
     let (guard, expected) = (guard(tree, combination), config_error(&config));
-    let guard = match (guard, expected) {
+    let (guard, boundary) = match (guard, expected) {
         (Ok(guard), None) => guard,
         (result, expected) => {
             let actual = result.err();
@@ -356,7 +356,7 @@ async fn compare(tree: &Tree, files: &Files, combination: &Combination) -> Resul
         Declared::Silent => ClientCapabilities::with_roots(),
     };
     let session = guard.session(declared).unwrap();
-    let proofs = proofs(tree, guard.boundary());
+    let proofs = proofs(tree, &boundary);
     let good: Vec<_> = ["$T/q/s", "$T/p"].iter().map(|text| entry(tree, text).1).collect();
     let list: Vec<_> = LISTS[combination.list].iter().map(|text| entry(tree, text).1).collect();
     for (number, step) in script(combination.script, &list, &good).iter().enumerate() {
@@ -571,19 +571,18 @@ fn fallback(allows: bool) -> Fallback {
     if allows { Fallback::AllowedDirectories } else { Fallback::Nothing }
 }
 
-fn client_roots(one: &Combination) -> ClientRoots {
+fn builder(one: &Combination) -> BoundaryBuilder {
     let [undeclared, empty] = [!one.denies, one.empty_means_allowed].map(fallback);
     match one.directories[0] {
-        None => ClientRoots::Only,
-        Some(_) if one.ignores => ClientRoots::Ignore,
-        Some(_) => ClientRoots::Narrow { undeclared, empty },
+        None => Boundary::without_directories(),
+        Some(_) if one.ignores => Boundary::builder().client_roots(ClientRoots::Ignore),
+        Some(_) => Boundary::builder().client_roots(ClientRoots::Narrow { undeclared, empty }),
     }
 }
 
-fn guard(tree: &Tree, one: &Combination) -> Result<Guard, &'static str> {
+fn guard(tree: &Tree, one: &Combination) -> Result<(Guard, Boundary), &'static str> {
     let code = |error: mcp_roots_guard::Error| error.code();
-    let mut builder = Boundary::builder().client_roots(client_roots(one));
-    builder = builder.trust_links_until(if one.trusts_links() {
+    let mut builder = builder(one).trust_links_until(if one.trusts_links() {
         SystemTime::now()
     } else {
         SystemTime::UNIX_EPOCH
@@ -599,9 +598,9 @@ fn guard(tree: &Tree, one: &Combination) -> Result<Guard, &'static str> {
             .fold(options, DirectoryOptions::alias);
         builder = builder.directory(tree.path(DIRECTORIES[name]), options);
     }
-    let guard =
-        Guard::builder(builder.build().map_err(code)?).runtime(tokio::runtime::Handle::current());
-    guard.build().map_err(code)
+    let boundary = builder.build().map_err(code)?;
+    let guard = Guard::builder(boundary.clone()).runtime(tokio::runtime::Handle::current());
+    Ok((guard.build().map_err(code)?, boundary))
 }
 
 /// An entry as the client sends it, and as the model sees it.

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, ListRootsResult,
-    Overwrite, Root, Roots,
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Fallback, Guard,
+    ListRootsResult, Overwrite, Root, Roots,
 };
 
 use crate::support::code;
@@ -74,8 +74,7 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
         {"name": "no uri"},
     ]});
     let list: ListRootsResult = serde_json::from_value(list).unwrap();
-    let boundary =
-        Boundary::builder().client_roots(ClientRoots::Only).trust_links_until(SystemTime::now());
+    let boundary = Boundary::without_directories().trust_links_until(SystemTime::now());
     let roots = boundary.build().unwrap().resolve(&list).unwrap();
     let rejected = vec![(1, "foreign_scheme"), (5, "too_long"), (6, "malformed")];
     let granted = ["a b", "missing", "c/file", "a"].map(str::to_owned).to_vec();
@@ -246,23 +245,36 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
     }
 }
 
-/// Otherwise, the builder would silently ignore one of the settings.
+/// A boundary without directories is never the result of an omission. Nor does an option put in
+/// force more than what a client lists there.
 #[test]
-fn client_roots_only_and_directories_are_mutually_exclusive() {
-    let only = Boundary::builder().client_roots(ClientRoots::Only);
+fn a_boundary_is_without_directories_only_if_it_says_so() {
+    use Fallback::{AllowedDirectories as Allowed, Nothing};
+    let narrow = |undeclared, empty| ClientRoots::Narrow { undeclared, empty };
+    for client_roots in [narrow(Nothing, Nothing), narrow(Allowed, Nothing), ClientRoots::Ignore] {
+        let forgotten = Boundary::builder().client_roots(client_roots);
+        assert_eq!(code(forgotten.build()), Some("no_directories"), "{client_roots:?}");
+    }
+    assert_eq!(code(Boundary::builder().build()), Some("no_directories"));
+    assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
+
+    let without = Boundary::without_directories;
     let optional = DirectoryOptions::from(Access::ReadOnly).optional();
-    for both in [
-        only.clone().directory("a", Access::ReadWrite),
-        only.clone().directory("none", optional),
-        Boundary::builder().directory("a", Access::ReadWrite).client_roots(ClientRoots::Only),
+    for (both, option) in [
+        (without().directory("a", Access::ReadWrite), "directory"),
+        (without().directory("none", optional), "directory"),
+        (without().client_roots(narrow(Allowed, Nothing)), "client_roots"),
+        (without().client_roots(narrow(Nothing, Allowed)), "client_roots"),
+        (without().client_roots(ClientRoots::Ignore), "client_roots"),
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
-        let why = "ClientRoots::Only and directories are mutually exclusive";
-        assert!(refused.to_string().starts_with(why), "{refused}");
+        assert!(refused.to_string().ends_with(&format!("leave {option} out")), "{refused}");
     }
-    assert_eq!(code(only.build()), None);
-    assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
+    assert_eq!(code(without().client_roots(narrow(Nothing, Nothing)).build()), None);
+    let boundary = without().build().unwrap();
+    assert_eq!(boundary.allowed_roots().roots().len(), 0);
+    assert_eq!(boundary.resolve(&ListRootsResult::default()).unwrap().roots().len(), 0);
 }
 
 /// Lists of long paths, symlinks and aliases take bounded time.

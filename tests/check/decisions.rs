@@ -30,7 +30,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, ListRootsResult, OpenMode, Result, Root, Roots,
+    Access, Boundary, DirectoryOptions, ListRootsResult, OpenMode, Result, Root, Roots,
 };
 
 use crate::support::proof::Intent;
@@ -186,7 +186,7 @@ impl Case {
 fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
     let mut builder = Boundary::builder();
     if directories.trim().is_empty() {
-        builder = builder.client_roots(ClientRoots::Only);
+        builder = Boundary::without_directories();
     }
     for directory in directories.split_whitespace() {
         if directory == "bare" {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ClientRoots, DirectoryOptions, Error, ListRootsResult, Location,
-    Overwrite, Protection, Result, Roots, WalkOptions,
+    Access, Boundary, CheckedPath, DirectoryOptions, Error, ListRootsResult, Location, Overwrite,
+    Protection, Result, Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -114,7 +114,7 @@ fn an_exceeded_limit_is_named_with_its_number() {
 #[test]
 fn a_refusal_without_roots_says_only_why_there_are_none() {
     let tree = Tree::new("file in/f");
-    let unset = Boundary::builder().client_roots(ClientRoots::Only).build().unwrap();
+    let unset = Boundary::without_directories().build().unwrap();
     for (roots, why) in [
         (unset.allowed_roots(), "the server has no directories configured"),
         (unset.resolve(&ListRootsResult::default()).unwrap(), "the client listed no directories"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
-use mcp_roots_guard::{Access, Boundary, ClientRoots, ListRootsResult, Protection};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Protection};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::support::proof::INTENTS;
@@ -91,7 +91,7 @@ fn no_tree_makes_a_list_entry_cost_more_than_its_budget() {
         deep_chain(&tree, &unit, "x");
         for boundary in [
             Boundary::builder().directory(tree.path("root"), Access::ReadWrite).build().unwrap(),
-            Boundary::builder().client_roots(ClientRoots::Only).build().unwrap(),
+            Boundary::without_directories().build().unwrap(),
         ] {
             let list = ListRootsResult::from_uris([tree.uri("root/l")]);
             let (roots, cost) = cpu_time_of(|| boundary.resolve(&list).unwrap());

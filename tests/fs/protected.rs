@@ -5,8 +5,8 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ErrorKind, ListRootsResult,
-    OpenMode, Overwrite, Protection, Root, Roots, WriteOptions,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, ListRootsResult, OpenMode,
+    Overwrite, Protection, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Attribute, CheckedPath, InPlace, Result};
@@ -244,8 +244,7 @@ fn temporary_file_is_not_used_by_its_name() {
 #[test]
 fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     let tree = Tree::new(TREE);
-    let boundary = Boundary::builder()
-        .client_roots(ClientRoots::Only)
+    let boundary = Boundary::without_directories()
         .protect(".git", Protection::ReadOnly)
         .protect("secret", Protection::Denied)
         .build()

@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult, OpenMode, Overwrite,
-    Result, Roots, RootsResponse, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, OpenMode, Overwrite, Result,
+    Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
 use nix::sys::ptrace;
@@ -71,7 +71,7 @@ fn make_requests() {
     let many = crate::support::listed(&ListRootsResult::from_uris(many)).unwrap();
     let roots = [tree.roots(["root"]), many, unmounted.allowed_roots()];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
+    let guard = Guard::new(Boundary::without_directories().build().unwrap());
     let announcing = ClientCapabilities::with_announced_roots();
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri("root")]);

@@ -6,9 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, ListRootsResult, Result, WalkOptions,
-};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult, Result, WalkOptions};
 
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
@@ -45,7 +43,7 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
         format!("{lower}:{path}"),
         format!(r"\\?\{letter}:{backslashes}"),
     ];
-    let only = || Boundary::builder().client_roots(ClientRoots::Only);
+    let only = || Boundary::without_directories();
     let [strict, bare_paths] =
         [only(), only().allow_bare_paths()].map(|builder| builder.build().unwrap());
     for (uri, boundary) in

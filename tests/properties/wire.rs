@@ -182,6 +182,7 @@ fn refusals(text: &str) {
 
 struct World {
     runtime: Runtime,
+    boundary: Boundary,
     guard: Guard,
     top: PathBuf,
     _keep: tempfile::TempDir,
@@ -212,10 +213,10 @@ impl World {
             .directory(top.join("p/q"), Access::ReadOnly)
             .build()
             .unwrap();
-        let guard = Guard::builder(boundary).fetch_limit(LONG).build().unwrap();
+        let guard = Guard::builder(boundary.clone()).fetch_limit(LONG).build().unwrap();
         let runtime =
             Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
-        Self { runtime, guard, top, _keep: keep }
+        Self { runtime, boundary, guard, top, _keep: keep }
     }
 
     /// Checks an answer's entries, or any other JSON value as an entry, between two good entries.
@@ -230,7 +231,7 @@ impl World {
         else {
             panic!("{entries:?} is not read as a list")
         };
-        let roots = self.guard.boundary().resolve(&list).unwrap();
+        let roots = self.boundary.resolve(&list).unwrap();
         assert_eq!(
             roots.roots().next().map(Root::path),
             Some(&*self.top.join("o/a")),
@@ -338,7 +339,7 @@ impl World {
         match (roots, expected) {
             (Ok(roots), Ok(list)) => {
                 self.check_roots_are_inside(&roots);
-                let at_once = self.guard.boundary().resolve(&list).unwrap();
+                let at_once = self.boundary.resolve(&list).unwrap();
                 assert_eq!(
                     in_force(&roots),
                     in_force(&at_once),

@@ -7,7 +7,7 @@ use rmcp::transport::StreamableHttpServerConfig;
 use serde_json::{Value, json};
 
 use crate::http::{Connection, Http, Session};
-use crate::raw_client::{call, list};
+use crate::raw_client::{Raw, call, cancelled, list, stateless, tool_text};
 use crate::server::Tree;
 
 /// The duration of the long form of these tests, if it was requested.
@@ -202,7 +202,26 @@ mod hung_operations {
     }
 }
 
-/// The options for slots and for keyed lists either take effect or are refused.
+/// In the stateless era, too, a connection without a key is a client of its own.
+#[tokio::test]
+async fn stateless_requests_of_another_connection_do_not_wait() {
+    let tree = Tree::new();
+    // Each client has one slot.
+    let guard = tree.builder().work_at_once(4).build().unwrap();
+    let [mut one, mut other] = [(); 2].map(|()| Raw::connect(&guard));
+    for id in 1..=2 {
+        one.send(&stateless(call(id, "walk", ""), json!({}))).await;
+    }
+    assert_eq!(one.next_report().await.as_deref(), Some("walking"));
+    other.send(&stateless(call(1, "read", "a/in.txt"), json!({}))).await;
+    assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("a"));
+    assert_eq!(one.earlier_report(), None, "a client has more than its share");
+    for id in [2, 1] {
+        one.send(&cancelled(id)).await;
+    }
+}
+
+/// The options for slots and for lists either take effect or are refused.
 #[test]
 fn an_option_without_effect_is_refused() {
     use mcp_roots_guard::ClientRoots;
@@ -214,6 +233,6 @@ fn an_option_without_effect_is_refused() {
         assert_eq!(built.err().map(|error| error.code()), expected, "{slots} slots");
     }
     let ignores = tree.builder_for(ClientRoots::Ignore);
-    let refused = ignores.time_to_live_keyed(Duration::from_secs(1)).build().unwrap_err();
-    assert!(refused.to_string().ends_with("leave time_to_live_keyed out"), "{refused}");
+    let refused = ignores.time_to_live(Duration::from_secs(1)).build().unwrap_err();
+    assert!(refused.to_string().ends_with("leave time_to_live out"), "{refused}");
 }

@@ -3,10 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::raw_client::{
-    Raw, answered, call, cancelled, declaring, list, list_changed, list_resources, stateless,
-    tool_text,
-};
+use crate::raw_client::{Raw, call, cancelled, list, list_changed, tool_text};
 use crate::server::{Tree, reason, refusal};
 
 const CALLS: u32 = 64;
@@ -105,33 +102,4 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
         assert_eq!(tool_text(&answer), expected);
     }
     assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
-}
-
-/// In the stateless era, a list in a later request withdraws the one that was kept from an earlier
-/// request.
-#[tokio::test]
-async fn work_queued_before_its_client_sent_other_roots_never_begins() {
-    let tree = Tree::new();
-    let guard =
-        tree.builder().work_at_once(1).time_to_live_keyed(Duration::from_secs(60)).build().unwrap();
-    let mut slow = Raw::undeclared(&guard).await;
-    let mut other = Raw::one_client(&guard);
-    let read_with_list = |id, path| answered(call(id, "read", "in.txt"), &list([tree.uri(path)]));
-    other.send(&read_with_list(1, "op/a")).await;
-    assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("a"));
-    slow.send(&call(1, "walk", "")).await;
-    assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
-    other.send(&stateless(list_resources(), declaring())).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    other.send(&read_with_list(3, "op/b")).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    slow.send(&cancelled(1)).await;
-    for _ in 0..2 {
-        let answer = other.receive().await;
-        if answer["id"] == list_resources()["id"] {
-            assert_eq!(answer["error"]["data"]["kind"], "roots_stale", "{answer}");
-        } else {
-            assert_eq!(tool_text(&answer).as_deref(), Ok("b"));
-        }
-    }
 }

@@ -1,16 +1,21 @@
-//! The stateless era: when the client is asked for its roots, which answers are accepted, and how
-//! long they are valid.
+//! The stateless era: when the client is asked for its roots, which answers are accepted, and that an
+//! answer counts only for its request.
 
-use std::time::Duration;
-
-use mcp_roots_guard::rmcp::ROOTS_KEY;
-use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
+use mcp_roots_guard::rmcp::{ClientInput, ROOTS_KEY, RequestRoots, Response};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Guard};
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, Prompt, Resource, ResourceTemplate, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::raw_client::{
-    Raw, answered, call, declaring, list, list_resources, request, stateless, tool_text,
-};
+use crate::raw_client::{Raw, answered, call, declaring, list, request, stateless, tool_text};
 use crate::server::{Macros, Tree, empty_list_refusal, refusal};
 
 /// Sends a call and expects the guard's question as the response.
@@ -19,20 +24,6 @@ async fn is_asked(raw: &mut Raw, path: &str) {
     let result = raw.receive().await["result"].clone();
     assert_eq!(result["resultType"], "input_required", "{result}");
     assert_eq!(result["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
-}
-
-/// Sends a request in which the client cannot be asked. Returns the first root in force, or the kind
-/// of the refusal.
-async fn listed(raw: &mut Raw) -> Result<String, String> {
-    raw.send(&stateless(list_resources(), declaring())).await;
-    let answer = raw.receive().await;
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let uri = text(&answer["result"]["resources"][0]["uri"]);
-    uri.ok_or_else(|| text(&answer["error"]["data"]["kind"]).unwrap())
-}
-
-fn stale() -> Result<String, String> {
-    Err("roots_stale".into())
 }
 
 async fn read(raw: &mut Raw, path: &str, answer: &Value) -> Result<String, String> {
@@ -152,138 +143,222 @@ async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
 }
 
 #[tokio::test]
-async fn a_kept_list_is_used_until_its_time_to_live_expires() {
+async fn a_failed_answer_leaves_only_the_always_directories() {
     let tree = Tree::new();
-    let keep =
-        |seconds| tree.builder().time_to_live_keyed(Duration::from_secs(seconds)).build().unwrap();
-    let guard = keep(2);
-    let (mut one, mut other) = (Raw::one_client(&guard), Raw::one_client(&guard));
-    assert_eq!(listed(&mut one).await, stale());
-    assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    assert_eq!(listed(&mut one).await, Ok(tree.uri("op/a")));
-    // The list applies neither to other clients nor to requests that declare no roots.
-    assert_eq!(listed(&mut other).await, stale());
-    one.send(&stateless(call(3, "read", "c/in.txt"), json!({}))).await;
-    assert_eq!(tool_text(&one.receive().await).as_deref(), Ok("c"));
-    // A newer list replaces it.
-    assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
-    assert_eq!(listed(&mut one).await, Ok(tree.uri("op/b")));
-    tokio::time::sleep(Duration::from_millis(2100)).await;
-    assert_eq!(listed(&mut one).await, stale());
-    let guard = keep(600);
-    let mut one = Raw::one_client(&guard);
-    assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    guard.forget_all();
-    assert_eq!(listed(&mut one).await, stale());
-    // Without a time to live, nothing is kept, even if the requests come from one client.
-    let guard = tree.guard();
-    let mut one = Raw::one_client(&guard);
-    assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    is_asked(&mut one, "in.txt").await;
-    let debug = format!("{guard:?}");
-    assert!(debug.contains("cached: 0,"), "{debug}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_answer_received_last_is_remembered() {
-    let tree = Tree::new();
-    let guard = tree.keeping_guard();
-    let mut raw = Raw::one_client(&guard);
-    for round in 0..60 {
-        // In the first rounds, the first list takes a long time to resolve. In later rounds, the
-        // handlers may start in either order.
-        let more =
-            (0..if round < 10 { 2_000 } else { 0 }).map(|n| tree.uri(&format!("op/none{n}")));
-        let many = std::iter::once(tree.uri("op/a")).chain(more);
-        let read = |id, list| answered(call(id, "read", "in.txt"), list);
-        let (first, second) = (read(100, &list(many)), read(1, &list([tree.uri("op/b")])));
-        raw.write(&format!("{first}\n{second}\n")).await;
-        let mut both =
-            [tool_text(&raw.receive().await).unwrap(), tool_text(&raw.receive().await).unwrap()];
-        both.sort();
-        assert_eq!(both, ["a", "b"]);
-        assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
+    let mut raw = Raw::connect(&Guard::new(with_always(&tree)));
+    let [a, b] = ["op/a/in.txt", "op/b/in.txt"].map(|path| tree.path(path));
+    assert_eq!(read(&mut raw, &a, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    let failed = || Err("read \"in.txt\": the client's roots could not be obtained".to_owned());
+    for answer in [json!({}), json!({ "error": { "code": 1 } })] {
+        assert_eq!(read(&mut raw, &b, &answer).await.as_deref(), Ok("b"));
+        assert_eq!(read(&mut raw, &a, &answer).await, Err(refusal(&a, "outside_roots")));
+        assert_eq!(read(&mut raw, "in.txt", &answer).await, failed());
     }
-    // A refused answer also removes the previous list.
-    assert!(read(&mut raw, "in.txt", &json!({ "roots": 7 })).await.is_err());
-    assert_eq!(listed(&mut raw).await, stale());
+    let many = list(std::iter::repeat_n("file:///x", 10_001));
+    assert_eq!(read(&mut raw, &b, &many).await.as_deref(), Ok("b"));
+    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    assert_eq!(read(&mut raw, &b, &list([tree.uri("op/a")])).await.as_deref(), Ok("b"));
 }
 
-/// On one thread, the handlers start in the order of the requests. The second one runs while the
-/// first one waits for its list to be resolved.
+/// The directory `op/a`, and `op/b`, which is always in force.
+fn with_always(tree: &Tree) -> Boundary {
+    let always = DirectoryOptions::from(Access::ReadOnly).always();
+    Boundary::builder()
+        .directory(tree.path("op/a"), Access::ReadOnly)
+        .directory(tree.path("op/b"), always)
+        .build()
+        .unwrap()
+}
+
+/// Each kind of list, a completion and a subscription. A client cannot be asked in any of them, so
+/// they depend on the configuration and on what the request declares, and not on a list that the
+/// client sent before.
 #[tokio::test]
-async fn an_answer_withdraws_the_kept_one_before_it_is_resolved() {
+async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
     let tree = Tree::new();
-    let mut raw = Raw::one_client(&tree.keeping_guard());
-    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    let more = (0..5_000).map(|n| tree.uri(&format!("op/none{n}")));
-    let many = std::iter::once(tree.uri("op/b")).chain(more);
-    let read = answered(call(100, "read", "in.txt"), &list(many));
-    let listing = stateless(list_resources(), declaring());
-    raw.write(&format!("{read}\n{listing}\n")).await;
-    for _ in 0..2 {
-        let answer = raw.receive().await;
-        if answer["id"] == listing["id"] {
-            assert!(!answer.to_string().contains(&tree.uri("op/a")), "{answer}");
-        } else {
-            assert_eq!(tool_text(&answer).as_deref(), Ok("b"));
+    let narrow = |undeclared| ClientRoots::Narrow { undeclared, empty: Fallback::Nothing };
+    let build = |client_roots| {
+        let boundary = Boundary::builder().directory(tree.path("op/a"), Access::ReadOnly);
+        boundary.client_roots(client_roots).build().unwrap()
+    };
+    let allowed = || build(narrow(Fallback::AllowedDirectories));
+    let always = || with_always(&tree);
+    let (declares, not) = (declaring(), json!({}));
+    for (boundary, declared, expected) in [
+        (allowed(), &declares, &[][..]),
+        (allowed(), &not, &["op/a"]),
+        (always(), &declares, &["op/b"]),
+        (always(), &not, &["op/a", "op/b"]),
+        (build(ClientRoots::Ignore), &declares, &["op/a"]),
+        (build(narrow(Fallback::Nothing)), &not, &[]),
+        (Boundary::without_directories().build().unwrap(), &declares, &[]),
+        (Boundary::without_directories().build().unwrap(), &not, &[]),
+    ] {
+        let guard = Guard::new(boundary);
+        for is_async in [false, true] {
+            let lists = Lists { guard: guard.clone(), is_async };
+            let mut raw = Raw::to(lists, mpsc::unbounded_channel().1, |far| guard.wrap(far));
+            // A list in an earlier request of the same connection changes nothing.
+            raw.send(&answered(call(1, "read", "in.txt"), &list([tree.uri("op/a")]))).await;
+            raw.receive().await;
+            let expected: Vec<_> = expected.iter().map(|path| tree.uri(path)).collect();
+            let complete = json!({
+                "ref": { "type": "ref/resource", "uri": "file:///{path}" },
+                "argument": { "name": "path", "value": "" },
+            });
+            for (method, params, found) in [
+                ("tools/list", json!({}), "/result/tools"),
+                ("prompts/list", json!({}), "/result/prompts"),
+                ("resources/list", json!({}), "/result/resources"),
+                ("resources/templates/list", json!({}), "/result/resourceTemplates"),
+                ("completion/complete", complete, "/result/completion/values"),
+            ] {
+                raw.send(&stateless(request(2, method, params), declared.clone())).await;
+                let answer = raw.receive().await;
+                let found = answer.pointer(found).and_then(Value::as_array).unwrap_or_else(|| {
+                    panic!("{method}, {declared}: {answer}");
+                });
+                let name = |it: &Value| {
+                    let name = it.as_str().or_else(|| it["name"].as_str());
+                    name.unwrap().to_owned()
+                };
+                let found: Vec<_> = found.iter().map(name).collect();
+                assert_eq!(found, expected, "{method}, {declared}: {answer}");
+            }
+            let resources = json!({ "resourceSubscriptions": [tree.uri("op/a/in.txt")] });
+            let listen = request(3, "subscriptions/listen", json!({ "notifications": resources }));
+            raw.send(&stateless(listen, declared.clone())).await;
+            let mut answer = raw.receive().await;
+            while answer["id"] != 3 {
+                answer = raw.receive().await;
+            }
+            if expected.contains(&tree.uri("op/a")) {
+                assert!(answer["result"].is_object(), "{declared}: {answer}");
+            } else {
+                let refused = json!({ "kind": "outside_roots", "uri": tree.uri("op/a/in.txt") });
+                assert_eq!(answer["error"]["data"], refused, "{declared}: {answer}");
+            }
         }
     }
 }
 
-#[tokio::test]
-async fn a_kept_list_is_resolved_again_when_an_optional_directory_appears() {
-    let tree = Tree::new();
-    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
-    let boundary = boundary
-        .directory(tree.path("later"), DirectoryOptions::from(Access::ReadOnly).optional())
-        .build()
-        .unwrap();
-    let guard =
-        Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = Raw::one_client(&guard);
-    let both = list([tree.uri("later"), tree.uri("op/a")]);
-    assert_eq!(read(&mut raw, "in.txt", &both).await.as_deref(), Ok("a"));
-    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/a")));
-    std::fs::create_dir(tree.path("later")).unwrap();
-    let start = std::time::Instant::now();
-    while listed(&mut raw).await != Ok(tree.uri("later")) {
-        assert!(start.elapsed() < Duration::from_secs(60), "the directory is not in force");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+/// A server whose lists and completions name the roots in force. Its subscriptions check their
+/// resource, and keep nothing.
+struct Lists {
+    guard: Guard,
+    is_async: bool,
+}
+
+impl Lists {
+    /// Makes a response of the URIs of the roots in force.
+    async fn named<R>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        of: impl FnOnce(Vec<String>) -> R + Send + 'static,
+    ) -> Result<R, ErrorData>
+    where
+        R: Response<R> + Send + 'static,
+    {
+        let work =
+            |roots: RequestRoots| Ok(of(roots.roots().map(mcp_roots_guard::Root::uri).collect()));
+        if !self.is_async {
+            return self.guard.other_request(ctx, None, work).await;
+        }
+        self.guard.respond(ctx, ClientInput::none(None), async |roots| roots.run(work).await).await
     }
 }
 
-/// The server keeps lists. A failed answer withdraws the earlier one.
-#[tokio::test]
-async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() {
-    let tree = Tree::new();
-    let always = DirectoryOptions::from(Access::ReadOnly).always();
-    let boundary = Boundary::builder()
-        .directory(tree.path("op/a"), Access::ReadOnly)
-        .directory(tree.path("op/b"), always)
-        .build()
-        .unwrap();
-    let guard =
-        Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let mut raw = Raw::one_client(&guard);
-    // A client that has not sent a list and cannot be asked has the always directories.
-    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
-    let [a, b] = ["op/a/in.txt", "op/b/in.txt"].map(|path| tree.path(path));
-    assert_eq!(read(&mut raw, &a, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/a")));
-    let failed = || Err("read \"in.txt\": the client's roots could not be obtained".to_owned());
-    for answer in [json!({}), json!({ "error": { "code": 1 } })] {
-        assert_eq!(read(&mut raw, &b, &answer).await.as_deref(), Ok("b"));
-        assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
-        assert_eq!(read(&mut raw, &a, &answer).await, Err(refusal(&a, "outside_roots")));
-        assert_eq!(read(&mut raw, "in.txt", &answer).await, failed());
-        assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
+impl ServerHandler for Lists {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_completions();
+        ServerConfig::new(capabilities.build())
     }
-    let many = list(std::iter::repeat_n("file:///x", 10_001));
-    assert_eq!(read(&mut raw, &b, &many).await.as_deref(), Ok("b"));
-    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
-    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    assert_eq!(read(&mut raw, &b, &list([tree.uri("op/a")])).await.as_deref(), Ok("b"));
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.guard.tool(&ctx, &call, |roots| Ok(roots.roots().count().to_string())).await
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tool = |name| Tool::new(name, "", serde_json::Map::new());
+        let list = move |names: Vec<_>| {
+            ListToolsResult::with_all_items(names.into_iter().map(tool).collect())
+        };
+        self.named(&ctx, list).await
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompt = |name| Prompt::new(name, None::<String>, None);
+        let list = move |names: Vec<_>| {
+            ListPromptsResult::with_all_items(names.into_iter().map(prompt).collect())
+        };
+        self.named(&ctx, list).await
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let resource = |name: String| Resource::new(name.clone(), name);
+        let list = move |names: Vec<_>| {
+            ListResourcesResult::with_all_items(names.into_iter().map(resource).collect())
+        };
+        self.named(&ctx, list).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let template = |name: String| ResourceTemplate::new(name.clone(), name);
+        let list = move |names: Vec<_>| {
+            ListResourceTemplatesResult::with_all_items(names.into_iter().map(template).collect())
+        };
+        self.named(&ctx, list).await
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let values = |names| CompleteResult::new(CompletionInfo::new(names).unwrap());
+        self.named(&ctx, values).await
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        asked: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(asked.clone())
+    }
+
+    async fn listen(&self, listening: SubscriptionContext) -> Result<(), ErrorData> {
+        for uri in listening.accepted().resource_subscriptions.iter().flatten() {
+            let (ctx, named) = (listening.request_context(), uri.clone());
+            let check = move |roots: RequestRoots| Ok(roots.check(named).map(drop)?);
+            self.guard.other_request(ctx, Some(uri), check).await?;
+        }
+        Ok(())
+    }
 }
 
 #[tokio::test]

@@ -732,6 +732,20 @@ async fn a_panicking_source_fails_only_its_own_call() {
     }
 }
 
+/// A refusal says why nothing is in force, not that the server has no directories.
+#[tokio::test]
+async fn known_roots_say_why_there_are_none() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let roots = session.known_roots().unwrap();
+    for (path, code) in [(tree.path("a"), "outside_roots"), ("a".into(), "roots_stale")] {
+        let refused = roots.check(path).unwrap_err();
+        assert_eq!(refused.code(), code);
+        let why = "the client's roots changed or expired; try again";
+        assert!(refused.to_string().ends_with(why), "{refused}");
+    }
+}
+
 /// The debug output of a session reveals nothing about other sessions.
 #[tokio::test]
 async fn debug_output_of_a_session_reveals_no_other_session() {
@@ -741,7 +755,7 @@ async fn debug_output_of_a_session_reveals_no_other_session() {
     let roots = mine.roots(source_listing(&tree, &["mine"])).await.unwrap();
     other.roots(source_listing(&tree, &["secret"])).await.unwrap();
     assert!(format!("{:?}", mine.changes()).contains(&mine.id().to_string()));
-    let shown = format!("{mine:?} {:?} {guard:?} {:?} {roots:?}", mine.changes(), guard.boundary());
+    let shown = format!("{mine:?} {:?} {guard:?} {roots:?}", mine.changes());
     assert!(
         shown.contains("Available") && shown.contains("mine") && !shown.contains("secret"),
         "{shown}"

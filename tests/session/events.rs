@@ -86,7 +86,7 @@ fn each_event_names_its_session_and_its_cause() {
     runtime.block_on(async {
         let boundary =
             Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-        let guard = Guard::new(boundary);
+        let guard = Guard::new(boundary.clone());
         let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
         let number = session.id();
         let uris =
@@ -141,7 +141,7 @@ fn each_event_names_its_session_and_its_cause() {
         drop(session);
         assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
         // The list is resolved again some seconds after the filesystem rejected an entry.
-        let guard = Guard::new(guard.boundary().clone());
+        let guard = Guard::new(boundary);
         let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
         session.roots(source(&list)).await.unwrap();
         std::fs::remove_file(tree.path("op/a/f")).unwrap();

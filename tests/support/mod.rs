@@ -3,7 +3,7 @@
 //! include the files they need with `#[path]`.
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirEntry, ListRootsResult, Protection, Result, Roots, Walk,
+    Access, Boundary, DirEntry, ListRootsResult, Protection, Result, Roots, Walk,
 };
 
 #[cfg(target_os = "linux")]
@@ -59,7 +59,7 @@ pub(crate) fn runs_without_openat2() -> bool {
 /// The roots of a client's list without allowed directories.
 #[allow(dead_code, reason = "some test programs do not use it")]
 pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
-    Boundary::builder().client_roots(ClientRoots::Only).build()?.resolve(list)
+    Boundary::without_directories().build()?.resolve(list)
 }
 
 pub(crate) fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {

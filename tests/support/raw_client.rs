@@ -47,12 +47,6 @@ impl Raw {
         Self::to(server, reports, |far| guard.wrap(far))
     }
 
-    /// Like [`connect`](Self::connect), and all requests on this connection come from one client.
-    pub(crate) fn one_client(guard: &Guard) -> Self {
-        let (server, reports) = Server::new(guard);
-        Self::to(server, reports, |far| guard.wrap_one_client(far))
-    }
-
     /// Connects to a server whose only tool is this function.
     pub(crate) fn to_tool<F, R>(guard: &Guard, tool: F) -> Self
     where

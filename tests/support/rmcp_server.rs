@@ -70,11 +70,6 @@ impl Tree {
     pub(crate) fn guard(&self) -> Guard {
         self.builder().build().unwrap()
     }
-
-    /// A guard that keeps the lists of stateless clients.
-    pub(crate) fn keeping_guard(&self) -> Guard {
-        self.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap()
-    }
 }
 
 /// A server whose tools report to the tests.

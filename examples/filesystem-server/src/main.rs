@@ -12,7 +12,7 @@ use filesystem_server::options::Options;
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Access, Channel, ErrorKind, Guard, GuardBuilder, Root};
+use mcp_roots_guard::{Access, Boundary, Channel, ErrorKind, Guard, Root};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -57,18 +57,19 @@ fn run(options: &Options) -> Outcome {
     }
     // The threads on which the guard works. They start on demand.
     let work = Builder::new_current_thread().build()?;
-    let guard = opened(options)?.runtime(work.handle().clone()).build()?;
+    let boundary = opened(options)?;
     let is_everything =
         |root: &&Root| root.access() == Access::ReadWrite && root.path().parent().is_none();
-    if let Some(everything) = guard.boundary().allowed_roots().roots().find(is_everything) {
+    if let Some(everything) = boundary.allowed_roots().roots().find(is_everything) {
         let path = everything.client_path();
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }
     let programs = options.programs();
     if !options.no_confine {
-        confine(options, &guard, &programs)?;
+        confine(options, &boundary, &programs)?;
     }
-    programs.verify(&guard)?;
+    programs.verify(&boundary)?;
+    let guard = Guard::builder(boundary).runtime(work.handle().clone()).build()?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(options, Server::new(guard, programs)));
     // Work that has begun finishes, so that no temporary file stays. A filesystem may never answer.
@@ -79,7 +80,7 @@ fn run(options: &Options) -> Outcome {
 }
 
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
-fn opened(options: &Options) -> Result<GuardBuilder, Box<dyn std::error::Error>> {
+fn opened(options: &Options) -> Result<Boundary, Box<dyn std::error::Error>> {
     let (opening, directories) = mpsc::channel::<PathBuf>();
     let watching = thread::spawn(move || {
         let mut current = None;
@@ -95,7 +96,7 @@ fn opened(options: &Options) -> Result<GuardBuilder, Box<dyn std::error::Error>>
             }
         }
     });
-    let guard = options.guard(move |directory| _ = opening.send(directory.to_owned()));
+    let boundary = options.boundary(move |directory| _ = opening.send(directory.to_owned()));
     let _ = watching.join();
     // A process with another thread cannot be confined, and the kernel removes one only after it was
     // joined.
@@ -108,19 +109,19 @@ fn opened(options: &Options) -> Result<GuardBuilder, Box<dyn std::error::Error>>
         }
         thread::sleep(Duration::from_millis(1));
     }
-    guard
+    boundary
 }
 
 /// Confines the process, or prints why it is not confined.
-fn confine(options: &Options, guard: &Guard, programs: &Programs) -> Outcome {
+fn confine(options: &Options, boundary: &Boundary, programs: &Programs) -> Outcome {
     // The server itself reaches no other process, except its clients over HTTP.
-    let confinement = programs.process_confinement(guard);
+    let confinement = programs.process_confinement(boundary);
     let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
     let confinement = match options.http {
         Some(_) => confinement,
         None => confinement.deny(Channel::Network),
     };
-    match guard.boundary().confine_process(&confinement) {
+    match boundary.confine_process(&confinement) {
         Ok(confined) => say(confined),
         Err(error) if options.confine => return Err(error.into()),
         Err(error) if error.code() == "no_directories" => {
@@ -147,8 +148,7 @@ async fn serve(options: &Options, server: Server) -> Outcome {
     // system limits how much all pipes of a user take (pipe(7)).
     #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), 256 << 10);
-    // Stateless requests that cannot ask for roots can use those of an earlier one of the client.
-    let transport = server.guard().wrap_one_client(Stdio::new(stop()));
+    let transport = server.guard().wrap(Stdio::new(stop()));
     let service = tokio::select! {
         biased;
         // Before the client's first request, there is nothing to finish.

@@ -4,13 +4,10 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::builder::RangedI64ValueParser;
 use clap::{ArgGroup, Parser, ValueEnum};
-use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Guard, GuardBuilder, Protection,
-};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Protection};
 
 use crate::http::Limits;
 use crate::names;
@@ -180,10 +177,6 @@ fn number() -> RangedI64ValueParser<usize> {
     RangedI64ValueParser::new().range(1..=65_536)
 }
 
-/// How long the roots of a stateless client are kept for lists, completions and subscriptions, in
-/// which it cannot be asked. These requests are served a withdrawn root for as long.
-const KEPT: Duration = Duration::from_secs(5);
-
 impl Options {
     /// The limits for HTTP clients.
     #[must_use]
@@ -208,14 +201,13 @@ impl Options {
         names::literal(self.protect.iter().chain(&self.deny))
     }
 
-    /// Creates a builder of the guard for these options. `opening` is called before each directory
-    /// is opened.
+    /// Builds the boundary for these options. `opening` is called before each directory is opened.
     ///
     /// # Errors
     ///
     /// An alias is for a directory that is not allowed, a directory does not exist, or a name has a
     /// form that protects nothing.
-    pub fn guard(&self, opening: impl Fn(&Path)) -> Result<GuardBuilder, Box<dyn Error>> {
+    pub fn boundary(&self, opening: impl Fn(&Path)) -> Result<Boundary, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
         let resolved = directories.iter().map(|(path, _)| {
             opening(path);
@@ -225,10 +217,12 @@ impl Options {
         for name in self.protect.iter().chain(&self.deny) {
             names::ensure_name(name, &resolved)?;
         }
-        let mut boundary = Boundary::builder();
-        if directories.is_empty() {
-            boundary = boundary.client_roots(ClientRoots::Only);
-        } else if self.empty == Empty::Allow {
+        let mut boundary = if directories.is_empty() {
+            Boundary::without_directories()
+        } else {
+            Boundary::builder()
+        };
+        if self.empty == Empty::Allow {
             let allowed = Fallback::AllowedDirectories;
             boundary =
                 boundary.client_roots(ClientRoots::Narrow { undeclared: allowed, empty: allowed });
@@ -248,16 +242,10 @@ impl Options {
         for name in &self.exempt {
             boundary = boundary.exempt(name);
         }
-        let boundary = boundary.build().map_err(|error| match error.code() {
+        boundary.build().map_err(|error| match error.code() {
             "access_conflict" => format!("{error}; as an option: --protect NAME").into(),
             _ => Box::<dyn Error>::from(error),
-        })?;
-        let mut guard = Guard::builder(boundary);
-        // Over HTTP, nothing identifies a client, so nothing can be kept for it.
-        if self.http.is_none() {
-            guard = guard.time_to_live_keyed(KEPT);
-        }
-        Ok(guard)
+        })
     }
 
     /// Returns the directories of all options, each of them once.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard, Result};
+use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Result};
 
 /// The programs that tools may run. None by default.
 #[derive(Clone, Debug, Default)]
@@ -22,11 +22,11 @@ impl Programs {
     /// # Errors
     ///
     /// The errors of [`output`](mcp_roots_guard::ChildCommand::output).
-    pub fn verify(&self, guard: &Guard) -> Result<()> {
+    pub fn verify(&self, boundary: &Boundary) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
-        let mut roots = guard.boundary().allowed_roots();
+        let mut roots = boundary.allowed_roots();
         if roots.roots().len() == 0 {
             // Without allowed directories, any other one serves.
             let anywhere = std::env::temp_dir();
@@ -55,7 +55,7 @@ impl Programs {
 
     /// The paths outside the allowed directories that the server itself needs if it is confined. A
     /// program that it starts cannot use more than the server.
-    pub fn process_confinement(&self, guard: &Guard) -> Confinement {
+    pub fn process_confinement(&self, boundary: &Boundary) -> Confinement {
         if self.is_empty() {
             return Confinement::default();
         }
@@ -63,7 +63,7 @@ impl Programs {
             return self.confinement();
         }
         // The programs of `run` can run files in the directories, such as tests.
-        let roots = guard.boundary().allowed_roots();
+        let roots = boundary.allowed_roots();
         roots.roots().fold(self.confinement(), |confinement, root| {
             confinement.extra(root.path(), ExtraAccess::Execute)
         })

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ListRootsResult, Protection,
-    Roots,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ListRootsResult, Protection, Roots,
 };
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -248,9 +247,13 @@ impl World {
     }
 
     pub(super) fn builder(&self, effect: Option<Effect>) -> BoundaryBuilder {
+        self.patterns(Boundary::builder(), effect)
+    }
+
+    fn patterns(&self, builder: BoundaryBuilder, effect: Option<Effect>) -> BoundaryBuilder {
         // The world's symlinks are older than the server.
         let trusted = SystemTime::now() + Duration::from_secs(1);
-        let builder = Boundary::builder().allow_bare_paths().trust_links_until(trusted);
+        let builder = builder.allow_bare_paths().trust_links_until(trusted);
         match effect {
             None => builder,
             Some(Effect::ReadOnly) => builder.protect(self.case.pattern, Protection::ReadOnly),
@@ -400,9 +403,8 @@ impl Route {
                 world.boundary(effect, &directories).allowed_roots()
             }
             "list" => {
-                let boundary =
-                    world.builder(effect).client_roots(ClientRoots::Only).build().unwrap();
-                boundary.resolve(&list()).unwrap()
+                let boundary = world.patterns(Boundary::without_directories(), effect);
+                boundary.build().unwrap().resolve(&list()).unwrap()
             }
             "narrow" => world.boundary(effect, &["proj", "other"]).resolve(&list()).unwrap(),
             "alias" if all.len() == 1 => world.aliased(effect).allowed_roots(),

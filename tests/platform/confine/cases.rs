@@ -14,8 +14,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, Channel, ClientRoots, Confinement, ConfinementReport, DirectoryOptions,
-    ExtraAccess, Guard, ListRootsResult,
+    Access, Boundary, Channel, Confinement, ConfinementReport, DirectoryOptions, ExtraAccess,
+    ListRootsResult,
 };
 use nix::libc;
 
@@ -77,11 +77,11 @@ pub(crate) const CASES: &[(&str, Case)] = cases! {
         |top| program_needs_its_filter(top, 0);
 };
 
-fn guard(top: &Path) -> Guard {
+fn configured(top: &Path) -> Boundary {
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     // The symlinks of the tree are older than the server.
     let boundary = boundary.trust_links_until(std::time::SystemTime::now());
-    Guard::new(boundary.directory(top.join("ro"), Access::ReadOnly).build().unwrap())
+    boundary.directory(top.join("ro"), Access::ReadOnly).build().unwrap()
 }
 
 /// Confines this process and prints the result. Panics if the kernel cannot confine it, so that no
@@ -92,8 +92,8 @@ fn threads(confined: &ConfinementReport) -> usize {
     count.split(' ').next().unwrap().parse().unwrap()
 }
 
-fn confine(guard: &Guard, confinement: &Confinement) -> ConfinementReport {
-    let confined = guard.boundary().confine_process(confinement).unwrap_or_else(|error| {
+fn confine(boundary: &Boundary, confinement: &Confinement) -> ConfinementReport {
+    let confined = boundary.confine_process(confinement).unwrap_or_else(|error| {
         panic!("{error}; {:?}; {:?}", error.operator_detail(), std::error::Error::source(&error));
     });
     println!("{confined}");
@@ -125,7 +125,8 @@ fn operations_without_the_guard_are_stopped(top: &Path) {
     let ioctl = || rustix::fs::ioctl_blksszget(File::open(dev).unwrap()).unwrap_err();
     assert_eq!(ioctl(), rustix::io::Errno::NOTTY);
 
-    let confined = confine(&guard(top), &Confinement::default().extra(dev, ExtraAccess::ReadWrite));
+    let confined =
+        confine(&configured(top), &Confinement::default().extra(dev, ExtraAccess::ReadWrite));
 
     assert_eq!((threads(&confined), confined.missing().len(), confined.paths().len()), (1, 0, 3));
     assert_eq!(confined.not_enforced().next().is_none(), confined.abi() >= 5);
@@ -206,8 +207,8 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
         replies.recv().unwrap()
     };
     assert!(read_there().is_ok() && outside_is_open(top));
-    let guard = guard(top);
-    match guard.boundary().confine_process(&Confinement::default()) {
+    let boundary = configured(top);
+    match boundary.confine_process(&Confinement::default()) {
         Ok(confined) => {
             println!("this kernel confines all threads at once: {confined}");
             assert!(confined.abi() >= 8 && threads(&confined) == 2);
@@ -229,7 +230,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
     while fs::read_dir("/proc/self/task").unwrap().count() > 1 {
         thread::yield_now();
     }
-    let confined = confine(&guard, &Confinement::default());
+    let confined = confine(&boundary, &Confinement::default());
     println!(
         "this kernel (ABI {}) confines one thread: with two threads, confinement was refused \
          and nothing enforced",
@@ -239,9 +240,9 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
 }
 
 fn confinement_is_refused_if_threads_cannot_be_counted(top: &Path) {
-    let guard = guard(top);
+    let boundary = configured(top);
     block_call(libc::SYS_fstatfs, libc::ENOSYS);
-    let refused = guard.boundary().confine_process(&Confinement::default()).unwrap_err();
+    let refused = boundary.confine_process(&Confinement::default()).unwrap_err();
     assert_eq!(refused.code(), "threads_running");
     assert!(outside_is_open(top));
 }
@@ -256,7 +257,7 @@ fn later_threads_and_programs_are_confined(top: &Path) {
     let cat = |path: &Path| Command::new("/bin/cat").arg(path).output().unwrap();
     assert_eq!(cat(&secret).stdout, b"secret");
     fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
-    let _ = confine(&guard(top), &extras);
+    let _ = confine(&configured(top), &extras);
     let (inside, outside) = (cat(&top.join("rw/f")), cat(&secret));
     assert!(inside.status.success() && inside.stdout == b"inside");
     assert!(!outside.status.success() && outside.stdout.is_empty());
@@ -266,7 +267,7 @@ fn later_threads_and_programs_are_confined(top: &Path) {
     assert!(denied(Command::new(top.join("rw/cat")).arg(&secret).output()));
     thread::spawn(move || assert!(denied(fs::read(secret)))).join().unwrap();
     // Without the extras, no program starts.
-    let _ = confine(&guard(top), &Confinement::default());
+    let _ = confine(&configured(top), &Confinement::default());
     assert!(denied(Command::new("/bin/cat").stdin(Stdio::inherit()).output()));
 }
 
@@ -274,9 +275,9 @@ fn each_operation_of_the_guard_works(top: &Path) {
     symlink("../out/secret", top.join("rw/link")).unwrap();
     symlink("a/deep", top.join("rw/in")).unwrap();
     fs::create_dir(top.join("rw/a/deep")).unwrap();
-    let guard = guard(top);
-    let confined = confine(&guard, &Confinement::default());
-    let roots = guard.boundary().allowed_roots();
+    let boundary = configured(top);
+    let confined = confine(&boundary, &Confinement::default());
+    let roots = boundary.allowed_roots();
     // Without the right `REFER`, nothing is renamed or linked in another directory.
     let below = if confined.abi() >= 2 { "in/" } else { "" };
     for attempt in attempts() {
@@ -314,7 +315,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     // served, because the rule is for the allowed directory above it.
     let uri = |path: &str| format!("file://{}", top.join(path).display());
     let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
-    let narrowed = guard.boundary().resolve(&list).unwrap();
+    let narrowed = boundary.resolve(&list).unwrap();
     let paths: Vec<_> =
         narrowed.roots().map(|root| root.path().strip_prefix(top).unwrap().to_owned()).collect();
     assert_eq!(paths, ["rw/a", "rw/a/deep", "ro/sub"].map(Path::new));
@@ -334,7 +335,7 @@ fn extras_have_the_declared_paths_and_access(top: &Path) {
     let runtime = mcp_roots_guard::RUNTIME_FILES.iter().chain(&["/dev/null"]);
     let runtime: HashSet<_> = runtime.filter_map(|path| fs::canonicalize(path).ok()).collect();
     let confined = confine(
-        &guard(top),
+        &configured(top),
         &extras.runtime_files().optional_extra(top.join("none"), ExtraAccess::ReadOnly),
     );
     let shown = confined.to_string();
@@ -358,7 +359,7 @@ fn extras_have_the_declared_paths_and_access(top: &Path) {
 }
 
 fn an_invalid_extra_is_refused(top: &Path) {
-    let guard = guard(top);
+    let boundary = configured(top);
     let extra = |path: &Path, extra| Confinement::default().extra(path, extra);
     for (path, access, expected) in [
         ("none", ExtraAccess::ReadOnly, "not_found"),
@@ -367,15 +368,15 @@ fn an_invalid_extra_is_refused(top: &Path) {
         ("ro", ExtraAccess::ReadWrite, "access_conflict"),
     ] {
         let path = top.join(path);
-        let refused = guard.boundary().confine_process(&extra(&path, access)).unwrap_err();
+        let refused = boundary.confine_process(&extra(&path, access)).unwrap_err();
         assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
     // A writable extra is also refused if it conflicts with an optional read-only directory that
     // does not exist yet, whichever of its paths is used.
     symlink("scratch", top.join("by link")).unwrap();
-    let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
-    let boundary = boundary
+    let later = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
+    let later = later
         .directory(
             top.join("by link/later/ro"),
             DirectoryOptions::from(Access::ReadOnly).optional(),
@@ -383,19 +384,17 @@ fn an_invalid_extra_is_refused(top: &Path) {
         .build()
         .unwrap();
     for path in ["", "scratch"] {
-        let refused = Guard::new(boundary.clone())
-            .boundary()
-            .confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
+        let refused = later.confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
         assert_eq!(refused.unwrap_err().code(), "access_conflict", "{path}");
     }
     // An optional extra may be missing, but confinement fails on any other error.
-    let refused = guard.boundary().confine_process(
+    let refused = boundary.confine_process(
         &Confinement::default().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
     );
     assert_eq!(refused.unwrap_err().code(), "not_a_directory");
     assert!(outside_is_open(top));
     let around = extra(top, ExtraAccess::ReadOnly).extra(top.join("rw/a"), ExtraAccess::ReadWrite);
-    let _ = confine(&guard, &around);
+    let _ = confine(&boundary, &around);
     assert!(denied(fs::write(top.join("ro/f"), "")));
 }
 
@@ -405,7 +404,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
         symlink(top.join("out"), top.join(link)).unwrap();
     }
     symlink("rw/cache", top.join("twice")).unwrap();
-    let guard = guard(top);
+    let boundary = configured(top);
     // The last symlink is in the extra `extra`, which is added before or after the path through the
     // symlink.
     for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
@@ -420,7 +419,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
                 .optional_extra(&link, ExtraAccess::ReadOnly)
                 .extra(top.join("extra"), ExtraAccess::ReadWrite),
         ] {
-            let refused = guard.boundary().confine_process(&extras).unwrap_err();
+            let refused = boundary.confine_process(&extras).unwrap_err();
             assert_eq!(refused.code(), "through_link", "{}", link.display());
         }
     }
@@ -430,7 +429,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
     let extras = extras
         .extra(top.join("operators"), ExtraAccess::ReadOnly)
         .extra(top.join("extra/sub/cache"), ExtraAccess::ReadOnly);
-    let confined = confine(&guard, &extras);
+    let confined = confine(&boundary, &extras);
     assert_eq!(confined.paths().last().map(|(path, _)| path), Some(&*top.join("out")));
 }
 
@@ -452,12 +451,9 @@ fn a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra(top: &Pa
         return;
     }
     let extras = Confinement::default().extra(top.join("scratch"), ExtraAccess::ReadWrite);
-    assert_eq!(
-        guard(top).boundary().confine_process(&extras).unwrap_err().code(),
-        "access_conflict"
-    );
+    assert_eq!(configured(top).confine_process(&extras).unwrap_err().code(), "access_conflict");
     let _ = confine(
-        &guard(top),
+        &configured(top),
         &Confinement::default().extra(top.join("scratch"), ExtraAccess::ReadOnly),
     );
     assert!(denied(fs::write(top.join("scratch/f"), "")));
@@ -465,10 +461,9 @@ fn a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra(top: &Pa
 
 fn a_file_root_grants_only_that_file(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
-    let guard =
-        Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
-    let _ = confine(&guard, &Confinement::default());
-    let roots = guard.boundary().allowed_roots();
+    let boundary = boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap();
+    let _ = confine(&boundary, &Confinement::default());
+    let roots = boundary.allowed_roots();
     for content in ["longer than it was", "short"] {
         let mode = mcp_roots_guard::OpenMode::Truncate;
         let mut file = roots.open_with(top.join("single/one"), mode).unwrap();
@@ -491,10 +486,10 @@ fn a_writable_directory_in_a_readable_one_is_exact(top: &Path) {
     let boundary = Boundary::builder()
         .directory(top.join("rw"), Access::ReadWrite)
         .directory("/", Access::ReadOnly);
-    let guard = Guard::new(boundary.build().unwrap());
+    let boundary = boundary.build().unwrap();
     // So is a writable extra in it.
     let extras = Confinement::default().extra(top.join("scratch"), ExtraAccess::ReadWrite);
-    let _ = confine(&guard, &extras);
+    let _ = confine(&boundary, &extras);
     fs::write(top.join("rw/f"), "written").unwrap();
     fs::write(top.join("scratch/f"), "written").unwrap();
     assert_eq!(fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
@@ -505,21 +500,21 @@ fn a_writable_directory_in_a_readable_one_is_exact(top: &Path) {
 }
 
 fn a_swapped_directory_widens_nothing(top: &Path) {
-    let guard = guard(top);
+    let boundary = configured(top);
     fs::rename(top.join("rw"), top.join("moved")).unwrap();
     symlink("out", top.join("rw")).unwrap();
-    let refused = guard.boundary().confine_process(&Confinement::default()).unwrap_err();
+    let refused = boundary.confine_process(&Confinement::default()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
     // The directory is now missing.
     fs::remove_file(top.join("rw")).unwrap();
-    let refused = guard.boundary().confine_process(&Confinement::default()).unwrap_err();
+    let refused = boundary.confine_process(&Confinement::default()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
     fs::rename(top.join("moved"), top.join("rw")).unwrap();
-    let _ = confine(&guard, &Confinement::default());
+    let _ = confine(&boundary, &Confinement::default());
     assert!(denied(fs::read(top.join("out/secret"))));
 }
 
@@ -529,20 +524,19 @@ fn a_replaced_directory_needs_a_restart(top: &Path) {
         .directory(top.join("scratch/later"), DirectoryOptions::from(Access::ReadWrite).optional())
         .build()
         .unwrap();
-    let guard = Guard::new(boundary);
     // A child process deploys a new directory on request.
     let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; \
         echo new >rw/a/f; echo new >scratch/later/f; echo done";
     let mut deploy = Command::new("/bin/sh");
     deploy.args(["-c", deploys]).current_dir(top).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut deploy = deploy.spawn().unwrap();
-    let confined = confine(&guard, &Confinement::default());
+    let confined = confine(&boundary, &Confinement::default());
     assert_eq!(confined.missing(), [top.join("scratch/later")]);
-    guard.boundary().allowed_roots().write(top.join("rw/a/f"), "old").unwrap();
+    boundary.allowed_roots().write(top.join("rw/a/f"), "old").unwrap();
     deploy.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert_eq!(io::read_to_string(deploy.stdout.take().unwrap()).unwrap(), "done\n");
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
-    let roots = guard.boundary().allowed_roots();
+    let roots = boundary.allowed_roots();
     assert_eq!(roots.roots().count(), 2);
     for path in ["rw/a/f", "scratch/later/f"] {
         assert_eq!(
@@ -559,11 +553,9 @@ fn a_replaced_directory_needs_a_restart(top: &Path) {
 }
 
 fn each_call_narrows_the_confinement(top: &Path) {
-    let guard = guard(top);
-    let inner = Guard::new(
-        Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap(),
-    );
-    let _ = confine(&guard, &Confinement::default());
+    let boundary = configured(top);
+    let inner = Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap();
+    let _ = confine(&boundary, &Confinement::default());
     assert!(fs::write(top.join("rw/a/f"), "f").is_ok() && denied(fs::read(top.join("out/secret"))));
     let _ =
         confine(&inner, &Confinement::default().extra(top.join("rw/b"), ExtraAccess::ReadWrite));
@@ -575,24 +567,22 @@ fn each_call_narrows_the_confinement(top: &Path) {
     // Threads are counted inside the confinement, too. The kernel limits the number of layers.
     let (stop, stopped) = channel::<()>();
     let other = thread::spawn(move || stopped.recv());
-    match inner.boundary().confine_process(&Confinement::default()) {
+    match inner.confine_process(&Confinement::default()) {
         Ok(confined) => assert!(confined.abi() >= 8 && threads(&confined) == 2),
         Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
     drop(stop);
     other.join().unwrap().unwrap_err();
-    let more = (0..1_000)
-        .map(|_| inner.boundary().confine_process(&Confinement::default()))
-        .filter_map(Result::err);
+    let more =
+        (0..1_000).map(|_| inner.confine_process(&Confinement::default())).filter_map(Result::err);
     let full = more.map(|error| error.code()).find(|kind| *kind != "threads_running");
     assert_eq!(full, Some("io"));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
 }
 
 fn confinement_without_allowed_directories_is_refused(top: &Path) {
-    let guard = Guard::new(Boundary::builder().client_roots(ClientRoots::Only).build().unwrap());
-    let refused = guard
-        .boundary()
+    let boundary = Boundary::without_directories().build().unwrap();
+    let refused = boundary
         .confine_process(&Confinement::default().extra(top.join("rw"), ExtraAccess::ReadWrite))
         .unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
@@ -618,14 +608,14 @@ fn denied_channels_are_closed_to_the_process(top: &Path) {
         ("abstract sockets", 6, "abstract", &|| UnixStream::connect_addr(&name).map(drop)),
         ("sockets by path", 9, "by path", &|| UnixStream::connect(top.join("rw/socket")).map(drop)),
     ];
-    let guard = guard(top);
-    let _ = confine(&guard, &Confinement::default());
+    let boundary = configured(top);
+    let _ = confine(&boundary, &Confinement::default());
     for (what, _, _, attempt) in attempts {
         attempt().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
     let confined =
-        confine(&guard, &channels.into_iter().fold(Confinement::default(), Confinement::deny));
+        confine(&boundary, &channels.into_iter().fold(Confinement::default(), Confinement::deny));
     for (what, since, gap, attempt) in attempts {
         let is_enforced = confined.abi() >= since;
         let is_reported = confined.not_enforced().any(|text| text.contains(gap));
@@ -647,7 +637,7 @@ const UNAVAILABLE: &str = "confinement_unavailable";
 /// is enforced.
 fn is_refused(top: &Path, call: i64, errno: i32, code: &str) {
     block_call(call, errno);
-    let refused = guard(top).boundary().confine_process(&Confinement::default()).unwrap_err();
+    let refused = configured(top).confine_process(&Confinement::default()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), code);
     let is_text = refused.to_string() == "process confinement is not available here";
@@ -657,7 +647,7 @@ fn is_refused(top: &Path, call: i64, errno: i32, code: &str) {
 
 /// Runs `cat out/secret` in `rw`, confined or not. Returns its output.
 fn cat_secret(top: &Path, is_confined: bool) -> mcp_roots_guard::Result<String> {
-    let roots = guard(top).boundary().allowed_roots();
+    let roots = configured(top).allowed_roots();
     let directory = roots.check(top.join("rw")).unwrap();
     let mut command = directory.command("cat").unwrap().arg(top.join("out/secret"));
     if is_confined {
@@ -684,7 +674,7 @@ fn program_does_not_start(top: &Path, call: i64, errno: i32) {
 fn program_needs_its_filter(top: &Path, errno: i32) {
     block_call(libc::SYS_seccomp, errno);
     assert_eq!(cat_secret(top, false).unwrap(), "secret");
-    let roots = guard(top).boundary().allowed_roots();
+    let roots = configured(top).allowed_roots();
     let directory = roots.check(top.join("rw")).unwrap();
     let command = directory.command("true").unwrap().confined(Confinement::default().programs());
     let refused = command.output().unwrap_err();

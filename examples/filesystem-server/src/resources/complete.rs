@@ -20,7 +20,6 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 
 use super::entry;
-use super::list::remedied;
 use crate::server::Server;
 
 /// URI templates and their names: the form in the MCP specification, for clients that insert the
@@ -58,8 +57,7 @@ pub(crate) async fn complete(
     }
     let typed = params.argument.value;
     let work = move |roots: RequestRoots| values(&roots, &typed);
-    let completed = server.respond(ctx, ClientInput::none(None), work).await;
-    completed.map_err(|error| remedied(error, ctx))
+    server.respond(ctx, ClientInput::none(None), work).await
 }
 
 fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerError> {

@@ -43,8 +43,7 @@ pub(crate) async fn list(
         room.for_result(&result)?;
         Ok(result)
     };
-    let listed = server.respond(ctx, ClientInput::none(None), work).await;
-    listed.map_err(|error| remedied(error, ctx))
+    server.respond(ctx, ClientInput::none(None), work).await
 }
 
 fn parsed(cursor: &str) -> Result<PathBuf, ErrorData> {
@@ -52,21 +51,6 @@ fn parsed(cursor: &str) -> Result<PathBuf, ErrorData> {
         .map_err(|_| ErrorData::invalid_params("the cursor was not issued by this server", None))?;
     Ok(location.as_unchecked_path().to_owned())
 }
-
-/// Adds advice to the error if a stateless client's roots are unknown and this request cannot fetch
-/// them.
-pub(super) fn remedied(mut error: ErrorData, ctx: &RequestContext<RoleServer>) -> ErrorData {
-    let is_stateless = ctx.protocol_version().is_some_and(|version| !version.has_initialize());
-    let kind = error.data.as_ref().and_then(|data| data.get("kind")).and_then(|kind| kind.as_str());
-    if is_stateless && kind == Some("roots_stale") {
-        error.message = REMEDY.into();
-    }
-    error
-}
-
-const REMEDY: &str = "the client's roots are unknown, and this request cannot fetch them: call a \
-                      tool or read a resource first, then send this request again soon. Over HTTP, \
-                      only clients without roots can send it";
 
 /// The resources after a path: those of a page and, if there are more, one of the next.
 fn page(roots: &RequestRoots, after: Option<&Path>) -> Result<Vec<Resource>, HandlerError> {

@@ -7,9 +7,9 @@
 //! and its subscriptions are dropped when it ends.
 //!
 //! Nothing in this module requests the client's roots. While the roots are unknown, subscriptions
-//! are suspended. After a request has fetched the roots, subscriptions outside them are dropped. The
-//! roots of a client without a session are those of its other requests while they are valid, or the
-//! allowed directories if it declared none. It does not announce changes to its roots, so
+//! are suspended. After a request has fetched the roots, subscriptions outside them are dropped. A
+//! client without a session can subscribe to what is in the directories that are always in force, or
+//! in the allowed directories if it declared no roots. It does not announce changes to its roots, so
 //! `resourcesListChanged` is not accepted.
 
 use std::collections::HashMap;
@@ -22,7 +22,6 @@ use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams, Subs
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::list::remedied;
 use super::subscription::{Filesystems, POLL, SUBSCRIPTIONS, Subscription, Subscriptions};
 use crate::http::SessionPermit;
 use crate::lock;
@@ -125,7 +124,7 @@ pub(crate) async fn listen(
         }
     }
     if let Some(error) = refused.filter(|_| subscriptions.is_empty()) {
-        return Err(remedied(error, ctx));
+        return Err(error);
     }
     while !subscriptions.is_empty() {
         tokio::select! {

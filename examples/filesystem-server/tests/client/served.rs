@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Parser as _;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
+use mcp_roots_guard::Guard;
 
 use super::{Client, Declares, Era, PROGRAM, uri};
 
@@ -42,7 +43,7 @@ impl ServedDirectory {
     pub(crate) fn server(&self) -> Server {
         let options = self.options.iter().map(String::as_str);
         let options = Options::parse_from(["mcp-filesystem-guarded"].into_iter().chain(options));
-        Server::new(options.guard(|_| ()).unwrap().build().unwrap(), options.programs())
+        Server::new(Guard::new(options.boundary(|_| ()).unwrap()), options.programs())
     }
 
     /// A client in a session, without roots.

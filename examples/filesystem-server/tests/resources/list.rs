@@ -48,15 +48,28 @@ fn pages_list_each_resource_once_in_order_despite_changes() {
     assert_eq!(rest[254..], [uri(&served.path("c")), uri(&new)]);
 }
 
+/// The client cannot be asked for its roots, and those of another request do not count.
 #[test]
-fn stateless_list_uses_the_roots_from_another_request() {
-    let served = ServedDirectory::new();
-    let (file, inner) = (served.put("in/file", ""), served.path("in"));
-    let mut client = served.client_with(Era::Stateless, Declares::Roots, &[&inner]);
-    let error = client.request("resources/list", json!({})).unwrap_err();
-    assert_eq!(error["code"], -32603, "the list request cannot fetch roots");
-    let text = error["message"].as_str().unwrap();
-    assert!(text.contains("call a tool or read a resource first"), "{text}");
-    assert_eq!(client.resource("read", &file), 0);
-    assert_eq!(uris(&mut client, Value::Null), [uri(&inner), uri(&file)]);
+fn stateless_lists_contain_what_is_in_force_without_a_list() {
+    for (option, declares, is_listed) in [
+        ("--read-only-dir", Declares::Roots, false),
+        ("--read-only-dir", Declares::Nothing, true),
+        ("--always", Declares::Roots, true),
+    ] {
+        let served = ServedDirectory::with(&[option, "$D"]);
+        let file = served.put("file", "");
+        let mut client = served.client_of(Era::Stateless, declares);
+        assert_eq!(client.resource("read", &file), 0);
+        let all = [uri(&served.directory), uri(&file)];
+        let expected = if is_listed { &all[..] } else { &[] };
+        assert_eq!(uris(&mut client, Value::Null), expected, "{option} {declares:?}");
+        let typed = uri(&file).split_off("file:///".len());
+        let complete = json!({
+            "ref": { "type": "ref/resource", "uri": "file:///{path}" },
+            "argument": { "name": "path", "value": typed.trim_end_matches('e') },
+        });
+        let completed = client.request("completion/complete", complete).unwrap();
+        let expected = if is_listed { json!([typed]) } else { json!([]) };
+        assert_eq!(completed["completion"]["values"], expected, "{option} {declares:?}");
+    }
 }

@@ -16,33 +16,35 @@ fn listen(client: &mut Client, uris: &[&str]) -> u64 {
 }
 
 #[test]
-fn stateless_client_receives_updates_until_its_roots_change() {
-    let served = ServedDirectory::new();
-    let path = served.put("in/a", "");
-    let other = served.put("other/b", "");
-    for declares in [Declares::Nothing, Declares::Roots] {
+fn stateless_client_receives_updates_until_it_cancels() {
+    for (option, declares) in
+        [("--read-only-dir", Declares::Nothing), ("--always", Declares::Roots)]
+    {
+        let served = ServedDirectory::with(&[option, "$D"]);
+        let path = served.put("in/a", "");
         let mut client = served.client_of(Era::Stateless, declares);
-        // The client sends its roots with this request, if it has any.
-        assert_eq!(client.resource("read", &path), 0);
         // A refused resource does not affect the others.
         let id = listen(&mut client, &[ELSEWHERE, &uri(&path)]);
         sleep(Duration::from_millis(500));
         std::fs::write(&path, format!("{declares:?}")).unwrap();
         client.is_told(&path);
-        if declares == Declares::Roots {
-            // Another request sends different roots. The stream ends, because none of its
-            // resources is allowed anymore.
-            client.roots = vec![uri(other.parent().unwrap())];
-            assert_eq!(client.resource("read", &other), 0);
-            std::fs::write(&path, "again").unwrap();
-            assert!(client.end(id).is_ok());
-        } else {
-            client.notify("cancelled", &json!({ "requestId": id }));
-            sleep(Duration::from_millis(500));
-            std::fs::write(&path, "again").unwrap();
-        }
+        client.notify("cancelled", &json!({ "requestId": id }));
+        sleep(Duration::from_millis(500));
+        std::fs::write(&path, "again").unwrap();
         client.is_quiet();
     }
+}
+
+/// The client cannot be asked for its roots, and those of another request do not count.
+#[test]
+fn subscription_of_a_client_with_roots_is_refused() {
+    let served = ServedDirectory::new();
+    let path = served.put("in/a", "");
+    let mut client = served.client_of(Era::Stateless, Declares::Roots);
+    assert_eq!(client.resource("read", &path), 0);
+    let id = listen(&mut client, &[&uri(&path)]);
+    let error = client.end(id).unwrap_err();
+    assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(-32602), &json!("outside_roots")));
 }
 
 #[test]
