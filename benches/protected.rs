@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, Protection, Roots};
+use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, Roots};
 
 /// The largest allowed ratio between the times with and without protected names.
 const BOUND: f64 = 1.1;
@@ -27,18 +27,10 @@ const REPEATED: u32 = 200;
 type Protect = fn(BoundaryBuilder, usize) -> BoundaryBuilder;
 
 const PROTECTIONS: &[(&str, Protect)] = &[
-    ("read-only", |builder, number| {
-        builder.protect(format!(".protected{number}"), Protection::ReadOnly)
-    }),
-    ("denied", |builder, number| {
-        builder.protect(format!(".protected{number}"), Protection::Denied)
-    }),
-    ("anchored", |builder, number| {
-        builder.protect(format!("/protected{number}/name"), Protection::ReadOnly)
-    }),
-    ("globs", |builder, number| {
-        builder.protect(format!(".protected{number}*"), Protection::ReadOnly)
-    }),
+    ("read-only", |builder, number| builder.protect(format!(".protected{number}"))),
+    ("denied", |builder, number| builder.deny(format!(".protected{number}"))),
+    ("anchored", |builder, number| builder.protect(format!("/protected{number}/name"))),
+    ("globs", |builder, number| builder.protect(format!(".protected{number}*"))),
 ];
 
 fn main() -> ExitCode {

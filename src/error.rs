@@ -172,7 +172,7 @@ impl Error {
 
     /// Copies the error for another caller, without the operation and the request.
     pub(crate) fn repeated(&self) -> Self {
-        let mut again = Self::new(self.0.code).says(self.0.text);
+        let mut again = Self::new(self.0.code).with_text(self.0.text);
         again.0.limit = self.0.limit;
         let number = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
         again.0.cause = number.map(io::Error::from_raw_os_error);
@@ -182,26 +182,26 @@ impl Error {
 
     /// Creates an error about a limit that the caller chose. The limit replaces `{}` in the text.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
-        let mut error = Self::new(code).says(text);
+        let mut error = Self::new(code).with_text(text);
         error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
         error
     }
 
     /// Replaces the code's text with a more precise one.
-    pub(crate) fn says(mut self, text: &'static str) -> Self {
+    pub(crate) fn with_text(mut self, text: &'static str) -> Self {
         self.0.text = text;
         self
     }
 
     /// Replaces the text with that of the error that caused this one.
     pub(crate) fn says_why(self, cause: &Self) -> Self {
-        self.says(cause.0.text)
+        self.with_text(cause.0.text)
     }
 
     /// Changes the text to say that the destination of a rename caused the error.
     pub(crate) fn of_destination(mut self) -> Self {
         if self.reason() == Code::AlreadyExists {
-            return self.says("destination already exists");
+            return self.with_text("destination already exists");
         }
         self.0.end = Some(DESTINATION);
         self

@@ -259,8 +259,8 @@ pub mod recipes;
 #[doc = include_str!("../docs/platforms.md")]
 pub mod platforms {}
 
-pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback};
-pub use check::{CheckedEntry, CheckedPath, Explanation};
+pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions};
+pub use check::{CheckedEntry, CheckedPath, Explanation, Proof};
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
 #[cfg(feature = "landlock")]
@@ -270,11 +270,11 @@ pub use confine::{
 pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
-    AtomicFile, Attribute, ChangeSet, DirEntry, Durability, FileVersion, InPlace, OpenFile,
-    OpenMode, Overwrite, PartialCommit, ReadDir, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attribute, ChangeSet, CommitError, ContentHash, DirEntry, Durability, OpenFile,
+    OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
 };
-pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS, Protection};
-pub use roots::{RejectedRoot, Root, Roots};
+pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
+pub use roots::{RejectedEntry, Root, Roots};
 #[cfg(feature = "session")]
 pub use session::{
     Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource, RootsState, Session,

@@ -338,7 +338,7 @@ pub(crate) const COPY_PIECE: u64 = 1 << 20;
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
 /// The maximum size, in bytes, of a file whose content is compared with a
-/// [`FileVersion`](crate::FileVersion): one gigabyte, which takes a few seconds.
+/// [`ContentHash`](crate::ContentHash): one gigabyte, which takes a few seconds.
 pub const COMPARED_BYTES: u64 = 1 << 30;
 
 /// The size of the pieces in which a file is hashed, in bytes: enough that the system calls take

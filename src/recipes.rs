@@ -122,7 +122,7 @@
 //! everything else, keep `.git` as it is, hide `.env*` except `.env.example`.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, Protection};
+//! use mcp_roots_guard::{Access, Boundary};
 //!
 //! # if cfg!(windows) { return Ok(()) }
 //! # let top = tempfile::tempdir().unwrap();
@@ -138,8 +138,8 @@
 //!     .directory(&workspace, Access::ReadWrite) // first, so relative requests start here
 //!     .directory("/", Access::ReadOnly)
 //!     .protect_defaults() // `.git`, `.vscode` and others are read-only
-//!     .protect(".env*", Protection::Denied)
-//!     .protect("*.env", Protection::Denied) // `**/*.env` in Codex's default profile
+//!     .deny(".env*")
+//!     .deny("*.env") // `**/*.env` in Codex's default profile
 //!     .exempt(".env.example")
 //!     .name_roots_in_refusals() // a refusal to write names the workspace
 //!     .build()?;
@@ -165,7 +165,7 @@
 //!
 //! - **Less access inside.** A read-only directory inside a writable one is an error
 //!   (`access_conflict`), whose text names the pattern to write instead, such as
-//!   `.protect("/docs", Protection::ReadOnly)`.
+//!   `.protect("/docs")`.
 //! - **A directory below a protected name.** Whoever configures a directory consents to the names
 //!   that lead to it. A worktree in `.codex/worktrees` can be a writable directory, and `.codex`
 //!   itself remains read-only. Names below the worktree are protected as everywhere.
@@ -529,7 +529,7 @@
 //! use std::sync::Arc;
 //!
 //! use mcp_roots_guard::rmcp::ClientKey;
-//! use mcp_roots_guard::{Access, Boundary, ClientRoots, Fallback, Guard};
+//! use mcp_roots_guard::{Access, Boundary, ClientRoots, Guard};
 //! use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 //! use rmcp::transport::streamable_http_server::{
 //!     StreamableHttpServerConfig, StreamableHttpService,
@@ -554,11 +554,9 @@
 //! # fn service() -> mcp_roots_guard::Result<()> {
 //! // Here each client must name its project, so a client without roots is refused. By default,
 //! // such a client can access all allowed directories.
-//! let must_name_a_project =
-//!     ClientRoots::Narrow { undeclared: Fallback::Nothing, empty: Fallback::Nothing };
 //! let boundary = Boundary::builder()
 //!     .directory("/srv/projects", Access::ReadWrite)
-//!     .client_roots(must_name_a_project)
+//!     .client_roots(ClientRoots::Require)
 //!     .build()?;
 //! let guard = Guard::new(boundary);
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
@@ -987,19 +985,19 @@
 //! # A patch of several files, with undo
 //!
 //! A [`ChangeSet`](crate::ChangeSet) prepares all changes before it makes the first one. With a
-//! [`FileVersion`](crate::FileVersion), both the patch and its undo refuse to change a file that
+//! [`ContentHash`](crate::ContentHash), both the patch and its undo refuse to change a file that
 //! somebody else has modified since it was read.
 //!
 //! ```
 //! use std::error::Error;
 //!
-//! use mcp_roots_guard::{FileVersion, Overwrite, Roots, WriteOptions};
+//! use mcp_roots_guard::{ContentHash, Overwrite, Roots, WriteOptions};
 //!
 //! /// A file before and after the patch.
 //! struct Patched {
 //!     path: String,
 //!     before: String,
-//!     after: FileVersion,
+//!     after: ContentHash,
 //! }
 //!
 //! /// Replaces a text in each file. Each edit has the path, the old text and the new text.
@@ -1011,9 +1009,9 @@
 //!             return Err(format!("{path:?}: the old text must occur exactly once").into());
 //!         }
 //!         let after = before.replacen(old, new, 1);
-//!         let if_unchanged = Overwrite::IfUnchanged(FileVersion::of(before.as_bytes()));
+//!         let if_unchanged = Overwrite::IfUnchanged(ContentHash::of(before.as_bytes()));
 //!         changes.write(*path, &after, WriteOptions::default().overwrite(if_unchanged))?;
-//!         let after = FileVersion::of(after.as_bytes());
+//!         let after = ContentHash::of(after.as_bytes());
 //!         patched.push(Patched { path: (*path).to_owned(), before, after });
 //!     }
 //!     changes.commit()?; // the error names the changes that were made
@@ -1059,13 +1057,13 @@
 //! name, and refuses a request whose last name is a symlink.
 //!
 //! ```
-//! use mcp_roots_guard::{FileVersion, Result, Roots};
+//! use mcp_roots_guard::{ContentHash, Result, Roots};
 //!
 //! /// Deletes a file and returns its content, for example for an undo.
 //! fn take(roots: &Roots, path: &str) -> Result<String> {
 //!     let content = roots.read_to_string(path, 1 << 20)?;
 //!     let mut changes = roots.change_set();
-//!     changes.remove_file_if_unchanged(path, FileVersion::of(content.as_bytes()))?;
+//!     changes.remove_file_if_unchanged(path, ContentHash::of(content.as_bytes()))?;
 //!     changes.commit()?;
 //!     Ok(content)
 //! }

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, Fallback, ListRootsResult,
-    Location, Protection, Roots,
+    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ListRootsResult, Location,
+    Roots,
 };
 
 /// The description of the options, for `--help`.
@@ -108,17 +108,17 @@ impl Options {
                 self.aliases.push((alias.to_owned(), directory(path.as_ref())?));
             }
             ("--protect", Some(name)) => {
-                self.builder = builder().protect(name, Protection::ReadOnly);
+                self.builder = builder().protect(name);
             }
-            ("--deny", Some(name)) => self.builder = builder().protect(name, Protection::Denied),
+            ("--deny", Some(name)) => self.builder = builder().deny(name),
             ("--exempt", _) => self.builder = builder().exempt(value),
             ("--refuse", Some("hard-links")) => self.builder = builder().refuse_hard_links(),
             ("--refuse", Some("mounts")) => self.builder = builder().refuse_mounts(),
             ("--allow", Some("special")) => self.builder = builder().allow_special_files(),
             ("--list", Some(uri)) => self.list.push(uri.to_owned()),
-            ("--empty", Some("deny")) => self.builder = on_empty(builder(), Fallback::Nothing),
+            ("--empty", Some("deny")) => self.builder = builder().client_roots(ClientRoots::Narrow),
             ("--empty", Some("allow")) => {
-                self.builder = on_empty(builder(), Fallback::AllowedDirectories);
+                self.builder = builder().client_roots(ClientRoots::NarrowIfListed);
             }
             _ => return Ok(false),
         }
@@ -164,11 +164,6 @@ impl Options {
         }
         boundary.resolve(&ListRootsResult::from_uris(self.list)).map_err(|error| error.to_string())
     }
-}
-
-/// Sets what a client that lists no roots can access.
-fn on_empty(builder: BoundaryBuilder, empty: Fallback) -> BoundaryBuilder {
-    builder.client_roots(ClientRoots::Narrow { undeclared: Fallback::AllowedDirectories, empty })
 }
 
 /// Parses a directory or a URI, and makes it absolute. A value that is not valid UTF-8 can only be

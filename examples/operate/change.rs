@@ -2,9 +2,7 @@
 
 use std::io::Write as _;
 
-use mcp_roots_guard::{
-    Attribute, CheckedEntry, Durability, FileVersion, InPlace, Overwrite, WriteOptions,
-};
+use mcp_roots_guard::{Attribute, CheckedEntry, ContentHash, Durability, Overwrite, WriteOptions};
 use serde_json::{Map, Value, json};
 
 use super::look::call;
@@ -22,14 +20,13 @@ pub(crate) fn write(request: &Request) -> Answer {
 }
 
 fn write_options(request: &Request) -> Result<WriteOptions, Failure> {
-    let options = WriteOptions::default()
-        .overwrite(overwrite(request)?)
-        .in_place(match request.text("in_place")? {
-            "always" => InPlace::Always,
-            "if_owner_changes" => InPlace::IfOwnerChanges,
-            _ => InPlace::Never,
-        })
-        .durability(durability(request)?);
+    let options =
+        WriteOptions::default().overwrite(overwrite(request)?).durability(durability(request)?);
+    let options = match request.text("in_place")? {
+        "always" => options.in_place(),
+        "if_owner_changes" => options.in_place_if_owner_changes(),
+        _ => options,
+    };
     Ok(if request.boolean("create_parents")? { options.create_parents() } else { options })
 }
 
@@ -41,7 +38,7 @@ fn durability(request: &Request) -> Result<Durability, Failure> {
     })
 }
 
-fn version(request: &Request, name: &'static str) -> Result<Option<FileVersion>, Failure> {
+fn version(request: &Request, name: &'static str) -> Result<Option<ContentHash>, Failure> {
     Ok(request.optional_text(name)?.map(str::parse).transpose()?)
 }
 

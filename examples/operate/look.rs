@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
-use mcp_roots_guard::{DirEntry, FileVersion, OpenMode, WalkOptions};
+use mcp_roots_guard::{ContentHash, DirEntry, OpenMode, WalkOptions};
 use serde_json::{Map, Value, json};
 
 use super::reply::{Proof, insert_bytes, insert_path, of_metadata, of_root};
@@ -111,7 +111,7 @@ pub(crate) fn read(request: &Request) -> Answer {
 
 fn of_content(content: Vec<u8>) -> Value {
     let mut object = Map::new();
-    object.insert("version".into(), FileVersion::of(&content).to_string().into());
+    object.insert("version".into(), ContentHash::of(&content).to_string().into());
     insert_bytes(&mut object, "content", content);
     Value::Object(object)
 }

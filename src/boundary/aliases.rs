@@ -25,7 +25,8 @@ use crate::path::index::Tree;
 use crate::path::names::drive;
 use crate::path::names::{components, is_absolute, is_same};
 use crate::roots::{
-    DeclaredAlias, Found, LastName, Located, Lookups, Place, RejectedRoot, Root, Roots, resolve,
+    DeclaredAlias, LastName, Lookups, Place, PlaceInRoot, Presence, RejectedEntry, Root, Roots,
+    resolve,
 };
 
 /// Returns the normalized form of an alias, with which paths are compared.
@@ -67,8 +68,8 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     let mut budget = Budget::new();
     let mut lookups = Lookups::new(filesystem, &mut budget);
     match resolve(&mut lookups, filesystem.index(), None, text, LastName::Any) {
-        Ok(Place::Inside(Located { found: Found::Missing(_), .. })) => Ok(false),
-        Ok(Place::Inside(Located { root: top, path, .. })) => {
+        Ok(Place::Inside(PlaceInRoot { found: Presence::Missing(_), .. })) => Ok(false),
+        Ok(Place::Inside(PlaceInRoot { root: top, path, .. })) => {
             let top = filesystem.root(top)?;
             if is_same(&top.canonical.join(&path), &root.canonical) {
                 return Ok(true);
@@ -89,7 +90,7 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
 }
 
 /// A path that names an allowed directory.
-struct Name {
+struct AliasName {
     path: PathBuf,
     /// The directory's canonical path.
     directory: PathBuf,
@@ -105,7 +106,7 @@ impl PendingRoots {
         if directories.iter().all(|directory| directory.options.aliases.is_empty()) {
             return;
         }
-        let of = |root: &Root, path: &Path| Name {
+        let of = |root: &Root, path: &Path| AliasName {
             path: path.to_owned(),
             directory: root.canonical.clone(),
             declared: None,
@@ -119,11 +120,11 @@ impl PendingRoots {
             let place = root.map_or(&directory.path, |root| &root.canonical);
             if root.is_none() {
                 let (path, directory) = (place.clone(), place.clone());
-                names.push(Name { path, directory, declared: None });
+                names.push(AliasName { path, directory, declared: None });
             }
             for alias in &directory.options.aliases {
                 match root.map_or(Ok(false), |root| is_here(filesystem, alias, root)) {
-                    Ok(is_here) => names.push(Name {
+                    Ok(is_here) => names.push(AliasName {
                         path: alias.clone(),
                         directory: place.clone(),
                         declared: Some(is_here),
@@ -147,10 +148,10 @@ impl PendingRoots {
                 None => directories.iter().position(|directory| is_at(&directory.path)),
             };
             let entry = place.to_string_lossy().into_owned();
-            self.rejected.extend(index.map(|index| RejectedRoot { index, entry, error }));
+            self.rejected.extend(index.map(|index| RejectedEntry { index, entry, error }));
         }
-        self.rejected.sort_by_key(RejectedRoot::index);
-        for Name { path, directory, declared } in names {
+        self.rejected.sort_by_key(RejectedEntry::index);
+        for AliasName { path, directory, declared } in names {
             let Some(is_here) = declared else { continue };
             let root = self.roots.iter_mut().find(|(.., root)| root.canonical == directory);
             // An alias that resolves to the directory is verified together with it.
@@ -176,7 +177,7 @@ impl PendingRoots {
 
 /// Returns the aliases that equal, contain, or are inside a name of another directory, and the
 /// aliases that contain or are inside another name of the same directory.
-fn conflicts(names: &[Name]) -> Vec<&Name> {
+fn conflicts(names: &[AliasName]) -> Vec<&AliasName> {
     let mut tree = Tree::default();
     for (number, name) in names.iter().enumerate() {
         tree.insert(&name.path, number);
@@ -191,7 +192,7 @@ fn conflicts(names: &[Name]) -> Vec<&Name> {
     found
 }
 
-fn collide(outer: &Name, inner: &Name) -> bool {
+fn collide(outer: &AliasName, inner: &AliasName) -> bool {
     let same_directory = is_same(&outer.directory, &inner.directory);
     if is_same(&outer.path, &inner.path) {
         return !same_directory;

@@ -187,20 +187,17 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Sets how a client's roots determine the roots in force. By default, client roots narrow the
-    /// allowed directories. For a client that declares no roots, the allowed directories are then
-    /// in force, and for one that sends an empty list, nothing.
+    /// Sets how a client's roots determine the roots in force. The default is
+    /// [`ClientRoots::Narrow`].
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, ClientRoots, Fallback, ListRootsResult};
+    /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ListRootsResult};
     ///
     /// # let work = tempfile::tempdir().unwrap();
-    /// // A client must declare roots. One that lists none gets the allowed directories.
-    /// let client_roots =
-    ///     ClientRoots::Narrow { undeclared: Fallback::Nothing, empty: Fallback::AllowedDirectories };
+    /// // A client that lists no roots gets the allowed directories.
     /// let boundary = Boundary::builder()
     ///     .directory(work.path(), Access::ReadWrite)
-    ///     .client_roots(client_roots)
+    ///     .client_roots(ClientRoots::NarrowIfListed)
     ///     .build()?;
     /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.roots().count(), 1);
     /// # Ok::<(), mcp_roots_guard::Error>(())
@@ -282,8 +279,10 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Protects each name that matches a pattern, and everything below it. Call this once for each
-    /// pattern. If several patterns match, the strongest protection applies.
+    /// Makes each name that matches a pattern read-only, and everything below it: it can be read,
+    /// listed and described, and every change is refused ([`Protected`](crate::ErrorKind::Protected)).
+    /// Call this once for each pattern. If a name must not be read either, use
+    /// [`deny`](Self::deny).
     ///
     /// A pattern consists of names separated by `/`. A pattern that begins with `/` matches
     /// directly below each allowed directory, and any other pattern matches at any depth. The last
@@ -320,14 +319,14 @@ impl BoundaryBuilder {
     /// child processes, and confining the process does not enforce it.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
+    /// use mcp_roots_guard::{Access, Boundary, ErrorKind};
     ///
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join(".env"), "secret").unwrap();
     /// let boundary = Boundary::builder()
     ///     .directory(work.path(), Access::ReadWrite)
     ///     .protect_defaults()
-    ///     .protect(".env*", Protection::Denied)
+    ///     .deny(".env*")
     ///     .build()?;
     /// let roots = boundary.allowed_roots();
     /// let refused = roots.create_dir_all(".git/hooks").unwrap_err();
@@ -336,24 +335,32 @@ impl BoundaryBuilder {
     /// assert_eq!(refused.kind(), ErrorKind::Protected);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn protect(mut self, pattern: impl Into<String>, protection: Protection) -> Self {
-        self.protected.push((pattern.into(), protection));
+    pub fn protect(mut self, pattern: impl Into<String>) -> Self {
+        self.protected.push((pattern.into(), Protection::ReadOnly));
         self
     }
 
-    /// Exempts a name from the patterns of [`protect`](Self::protect): a match is ignored if its last
-    /// name is exactly this one. Entries inside it are still compared with the patterns, and so are
+    /// Denies each name that matches a pattern, and everything below it: every request is refused
+    /// ([`Protected`](crate::ErrorKind::Protected)), and listings and walks omit the name. Patterns
+    /// are as described at [`protect`](Self::protect), and a name that matches both kinds is denied.
+    pub fn deny(mut self, pattern: impl Into<String>) -> Self {
+        self.protected.push((pattern.into(), Protection::Denied));
+        self
+    }
+
+    /// Exempts a name from the patterns of [`protect`](Self::protect) and [`deny`](Self::deny): a
+    /// match is ignored if its last name is exactly this one. Entries inside it are still compared with the patterns, and so are
     /// other spellings, such as one in capital letters.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
+    /// # use mcp_roots_guard::{Access, Boundary, ErrorKind};
     /// # let work = tempfile::tempdir().unwrap();
     /// # for name in [".env", ".env.example"] {
     /// #     std::fs::write(work.path().join(name), "KEY=").unwrap();
     /// # }
     /// let boundary = Boundary::builder()
     ///     .directory(work.path(), Access::ReadWrite)
-    ///     .protect(".env*", Protection::Denied)
+    ///     .deny(".env*")
     ///     .exempt(".env.example")
     ///     .build()?;
     /// let roots = boundary.allowed_roots();
@@ -368,9 +375,7 @@ impl BoundaryBuilder {
 
     /// Makes the names in [`PROTECTED_DEFAULTS`] read-only.
     pub fn protect_defaults(self) -> Self {
-        PROTECTED_DEFAULTS
-            .iter()
-            .fold(self, |builder, name| builder.protect(*name, Protection::ReadOnly))
+        PROTECTED_DEFAULTS.iter().fold(self, |builder, name| builder.protect(*name))
     }
 
     /// Builds the boundary and resolves the allowed directories.
@@ -404,13 +409,13 @@ impl BoundaryBuilder {
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
     pub fn build(mut self) -> Result<Boundary> {
-        let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
+        let invalid = |text| Err(Error::new(Code::InvalidOptions).with_text(text));
         match (self.is_unbounded, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
             (true, false) => {
                 return invalid("the boundary is without directories: leave directory out");
             }
-            (true, true) if self.client_roots != ClientRoots::ONLY_LISTED => {
+            (true, true) if self.client_roots != ClientRoots::Require => {
                 return invalid(
                     "without directories, only what a client lists is in force: leave client_roots \
                      out",
@@ -427,7 +432,7 @@ impl BoundaryBuilder {
         for directory in &mut self.directories {
             if directory.path.as_os_str().is_empty() {
                 let text = "the path of the directory is empty; is a variable unset?";
-                return Err(Error::new(Code::Empty).says(text));
+                return Err(Error::new(Code::Empty).with_text(text));
             }
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
@@ -442,7 +447,7 @@ impl BoundaryBuilder {
             }
             let aliases = &mut directory.options.aliases;
             if let Some(alias) = aliases.get(ALIASES) {
-                let error = Error::new(Code::InvalidAlias).says("more than 8 aliases");
+                let error = Error::new(Code::InvalidAlias).with_text("more than 8 aliases");
                 return Err(error.at("declare alias", alias.as_os_str()));
             }
             for alias in aliases {

@@ -19,7 +19,7 @@ use crate::path::index::{Origin, RootKind};
 use crate::path::names::drive;
 use crate::path::names::{components, ends_as_directory};
 use crate::roots::{
-    LastName, Links, Located, Lookups, Place, Root, Roots, display_path, kind_of, resolve,
+    LastName, Links, Lookups, Place, PlaceInRoot, Root, Roots, display_path, kind_of, resolve,
 };
 
 /// An entry of a list, before it is resolved.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 
 /// The roots that an entry puts in force: the place that it names, and the enclosing roots below it.
 /// If the entry is an ancestor of enclosing roots, only these.
-pub(crate) struct Named {
+pub(crate) struct EntryRoots {
     pub(crate) roots: Vec<Root>,
     /// The symlinks that were followed.
     pub(crate) links: Links,
@@ -55,7 +55,7 @@ impl<'a> EntryResolver<'a> {
     /// The error for an entry that is invalid or cannot be resolved, or
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
     /// the list is exhausted, or if no caller is waiting for the list.
-    pub(crate) fn resolve(&mut self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Named> {
+    pub(crate) fn resolve(&mut self, entry: &Entry, budget: &mut Budget<'_>) -> Result<EntryRoots> {
         let before = budget.spent();
         let named = self.resolve_entry(entry, budget);
         // Each copy of an enclosing root also counts, because an ancestor can be spelled in many ways.
@@ -64,7 +64,7 @@ impl<'a> EntryResolver<'a> {
         named
     }
 
-    fn resolve_entry(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Named> {
+    fn resolve_entry(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<EntryRoots> {
         let (enclosing, index) = (self.enclosing, self.enclosing.index());
         let location = match &entry.location {
             Ok(location) => location.as_os_str(),
@@ -88,7 +88,7 @@ impl<'a> EntryResolver<'a> {
         }
         let mut lookups = Lookups::recording(enclosing, budget);
         match resolve(&mut lookups, index, None, location, LastName::Any)? {
-            Place::Inside(Located { root, path, .. }) => {
+            Place::Inside(PlaceInRoot { root, path, .. }) => {
                 let kind = kind_of(&lookups.look_up(root, &path)?)?.unwrap_or(RootKind::Directory);
                 let (number, path) = enclosing.innermost(root, path);
                 let root =
@@ -101,16 +101,16 @@ impl<'a> EntryResolver<'a> {
                 let roots = numbers.into_iter().map(|number| enclosing.root(number));
                 let copy = |outer: &Root| Root { name: name.clone(), ..copy_of(outer) };
                 let roots = roots.map(|root| root.map(copy)).collect::<Result<_>>()?;
-                Ok(Named { roots, links: lookups.into_links() })
+                Ok(EntryRoots { roots, links: lookups.into_links() })
             }
         }
     }
 
     /// The root that an entry names, and the enclosing roots below it.
-    fn named(&self, root: Root, links: Links) -> Named {
+    fn named(&self, root: Root, links: Links) -> EntryRoots {
         let below = self.enclosing.roots_below(&root.canonical).map(|root| copy_of(&root));
         let below: Vec<_> = below.collect();
-        Named { roots: std::iter::once(root).chain(below).collect(), links }
+        EntryRoots { roots: std::iter::once(root).chain(below).collect(), links }
     }
 
     /// Returns the root with the name and the alias that the entry gives it, and with the access of
@@ -146,7 +146,7 @@ pub(super) fn open_configured(
     location: &Location,
     access: Access,
     is_always: bool,
-) -> Result<Named> {
+) -> Result<EntryRoots> {
     let (index, location) = (filesystem.index(), location.as_os_str());
     // On Windows, the volume may be missing, for example if a disk is unplugged.
     if index.begin(location).is_none() {
@@ -155,7 +155,7 @@ pub(super) fn open_configured(
     let mut budget = Budget::new();
     let mut lookups = Lookups::recording(filesystem, &mut budget);
     let place = resolve(&mut lookups, index, None, location, LastName::Any)?;
-    let Place::Inside(Located { root, path, .. }) = place else {
+    let Place::Inside(PlaceInRoot { root, path, .. }) = place else {
         return Err(Code::NotFound.into());
     };
     let kind = kind_of(&lookups.look_up(root, &path)?)?.ok_or(Code::NotFound)?;
@@ -169,7 +169,7 @@ pub(super) fn open_configured(
     let consented = components(found.canonical.as_os_str()).count();
     let directory = top.directory.below(directory, consented)?;
     let root = Root { directory, names, aliases, access, is_always, ..found };
-    Ok(Named { roots: vec![root], links: lookups.into_links() })
+    Ok(EntryRoots { roots: vec![root], links: lookups.into_links() })
 }
 
 /// The aliases of a configured directory, apart from the declared ones.

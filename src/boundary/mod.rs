@@ -59,7 +59,7 @@ use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
 pub(crate) use self::entries::{alias_of, shown};
 use self::pending::PendingRoots;
-use crate::boundary::entries::{Entry, EntryResolver, Named, aliases_of, open_configured};
+use crate::boundary::entries::{Entry, EntryResolver, EntryRoots, aliases_of, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result, quoted};
 use crate::path::index::ROOT_NAMES;
@@ -67,7 +67,7 @@ use crate::path::names::is_same;
 use crate::path::protect::{FoldedPaths, Pattern};
 use crate::path::{Location, unexpanded};
 use crate::roots::{
-    LastName, Links, Located, Lookups, Place, RejectedRoot, Root, Roots, Throttle, Turn, join,
+    LastName, Links, Lookups, Place, PlaceInRoot, RejectedEntry, Root, Roots, Throttle, Turn, join,
     resolve, retry_changed,
 };
 use crate::wire::ListRootsResult;
@@ -77,52 +77,35 @@ use crate::wire::ListRootsResult;
 /// Directories that are [always](DirectoryOptions::always) in force are served in addition. If a
 /// client that declared roots does not answer, or answers with an error, its request is refused,
 /// unless client roots are ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// A list is empty only if it has no entries. If every entry of a list is rejected, the list grants
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
     /// Client roots are never requested. The allowed directories are in force for each client.
     Ignore,
-    /// The part of the client's list that is inside the allowed directories is in force.
-    Narrow {
-        /// What is in force for a client that did not declare the roots capability. If this is
-        /// [`Fallback::Nothing`] and no directory is always in force, each of its requests is
-        /// refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
-        undeclared: Fallback,
-        /// What is in force for a client that sends an empty list. A list is empty only if it has
-        /// no entries. If every entry of a list is rejected, the list grants nothing.
-        empty: Fallback,
-    },
-}
-
-/// The roots in force for a client that lists no directories. See [`ClientRoots::Narrow`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Fallback {
-    /// None, except directories that are [always](DirectoryOptions::always) in force.
-    Nothing,
-    /// The allowed directories.
-    AllowedDirectories,
+    /// The part of the client's list that is inside the allowed directories is in force. For a
+    /// client that declares no roots, or sends an empty list, the allowed directories are.
+    NarrowIfListed,
+    /// Like [`NarrowIfListed`](Self::NarrowIfListed), but an empty list grants nothing.
+    #[default]
+    Narrow,
+    /// Like [`Narrow`](Self::Narrow), but a client that declares no roots gets nothing either. If no
+    /// directory is always in force, each of its requests is refused with
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    Require,
 }
 
 impl ClientRoots {
-    /// Nothing is in force for a client that lists nothing.
-    const ONLY_LISTED: Self =
-        Self::Narrow { undeclared: Fallback::Nothing, empty: Fallback::Nothing };
-
-    /// What is in force for a client that sent an empty list.
-    fn if_empty(self) -> Fallback {
-        match self {
-            Self::Ignore => Fallback::AllowedDirectories,
-            Self::Narrow { empty, .. } => empty,
-        }
+    /// Whether an empty list puts the allowed directories in force.
+    fn allow_empty(self) -> bool {
+        matches!(self, Self::Ignore | Self::NarrowIfListed)
     }
 
-    /// What is in force for a client that declared no roots.
-    pub(crate) fn if_undeclared(self) -> Fallback {
-        match self {
-            Self::Ignore => Fallback::AllowedDirectories,
-            Self::Narrow { undeclared, .. } => undeclared,
-        }
+    /// Whether the allowed directories are in force for a client that declared no roots.
+    pub(crate) fn allow_undeclared(self) -> bool {
+        self != Self::Require
     }
 }
 
@@ -178,10 +161,7 @@ impl Boundary {
         BoundaryBuilder {
             directories: Vec::new(),
             is_unbounded: false,
-            client_roots: ClientRoots::Narrow {
-                undeclared: Fallback::AllowedDirectories,
-                empty: Fallback::Nothing,
-            },
+            client_roots: ClientRoots::default(),
             bare_paths: false,
             policy: Policy::default(),
             protected: Vec::new(),
@@ -211,7 +191,7 @@ impl Boundary {
     pub fn without_directories() -> BoundaryBuilder {
         BoundaryBuilder {
             is_unbounded: true,
-            client_roots: ClientRoots::ONLY_LISTED,
+            client_roots: ClientRoots::Require,
             ..Self::builder()
         }
     }
@@ -227,7 +207,7 @@ impl Boundary {
 
     /// Returns whether the rejection of an allowed directory is an error. It is not an error if the
     /// directory is a duplicate, or if it is optional and missing.
-    pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
+    pub(crate) fn is_required(&self, rejected: &RejectedEntry) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
             Code::NotFound => {
@@ -237,7 +217,7 @@ impl Boundary {
         }
     }
 
-    fn directory(&self, rejected: &RejectedRoot) -> Option<&Directory> {
+    fn directory(&self, rejected: &RejectedEntry) -> Option<&Directory> {
         self.inner.directories.get(rejected.index)
     }
 
@@ -321,7 +301,7 @@ impl Boundary {
             return Ok(allowed);
         }
         list.is_bounded()?;
-        if list.roots.is_empty() && self.client_roots().if_empty() == Fallback::AllowedDirectories {
+        if list.roots.is_empty() && self.client_roots().allow_empty() {
             return Ok(allowed.of_empty_list());
         }
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
@@ -372,7 +352,7 @@ impl Boundary {
                 let aliases = aliases_of(&directory.path, root.path());
                 let (access, is_always) = (options.access, options.always);
                 let root = Root { aliases, access, is_always, ..root };
-                Named { roots: vec![root], links: Links::default() }
+                EntryRoots { roots: vec![root], links: Links::default() }
             };
             let named = match last {
                 // The path leads through no symlink, and its handle is opened again at each use.
@@ -401,7 +381,7 @@ impl Boundary {
             }
         }
         let writable = writable(found.iter().flat_map(|(.., named)| &named.roots));
-        for (index, text, Named { roots, links }) in found {
+        for (index, text, EntryRoots { roots, links }) in found {
             // Defense: A symlink that a tool can create selects no allowed directory.
             if links.are_in(&writable) {
                 pending.reject(index, &text, Code::ThroughLink.into());
@@ -415,7 +395,7 @@ impl Boundary {
             .rejected
             .iter()
             .any(|rejected| !matches!(rejected.error.reason(), Code::Duplicate));
-        pending.rejected.sort_by_key(RejectedRoot::index);
+        pending.rejected.sort_by_key(RejectedEntry::index);
         pending.declare_aliases(&self.inner.directories, &filesystem);
         pending
     }
@@ -450,9 +430,9 @@ impl Boundary {
             let named = retry_changed(|| resolver.resolve(&entry, &mut budget));
             let named = named.and_then(|named| match named {
                 // The entry names an ancestor, but no allowed directory is beneath it.
-                Named { roots, .. } if roots.is_empty() => Err(Code::OutsideRoots.into()),
+                EntryRoots { roots, .. } if roots.is_empty() => Err(Code::OutsideRoots.into()),
                 // Defense: A symlink that a tool may have created makes nothing a root.
-                Named { roots, links } => {
+                EntryRoots { roots, links } => {
                     let is_provisional = !links.is_empty();
                     let links = links.changed_since(self.inner.links_until);
                     let planted_in = || planted_in.get_or_init(|| writable(allowed.roots()));
@@ -479,7 +459,7 @@ impl Boundary {
                 }
             }
         }
-        pending.rejected.sort_by_key(RejectedRoot::index);
+        pending.rejected.sort_by_key(RejectedEntry::index);
         (pending, first.flatten())
     }
 
@@ -510,7 +490,7 @@ impl Boundary {
         let mut lookups = Lookups::new(filesystem, &mut budget);
         let (index, text) = (filesystem.index(), location.as_os_str());
         match resolve(&mut lookups, index, None, text, LastName::Any)? {
-            Place::Inside(Located { root, path, .. }) => {
+            Place::Inside(PlaceInRoot { root, path, .. }) => {
                 Ok(Some(join(filesystem.root(root)?.path(), &path)))
             }
             Place::Above(_) => Ok(None),
@@ -548,7 +528,7 @@ impl Boundary {
             }
             Some(pattern) => format!(
                 "it is inside the writable directory {}: leave it out, and make it read-only with \
-                 .protect({pattern:?}, Protection::ReadOnly)",
+                 .protect({pattern:?})",
                 quoted(outer.as_os_str()),
             ),
             None => format!(

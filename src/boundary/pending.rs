@@ -10,7 +10,7 @@ use crate::limits::ENTRY_CHARS;
 use crate::path::index::Tree;
 use crate::path::names::path_key;
 use crate::path::protect::{Pattern, ProtectedNames};
-use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots, Snapshot};
+use crate::roots::{DeclaredAlias, RejectedEntry, Root, Roots, Snapshot};
 
 /// The roots and rejected entries of a list, before they become a snapshot.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(super) struct PendingRoots {
     pub(super) roots: Vec<(usize, Root)>,
     /// The canonical paths of `roots`, marked with their indices.
     pub(super) tree: Tree,
-    pub(super) rejected: Vec<RejectedRoot>,
+    pub(super) rejected: Vec<RejectedEntry>,
     /// The aliases of the allowed directories.
     pub(super) declared: Vec<DeclaredAlias>,
     /// The canonical paths that missing allowed directories would have.
@@ -33,7 +33,7 @@ impl PendingRoots {
         let error = error.at("open root", entry.as_ref());
         // A hostile entry may be long, so only a bounded part of it is stored for the log.
         let entry = entry.chars().take(ENTRY_CHARS).collect();
-        self.rejected.push(RejectedRoot { index, entry, error });
+        self.rejected.push(RejectedEntry { index, entry, error });
     }
 
     /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use path_clean::PathClean as _;
 
 use crate::check::{CheckedPath, Proof, named_as_directory, without_parent};
-use crate::dir::{Access, Budget, Look, Metadata};
+use crate::dir::{Access, Budget, Metadata, Stat};
 use crate::error::{Code, Error, Result, quoted};
 use crate::path::names::components;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{EntryKind, Found, LastName, Lookup, Lookups, Roots, join};
+use crate::roots::{EntryKind, LastName, Lookup, Lookups, Presence, Roots, join};
 
 /// The steps of a decision, from [`Roots::explain`].
 ///
@@ -97,13 +97,13 @@ impl fmt::Display for Refusal {
 }
 
 /// The resolver's look-ups, with the symlinks among them, and the place that was denied.
-struct Recorded<'a, 'b> {
+struct Recorder<'a, 'b> {
     lookups: Lookups<'a, 'b>,
     links: Vec<(usize, PathBuf, OsString)>,
     denied: Cell<Option<(usize, PathBuf)>>,
 }
 
-impl Lookup for Recorded<'_, '_> {
+impl Lookup for Recorder<'_, '_> {
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
         let found = self.lookups.look(root, path)?;
         if let EntryKind::Link(text) = &found {
@@ -172,8 +172,8 @@ impl Roots {
         let writing = refused("write", &|proof| {
             proof.ensure_allows_changes()?;
             match proof.found() {
-                Found::Missing(2..) => Err(without_parent()),
-                Found::Missing(_) if proof.names_directory() => Err(named_as_directory()),
+                Presence::Missing(2..) => Err(without_parent()),
+                Presence::Missing(_) if proof.names_directory() => Err(named_as_directory()),
                 _ => special(),
             }
         });
@@ -197,7 +197,7 @@ impl Roots {
             None => "the request starts outside the roots".into(),
         });
         let lookups = Lookups::new(self, budget);
-        let mut recorded = Recorded { lookups, links: Vec::new(), denied: Cell::new(None) };
+        let mut recorded = Recorder { lookups, links: Vec::new(), denied: Cell::new(None) };
         let located = self.locate_with(&mut recorded, request, LastName::Any);
         for (root, path, text) in recorded.links {
             let (path, text) = (quoted(path.as_os_str()), quoted(&text));
@@ -213,8 +213,8 @@ impl Roots {
         }
         let checked = self.proof(located?, request)?;
         let metadata = match checked.look()? {
-            Look::Missing => None,
-            Look::Link(_, metadata) | Look::Other(metadata) => Some(metadata),
+            Stat::Missing => None,
+            Stat::Link(_, metadata) | Stat::Other(metadata) => Some(metadata),
         };
         let kind = metadata.as_ref().map_or("nothing yet", |it| it.file_type().as_str());
         let number = checked.root_number();

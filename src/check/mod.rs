@@ -17,20 +17,20 @@ mod still_allows;
 mod within;
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 pub use self::explain::Explanation;
 pub(crate) use self::operation::Name;
-pub(crate) use self::proof::{OpenDirectory, Proof, named_as_directory, without_parent};
-use crate::dir::Access;
+pub use self::proof::Proof;
+pub(crate) use self::proof::{OpenDirectory, named_as_directory, without_parent};
 use crate::error::{Code, Error, Result};
 use crate::events;
 use crate::path::index::Above;
 use crate::path::names::components;
 use crate::path::protect::has_temporary_name;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{Found, LastName, Root, Roots};
+use crate::roots::{LastName, Presence, Root, Roots};
 
 /// Proof that a request, with all symlinks followed, names a place inside a root, whether or not
 /// something is there. The file operations that follow symlinks are methods of this type. Those on
@@ -126,7 +126,7 @@ impl Roots {
     /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`; or `too_costly` if resolving
     ///   takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups).
     /// - [`Protected`](crate::ErrorKind::Protected) if a pattern
-    ///   [denies](crate::Protection::Denied) a name on the way, whether or not anything exists
+    ///   [denies](crate::BoundaryBuilder::deny) a name on the way, whether or not anything exists
     ///   there.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) if the policy
     ///   refuses mounts.
@@ -227,7 +227,7 @@ impl Roots {
         match (checked.is_empty(), missing) {
             (false, _) => Ok(checked),
             (true, Some(error)) => Err(error),
-            (true, None) => Err(self.log_refusal(Code::OutsideRoots.into())),
+            (true, None) => Err(self.log_refused(Code::OutsideRoots.into())),
         }
     }
 
@@ -242,35 +242,22 @@ impl Roots {
     /// Parses a request, and logs the error if this fails. Every operation on a request starts
     /// here.
     pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
-        self.ensure_not_ended().map_err(|error| self.log_refusal(error))?;
-        let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
+        self.ensure_not_ended().map_err(|error| self.log_refused(error))?;
+        let location = request.try_into().map_err(|error| self.log_refused(error.into()))?;
         let location = location.with_separators(self.index());
         // A file that is being written is not named in requests, and not changed before its commit.
         if has_temporary_name(location.as_os_str()) {
-            return Err(self.log_refusal(proof::temporary().at("check", location.sent())));
+            return Err(self.log_refused(proof::temporary().at("check", location.sent())));
         }
         Ok(location)
     }
 
-    pub(crate) fn log_refusal(&self, error: Error) -> Error {
+    pub(crate) fn log_refused(&self, error: Error) -> Error {
         events::refused(self.session(), self.with_reason(error))
     }
 }
 
 impl CheckedPath {
-    /// The innermost root that contains the place.
-    #[must_use]
-    pub fn root(&self) -> &Root {
-        self.0.root()
-    }
-
-    /// The path relative to the root. It consists of plain names and contains no symlink that was
-    /// followed. It is empty for the root itself.
-    #[must_use]
-    pub fn relative(&self) -> &Path {
-        self.0.relative()
-    }
-
     /// Checks a path relative to this directory, without checking this proof's request again. The
     /// path is resolved like a request, so symlinks and `..` can lead to any place in the roots. To
     /// confine names that are not trusted, such as those in an archive, to one directory, use
@@ -306,13 +293,6 @@ impl CheckedPath {
         self.0.join(relative, LastName::Unfollowed).map(CheckedEntry)
     }
 
-    /// Returns the proof for the directory that contains the place, or `None` for a root. Nothing
-    /// is looked up.
-    #[must_use]
-    pub fn parent(&self) -> Option<Self> {
-        self.0.parent().map(Self)
-    }
-
     /// Returns the proof for the directory entry at this place. Nothing is looked up. Use this to
     /// remove or rename a file that was read.
     ///
@@ -336,101 +316,13 @@ impl CheckedPath {
         // Defense: The target of a symlink is not removed in place of the symlink.
         if self.0.is_target() {
             let error = Error::from(Code::FollowedSymlink).at("check", self.0.request().sent());
-            return Err(self.0.roots().log_refusal(error));
+            return Err(self.0.roots().log_refused(error));
         }
         Ok(CheckedEntry(self.0.clone()))
-    }
-
-    /// Whether something existed at the place when it was checked. To look again, use
-    /// [`metadata`](Self::metadata).
-    #[must_use]
-    pub fn exists(&self) -> bool {
-        self.0.exists()
-    }
-
-    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the innermost
-    /// root that contains it is read-only, or if the place is at or below a
-    /// [protected](crate::BoundaryBuilder::protect) name. If the result is [`Access::ReadWrite`],
-    /// an operation can still be refused, for example if it renames a directory that contains a
-    /// protected name.
-    ///
-    /// ```
-    /// # use mcp_roots_guard::{Access, Boundary};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder()
-    ///     .directory(work.path(), Access::ReadWrite)
-    ///     .protect_defaults()
-    ///     .build()?;
-    /// let roots = boundary.allowed_roots();
-    /// assert_eq!(roots.check("a.txt")?.access(), Access::ReadWrite);
-    /// assert_eq!(roots.check(".git/config")?.access(), Access::ReadOnly);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// ```
-    #[must_use]
-    pub fn access(&self) -> Access {
-        self.0.access()
-    }
-
-    /// The canonical path as text that people and models can read in responses and logs.
-    ///
-    /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
-    /// shown. Show it only to the client that the roots belong to, because it contains the targets
-    /// of symlinks. Do not open this path, because names that are not UTF-8 contain replacement
-    /// characters, and because the path would be walked again from `/`. See
-    /// [`to_unguarded_path`](Self::to_unguarded_path).
-    ///
-    /// ```
-    /// # use mcp_roots_guard::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-    /// # let top = std::fs::canonicalize(work.path()).unwrap();
-    /// # #[cfg(windows)] let top = dunce::simplified(&top).to_owned();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let checked = roots.check("a.txt")?;
-    /// assert_eq!(checked.display_path(), top.join("a.txt").display().to_string());
-    /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// ```
-    #[must_use]
-    pub fn display_path(&self) -> String {
-        self.0.display_path()
-    }
-
-    /// The canonical path as a `file:` URI, which a client may use in a later request.
-    #[must_use]
-    pub fn uri(&self) -> String {
-        self.0.uri()
-    }
-
-    /// The canonical path, without the protection of the guard. A program that opens it walks it
-    /// again from `/`, where another process may have created a symlink in the meantime. Use it
-    /// only for programs that require a path, and only if nothing else writes to the root.
-    #[must_use]
-    pub fn to_unguarded_path(&self) -> PathBuf {
-        // On Windows, the prefix `\\?\` is omitted, because many programs do not accept it.
-        dunce::simplified(&self.0.canonical()).to_owned()
     }
 }
 
 impl CheckedEntry {
-    /// The innermost root that contains the entry.
-    #[must_use]
-    pub fn root(&self) -> &Root {
-        self.0.root()
-    }
-
-    /// The path relative to the root, as described at [`CheckedPath::relative`].
-    #[must_use]
-    pub fn relative(&self) -> &Path {
-        self.0.relative()
-    }
-
-    /// Returns the proof for the directory that contains the entry, or `None` for a root. Nothing
-    /// is looked up.
-    #[must_use]
-    pub fn parent(&self) -> Option<CheckedPath> {
-        self.0.parent().map(CheckedPath)
-    }
-
     /// Returns the proof for the place to which the entry leads. If it was a symlink when it was
     /// checked, the symlink is resolved now. Otherwise, nothing is looked up.
     ///
@@ -438,50 +330,26 @@ impl CheckedEntry {
     ///
     /// The errors of [`Roots::check`].
     pub fn follow(&self) -> Result<CheckedPath> {
-        if self.0.found() != Found::Link {
+        if self.0.found() != Presence::Link {
             return Ok(CheckedPath(self.0.clone()));
         }
         let followed = self.0.check_below(Path::new(""), self.0.request(), LastName::Any);
         followed.map(CheckedPath)
     }
+}
 
-    /// Whether the entry existed when it was checked.
-    #[must_use]
-    pub fn exists(&self) -> bool {
-        self.0.exists()
-    }
+impl Deref for CheckedPath {
+    type Target = Proof;
 
-    /// Whether operations may change the entry, as described at [`CheckedPath::access`].
-    #[must_use]
-    pub fn access(&self) -> Access {
-        self.0.access()
-    }
-
-    /// The canonical path of the entry as text, as described at [`CheckedPath::display_path`].
-    #[must_use]
-    pub fn display_path(&self) -> String {
-        self.0.display_path()
-    }
-
-    /// The canonical path of the entry as a `file:` URI.
-    #[must_use]
-    pub fn uri(&self) -> String {
-        self.0.uri()
+    fn deref(&self) -> &Proof {
+        &self.0
     }
 }
 
-/// Formats the place, the index of its root in [`Roots::iter`], and the last name of the root's
-/// path, as in `"docs/a.txt" in root 0 ("site")`. This text is for logs and is not a path. To show
-/// a path, use [`display_path`](CheckedPath::display_path).
-impl fmt::Display for CheckedPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+impl Deref for CheckedEntry {
+    type Target = Proof;
 
-/// As for [`CheckedPath`].
-impl fmt::Display for CheckedEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+    fn deref(&self) -> &Proof {
+        &self.0
     }
 }

@@ -74,7 +74,7 @@ impl Operation<'_> {
                 let hint = unexpanded(refused.as_os_str()).map(str::to_owned);
                 error = hint.into_iter().fold(error, Error::with_outcome);
             }
-            self.roots.log_refusal(
+            self.roots.log_refused(
                 match self.destination.map(Location::sent).or(self.name.target) {
                     Some(destination) => error.between(self.name.text, source, destination),
                     None => error.at(self.name.text, source),

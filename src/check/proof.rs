@@ -6,34 +6,38 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle, Look};
-use crate::error::{Code, Error, Result, quoted};
+use super::CheckedPath;
+use crate::dir::{Access, Budget, Handle, Stat};
+use crate::error::{Code, Error, Result};
 use crate::path::names::components;
 use crate::path::protect::{Pattern, has_temporary_name};
 use crate::path::{IntoLocation, Location};
-use crate::roots::{Found, LastName, Located, Root, Roots, display_path, file_uri, join};
+use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, file_uri, join};
 
-/// A place in a root of a snapshot, which [`Roots::decide`] found to be inside.
+/// What a [`CheckedPath`] and a [`CheckedEntry`] have in common: a name inside a root, and the
+/// snapshot of the roots in which it was checked.
+///
+/// Both dereference to it. It has no file operations.
 #[derive(Clone)]
-pub(crate) struct Proof {
+pub struct Proof {
     roots: Roots,
     /// The innermost root that contains the place, and its number in the snapshot.
     root: Arc<Root>,
     number: usize,
     relative: PathBuf,
-    found: Found,
+    found: Presence,
     /// Whether the last name of the request is a symlink that was followed.
     is_target: bool,
     /// Whether the request ends in a slash, `.` or `..`, and so names a directory.
     names_directory: bool,
     request: Location,
     /// The directory beneath which the operations run, if it is not the root.
-    opened: Option<Opened>,
+    opened: Option<OpenBase>,
 }
 
 /// An open directory on the path to a place.
 #[derive(Clone)]
-struct Opened {
+struct OpenBase {
     directory: Arc<OpenDirectory>,
     /// The path from the directory to the place.
     path: PathBuf,
@@ -66,13 +70,13 @@ impl Roots {
     ///
     /// `RootUnavailable` if the name of the innermost root that contains the place does not lead to
     /// a directory or a file.
-    pub(super) fn proof(&self, located: Located, request: &Location) -> Result<Proof> {
-        let Located { root, path, found, is_target, names_directory } = located;
+    pub(super) fn proof(&self, located: PlaceInRoot, request: &Location) -> Result<Proof> {
+        let PlaceInRoot { root, path, found, is_target, names_directory } = located;
         // Defense: The innermost root in force decides what may be done.
         let (number, relative) = self.innermost(root, path);
         let inner = self.shared_root(number)?;
         let is_there = || match found {
-            Found::Missing(missing) => missing <= relative.iter().count(),
+            Presence::Missing(missing) => missing <= relative.iter().count(),
             // The place is the root itself, whose own path would be refused.
             _ if relative.as_os_str().is_empty() => inner.is_there(),
             _ => true,
@@ -99,7 +103,9 @@ impl Proof {
         &self.roots
     }
 
-    pub(crate) fn root(&self) -> &Root {
+    /// The innermost root that contains the place.
+    #[must_use]
+    pub fn root(&self) -> &Root {
         &self.root
     }
 
@@ -108,7 +114,10 @@ impl Proof {
         self.number
     }
 
-    pub(crate) fn relative(&self) -> &Path {
+    /// The path relative to the root. It consists of plain names and contains no symlink that was
+    /// followed. It is empty for the root itself.
+    #[must_use]
+    pub fn relative(&self) -> &Path {
         &self.relative
     }
 
@@ -116,24 +125,58 @@ impl Proof {
         join(self.root.path(), &self.relative)
     }
 
-    pub(crate) fn display_path(&self) -> String {
+    /// The canonical path as text that people and models can read in responses and logs.
+    ///
+    /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
+    /// shown. Show it only to the client that the roots belong to, because it contains the targets
+    /// of symlinks. Do not open this path, because names that are not UTF-8 contain replacement
+    /// characters, and because the path would be walked again from `/`. See
+    /// [`to_unguarded_path`](Self::to_unguarded_path).
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Roots;
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
+    /// # let top = std::fs::canonicalize(work.path()).unwrap();
+    /// # #[cfg(windows)] let top = dunce::simplified(&top).to_owned();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let checked = roots.check("a.txt")?;
+    /// assert_eq!(checked.display_path(), top.join("a.txt").display().to_string());
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn display_path(&self) -> String {
         display_path(&self.canonical())
     }
 
-    pub(super) fn uri(&self) -> String {
+    /// The canonical path as a `file:` URI, which a client may use in a later request.
+    #[must_use]
+    pub fn uri(&self) -> String {
         file_uri(&self.canonical())
+    }
+
+    /// The canonical path, without the protection of the guard. A program that opens it walks it
+    /// again from `/`, where another process may have created a symlink in the meantime. Use it
+    /// only for programs that require a path, and only if nothing else writes to the root.
+    #[must_use]
+    pub fn to_unguarded_path(&self) -> PathBuf {
+        // On Windows, the prefix `\\?\` is omitted, because many programs do not accept it.
+        dunce::simplified(&self.canonical()).to_owned()
     }
 
     pub(crate) fn request(&self) -> &Location {
         &self.request
     }
 
-    pub(crate) fn found(&self) -> Found {
+    pub(crate) fn found(&self) -> Presence {
         self.found
     }
 
-    pub(crate) fn exists(&self) -> bool {
-        !matches!(self.found, Found::Missing(_))
+    /// Whether something existed at the place when it was checked. To look again, use
+    /// [`metadata`](CheckedPath::metadata).
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        !matches!(self.found, Presence::Missing(_))
     }
 
     pub(super) fn is_target(&self) -> bool {
@@ -144,7 +187,26 @@ impl Proof {
         self.names_directory
     }
 
-    pub(super) fn access(&self) -> Access {
+    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the innermost
+    /// root that contains it is read-only, or if the place is at or below a
+    /// [protected](crate::BoundaryBuilder::protect) name. If the result is [`Access::ReadWrite`],
+    /// an operation can still be refused, for example if it renames a directory that contains a
+    /// protected name.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Access, Boundary};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .protect_defaults()
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
+    /// assert_eq!(roots.check("a.txt")?.access(), Access::ReadWrite);
+    /// assert_eq!(roots.check(".git/config")?.access(), Access::ReadOnly);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn access(&self) -> Access {
         if self.ensure_allows_changes().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
     }
 
@@ -154,7 +216,7 @@ impl Proof {
         let request = self.request.join(relative.as_unchecked_path());
         if self.roots.index().is_absolute(relative.as_os_str()) {
             let error = Error::from(Code::NotRelative).at("check", request.sent());
-            return Err(self.roots.log_refusal(error));
+            return Err(self.roots.log_refused(error));
         }
         self.check_below(relative.as_unchecked_path(), &request, last_name)
     }
@@ -172,7 +234,7 @@ impl Proof {
         // Joining an empty path would add a slash.
         from_root.extend(Some(below).filter(|below| !below.as_os_str().is_empty()));
         let from_root =
-            Location::from_path(from_root).map_err(|error| roots.log_refusal(named(error)))?;
+            Location::from_path(from_root).map_err(|error| roots.log_refused(named(error)))?;
         let roots_here = &roots.with_base_number(Some(self.number));
         roots_here.run_check(&from_root, |budget| {
             let checked = roots_here.decide(&from_root, last_name, budget).map_err(named)?;
@@ -180,22 +242,24 @@ impl Proof {
         })
     }
 
-    /// The directory that contains the place, or `None` for a root. Nothing is looked up.
-    pub(crate) fn parent(&self) -> Option<Self> {
+    /// Returns the proof for the directory that contains the place, or `None` for a root. Nothing
+    /// is looked up.
+    #[must_use]
+    pub fn parent(&self) -> Option<CheckedPath> {
         let relative = self.relative.parent()?.to_owned();
         let found = match self.found {
-            Found::Missing(names) if names > 1 => Found::Missing(names - 1),
-            _ => Found::Exists,
+            Presence::Missing(names) if names > 1 => Presence::Missing(names - 1),
+            _ => Presence::Exists,
         };
         // The listed directory itself is an entry of its parent, and is reached from the root.
-        let opened = self.opened.as_ref().and_then(|Opened { directory, path }| {
+        let opened = self.opened.as_ref().and_then(|OpenBase { directory, path }| {
             let path = path.parent().filter(|path| !path.as_os_str().is_empty())?.to_owned();
-            Some(Opened { directory: Arc::clone(directory), path })
+            Some(OpenBase { directory: Arc::clone(directory), path })
         });
         let mut parent = Self { relative, found, is_target: false, opened, ..self.clone() };
         parent.names_directory = false;
         parent.request = Location::of_place(&parent.canonical());
-        Some(parent)
+        Some(CheckedPath(parent))
     }
 
     /// Returns the handle beneath which to operate, and the path relative to it.
@@ -203,7 +267,7 @@ impl Proof {
     /// If names are protected, this verifies that a listed directory is still at the path that was
     /// checked, because its content is protected if it was moved to such a name.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
-        let Some(Opened { directory, path }) = &self.opened else {
+        let Some(OpenBase { directory, path }) = &self.opened else {
             return Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)));
         };
         if self.roots.protected().is_some() {
@@ -213,7 +277,7 @@ impl Proof {
     }
 
     /// Looks up what is at the place. A symlink is not followed.
-    pub(crate) fn look(&self) -> Result<Look> {
+    pub(crate) fn look(&self) -> Result<Stat> {
         let (handle, place) = self.place()?;
         handle.look(&place, self.roots.policy().mounts)
     }
@@ -245,7 +309,7 @@ impl Proof {
         &self,
         directory: &Arc<OpenDirectory>,
         path: PathBuf,
-        found: Found,
+        found: Presence,
     ) -> Self {
         let (number, relative) = self.roots.innermost(self.number, self.relative.join(&path));
         Self {
@@ -257,7 +321,7 @@ impl Proof {
             is_target: false,
             names_directory: false,
             request: self.request.join(&path),
-            opened: Some(Opened { directory: Arc::clone(directory), path }),
+            opened: Some(OpenBase { directory: Arc::clone(directory), path }),
         }
     }
 
@@ -281,7 +345,7 @@ impl Proof {
         match &self.opened {
             None => Ok(()),
             // Defense: An entry is changed only while its directory is still at its path.
-            Some(Opened { directory, .. }) => self.ensure_not_moved_from(directory),
+            Some(OpenBase { directory, .. }) => self.ensure_not_moved_from(directory),
         }
     }
 
@@ -315,17 +379,18 @@ impl Proof {
 
 /// The error for a request that names the temporary file of a write.
 pub(super) fn temporary() -> Error {
-    Error::new(Code::Protected).says("protected: the name belongs to a file that is being written")
+    Error::new(Code::Protected)
+        .with_text("protected: the name belongs to a file that is being written")
 }
 
 /// The error for an entry that would be in a directory that does not exist.
 pub(crate) fn without_parent() -> Error {
-    Error::new(Code::NotFound).says("the parent directory does not exist")
+    Error::new(Code::NotFound).with_text("the parent directory does not exist")
 }
 
 /// The error for a new file whose request names a directory.
 pub(crate) fn named_as_directory() -> Error {
-    Error::new(Code::IsADirectory).says(
+    Error::new(Code::IsADirectory).with_text(
         "the path ends in a slash or a dot, so it names a directory; write it without that to name a \
          file",
     )
@@ -343,15 +408,6 @@ impl Eq for Proof {}
 impl Hash for Proof {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.canonical().hash(state);
-    }
-}
-
-impl fmt::Display for Proof {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let relative = self.relative.as_os_str();
-        let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
-        let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
-        write!(f, "{place} in root {} ({})", self.number, quoted(name))
     }
 }
 

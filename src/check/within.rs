@@ -98,7 +98,7 @@ impl Roots {
         let (mut numbers, mut seen, mut work) = (HashMap::new(), HashSet::new(), 0);
         for (count, directory) in directories.into_iter().enumerate() {
             if count >= ROOT_LIST_ENTRIES {
-                return Err(self.log_refusal(Code::TooManyRoots.into()));
+                return Err(self.log_refused(Code::TooManyRoots.into()));
             }
             let request = self.location(directory)?;
             if !seen.insert(request.clone()) {
@@ -125,8 +125,8 @@ impl Roots {
             }
         }
         if roots.is_empty() {
-            let error = Error::new(Code::Empty).says("the list of directories is empty");
-            return Err(self.log_refusal(error));
+            let error = Error::new(Code::Empty).with_text("the list of directories is empty");
+            return Err(self.log_refused(error));
         }
         Ok(self.narrowed_to(roots))
     }

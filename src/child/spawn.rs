@@ -71,7 +71,7 @@ pub(super) fn run(
     let mut child = spawned.map_err(|error| match error.kind() {
         // The system does not say which file is missing.
         io::ErrorKind::NotFound => Error::io(Code::NoSuchProgram, error)
-            .says("the program, its interpreter or the directory does not exist"),
+            .with_text("the program, its interpreter or the directory does not exist"),
         _ => error.into(),
     })?;
     let mut captured = OutputBuffer { streams: Default::default(), left: Some(task.output) };

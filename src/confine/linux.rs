@@ -130,7 +130,7 @@ impl ChildConfinement {
         if !is_sufficient {
             let gaps = gaps.join("; ");
             return Err(Error::new(Code::ConfinementUnavailable)
-                .says("this kernel cannot enforce all restrictions of the program")
+                .with_text("this kernel cannot enforce all restrictions of the program")
                 .detail(gaps));
         }
         let filter = filter.filter(|_| confined.is_filtered == Some(true));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf, is_separator};
 
 #[cfg(target_os = "linux")]
 use super::kernel;
-use super::{Budget, Handle, Look, Rule, split};
+use super::{Budget, Handle, Rule, Stat, split};
 use crate::error::{Code, Result};
 use crate::limits::CURSOR_HANDLES;
 #[cfg(target_os = "linux")]
@@ -33,7 +33,7 @@ impl Cursor {
         path: &Path,
         mounts: Rule,
         budget: &mut Budget<'_>,
-    ) -> Result<Look> {
+    ) -> Result<Stat> {
         budget.spend(1)?;
         // The kernel would refuse a later operation on the whole path with ENAMETOOLONG
         // (openat2(2)).
@@ -43,9 +43,9 @@ impl Cursor {
         {
             return Err(Code::TooLong.into());
         }
-        let Some((parent, name)) = split(path) else { return Ok(Look::Other(base.metadata()?)) };
+        let Some((parent, name)) = split(path) else { return Ok(Stat::Other(base.metadata()?)) };
         match self.open_dir(base, parent, mounts, budget) {
-            Err(error) if error.reason() == Code::NotFound => Ok(Look::Missing),
+            Err(error) if error.reason() == Code::NotFound => Ok(Stat::Missing),
             directory => directory?.look_in(name, mounts),
         }
     }
@@ -148,7 +148,7 @@ mod tests {
             let before = budget.spent();
             assert!(matches!(
                 cursor.look(&handle, path, Rule::Allow, &mut budget),
-                Ok(Look::Missing)
+                Ok(Stat::Missing)
             ));
             assert!(cursor.open_dirs.len() <= CURSOR_HANDLES);
             budget.spent() - before

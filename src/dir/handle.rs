@@ -17,7 +17,7 @@ use super::Follow;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
-    Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
+    Budget, Entries, FileType, Identity, Metadata, Mount, OpenHow, Rule, Stat, kernel, split,
     walk_error,
 };
 use crate::error::{Code, Result};
@@ -137,31 +137,31 @@ impl Handle {
     }
 
     /// Describes the name at `path`, without following it.
-    pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Look> {
+    pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Stat> {
         #[cfg(target_os = "linux")]
         if let Some(looked) = self.look_by_kernel(path, mounts) {
             return looked;
         }
         match split(path) {
             Some((parent, name)) => self.dir(parent, mounts)?.look_in(name, mounts),
-            None => Ok(Look::Other(self.metadata()?)),
+            None => Ok(Stat::Other(self.metadata()?)),
         }
     }
 
     /// Like [`Handle::look`], but opens the path with one system call. Returns `None` if `openat2`
     /// cannot be used.
     #[cfg(target_os = "linux")]
-    fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
+    fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Stat>> {
         let looked = kernel::look(&self.dir, path, mounts)?;
         let look = |file: File| {
             let metadata = Metadata::of_file(&file)?;
             match metadata.file_type() {
-                FileType::Symlink => Ok(Look::Link(kernel::read_link(&file, &metadata)?, metadata)),
-                _ => Ok(Look::Other(metadata)),
+                FileType::Symlink => Ok(Stat::Link(kernel::read_link(&file, &metadata)?, metadata)),
+                _ => Ok(Stat::Other(metadata)),
             }
         };
         Some(match looked {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stat::Missing),
             looked => looked.map_err(walk_error).and_then(look),
         })
     }
@@ -171,7 +171,7 @@ impl Handle {
         windows,
         allow(unused_variables, reason = "on Windows, a mounted volume is a symlink")
     )]
-    pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
+    pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Stat> {
         // Opening the name also checks its mount, in the same call.
         #[cfg(target_os = "linux")]
         if mounts == Rule::Refuse {
@@ -182,7 +182,7 @@ impl Handle {
         let looked = self.look_portable(name)?;
         #[cfg(not(windows))]
         if mounts == Rule::Refuse
-            && matches!(looked, Look::Other(_))
+            && matches!(looked, Stat::Other(_))
             && kernel::mount_of(&self.dir, name)? != self.mount()?
         {
             return Err(Code::MountCrossing.into());
@@ -191,18 +191,18 @@ impl Handle {
     }
 
     #[cfg(windows)]
-    fn look_portable(&self, name: &OsStr) -> Result<Look> {
+    fn look_portable(&self, name: &OsStr) -> Result<Stat> {
         kernel::look(self, name)
     }
 
     #[cfg(not(windows))]
-    fn look_portable(&self, name: &OsStr) -> Result<Look> {
+    fn look_portable(&self, name: &OsStr) -> Result<Stat> {
         match self.describe(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stat::Missing),
             Err(error) => Err(walk_error(error)),
             Ok(metadata) => match metadata.file_type() {
-                FileType::Symlink => Ok(Look::Link(self.read_link(name, &metadata)?, metadata)),
-                _ => Ok(Look::Other(metadata)),
+                FileType::Symlink => Ok(Stat::Link(self.read_link(name, &metadata)?, metadata)),
+                _ => Ok(Stat::Other(metadata)),
             },
         }
     }
@@ -219,7 +219,7 @@ impl Handle {
 
     /// Opens the file at `path`, without blocking and without following any symlink, including the
     /// last name.
-    pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
+    pub(crate) fn open(&self, path: &Path, want: OpenHow, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
             return opened.map_err(walk_error);
@@ -445,7 +445,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("f"), "old").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
-        let want = Want { read: false, write: true, append: false, create_new: Some(0o600) };
+        let want = OpenHow { read: false, write: true, append: false, create_new: Some(0o600) };
         let made = |name| {
             handle
                 .open(Path::new(name), want, Rule::Allow)

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
+use super::{Follow, Metadata, Mount, OpenHow, Rule, proc_link};
 use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
@@ -47,7 +47,7 @@ pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<Fil
     plain(at, path, OFlags::PATH | OFlags::NOFOLLOW, None, mounts)
 }
 
-pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io::Result<File>> {
+pub(super) fn open(at: &Dir, path: &Path, want: OpenHow, mounts: Rule) -> Option<io::Result<File>> {
     let mut flags = match (want.read, want.write || want.append) {
         (true, true) => OFlags::RDWR,
         (false, true) => OFlags::WRONLY,

@@ -54,7 +54,7 @@ use crate::error::Result;
 
 /// How a file is opened. No combination truncates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct OpenHow {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) append: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Want {
     pub(crate) create_new: Option<u32>,
 }
 
-impl Want {
+impl OpenHow {
     pub(crate) const READ: Self =
         Self { read: true, write: false, append: false, create_new: None };
 
@@ -85,7 +85,7 @@ impl Want {
 
 /// The result of looking up a name without following it. For a symlink, this includes its target.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum Stat {
     Missing,
     Link(OsString, Metadata),
     Other(Metadata),

@@ -24,7 +24,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use cap_std::io_lifetimes::AsFilelike;
 
-use super::{FileType, Handle, Look, Metadata, Mount, Want, temporary_name};
+use super::{FileType, Handle, Metadata, Mount, OpenHow, Stat, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 use crate::path::names::{key, windows};
@@ -41,16 +41,16 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
 
 /// Looks up a name without following a symlink. Reads its metadata and, if it is a symlink, its
 /// target.
-pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
+pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Stat> {
     let file = match open_itself(&at.dir, name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stat::Missing),
         file => file.map_err(super::walk_error)?,
     };
     verify_place(at, name, &file)?;
     let metadata = Metadata::of_file(&file)?;
     Ok(match metadata.file_type() {
-        FileType::Symlink => Look::Link(link_text(&file)?, metadata),
-        _ => Look::Other(metadata),
+        FileType::Symlink => Stat::Link(link_text(&file)?, metadata),
+        _ => Stat::Other(metadata),
     })
 }
 
@@ -190,7 +190,7 @@ pub(super) fn open_through_filter(
     at: &Handle,
     name: &OsStr,
     file: File,
-    want: Want,
+    want: OpenHow,
 ) -> Result<File> {
     if !is_reparse_point(&file)? {
         return Ok(file);

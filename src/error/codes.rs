@@ -127,7 +127,7 @@ errors! {
              backslash, | or a leading or trailing space";
     }
 
-    /// The text is not a [`FileVersion`](crate::FileVersion).
+    /// The text is not a [`ContentHash`](crate::ContentHash).
     InvalidVersion: InvalidText {
         InvalidVersion = "invalid_version",
             "not the version of a file; use the version from an earlier response unchanged";
@@ -286,7 +286,7 @@ errors! {
         /// Another process kept changing the path while it was used. The operation can safely be
         /// retried.
         Changed = "changed", "the path changed while it was used; try again";
-        /// The file does not have the required [`FileVersion`](crate::FileVersion). Read it again.
+        /// The file does not have the required [`ContentHash`](crate::ContentHash). Read it again.
         Modified = "modified", "the file was modified since it was read; read it again";
     }
 

@@ -24,16 +24,16 @@ use super::open::verify;
 use super::open::{NEW_FILE, PRIVATE_FILE};
 use super::options::{Durability, Overwrite, WriteOptions};
 #[cfg(unix)]
-use super::permissions::{Kept, Permissions, set_mode};
+use super::permissions::{KeptPermissions, Permissions, set_mode};
 use super::version::{Condition, change_if, removed};
 use super::write::parent_at;
 use crate::check::{CheckedPath, Name, Proof};
 #[cfg(target_os = "linux")]
 use crate::dir::is_proc;
-use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
+use crate::dir::{Handle, Identity, Metadata, OpenHow, Rule, Stat, split, temporary_name};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::NAMES_TRIED;
-use crate::roots::Found;
+use crate::roots::Presence;
 
 /// A file that is written in pieces and appears under its name only when it is committed.
 ///
@@ -76,7 +76,7 @@ pub struct AtomicFile {
     source: Option<CopySource>,
     // Declared before the created directories, which can be removed only when they are empty.
     temporary: Temporary,
-    created: Created,
+    created: NewDirectories,
 }
 
 /// The file that an [`AtomicFile`] is a copy of.
@@ -92,7 +92,7 @@ pub(super) struct Destination {
     pub(super) directory: Arc<Handle>,
     pub(super) name: OsString,
     pub(super) old: Option<Metadata>,
-    created: Created,
+    created: NewDirectories,
 }
 
 impl CheckedPath {
@@ -101,9 +101,7 @@ impl CheckedPath {
     /// # Errors
     ///
     /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) with [`InPlace::Always`](crate::InPlace::Always) and
-    /// [`InPlace::IfOwnerChanges`](crate::InPlace::IfOwnerChanges), because such a file is never
-    /// written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
+    /// (`invalid_options`) with the options to write in place, which such a file never does; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
     /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
     /// [`Overwrite::IfUnchanged`].
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
@@ -144,7 +142,7 @@ impl AtomicFile {
         let file = Self::begin(place, place.destination(options)?, options, NEW_FILE)?;
         // Its content can take long to write, and other changes can be committed before it.
         #[cfg(unix)]
-        if file.carry()? == Some(Kept::Nothing) {
+        if file.carry()? == Some(KeptPermissions::Nothing) {
             return Err(list_is_lost());
         }
         Ok(file)
@@ -193,7 +191,7 @@ impl AtomicFile {
     /// Gives the new file the permissions of the old one, but not yet its mode. Returns `None` if
     /// there is no old file.
     #[cfg(unix)]
-    fn carry(&self) -> Result<Option<Kept>> {
+    fn carry(&self) -> Result<Option<KeptPermissions>> {
         let Some(old) = &self.old else { return Ok(None) };
         let Temporary { directory, file, .. } = &self.temporary;
         Ok(Some(permissions(directory, &self.name, old, &self.place)?.carry_to(file)?))
@@ -202,7 +200,7 @@ impl AtomicFile {
     /// Whether the new file can have the owner, the group and the list of the old one.
     #[cfg(unix)]
     pub(super) fn can_keep_owner(&self) -> Result<bool> {
-        Ok(!matches!(self.carry()?, Some(Kept::Mode(_) | Kept::Nothing)))
+        Ok(!matches!(self.carry()?, Some(KeptPermissions::Mode(_) | KeptPermissions::Nothing)))
     }
 
     pub(super) fn write_content(&mut self, content: impl AsRef<[u8]>) -> Result<()> {
@@ -244,12 +242,12 @@ impl AtomicFile {
     fn give_permissions(&self) -> Result<Option<Metadata>> {
         let (old, file) = (self.state_of_old()?, &self.temporary.file);
         let mode = match self.carry()? {
-            Some(Kept::All(mode)) => Some(mode),
+            Some(KeptPermissions::All(mode)) => Some(mode),
             Some(_) if self.options.in_place == super::options::InPlace::IfOwnerChanges => {
                 return Err(Code::Changed.into());
             }
-            Some(Kept::Mode(mode)) => Some(mode),
-            Some(Kept::Nothing) => return Err(list_is_lost()),
+            Some(KeptPermissions::Mode(mode)) => Some(mode),
+            Some(KeptPermissions::Nothing) => return Err(list_is_lost()),
             None => None,
         };
         if let Some(CopySource { permissions, new_mode }) = &self.source {
@@ -270,8 +268,8 @@ impl AtomicFile {
         }
         let (directory, name) = self.location();
         Ok(match directory.look_in(name, self.place.roots().policy().mounts)? {
-            Look::Other(metadata) => Some(metadata),
-            Look::Missing | Look::Link(..) => None,
+            Stat::Other(metadata) => Some(metadata),
+            Stat::Missing | Stat::Link(..) => None,
         })
     }
 
@@ -332,18 +330,18 @@ impl AtomicFile {
         let (directory, name) = self.location();
         let policy = self.place.roots().policy();
         match (directory.look_in(name, policy.mounts)?, self.old.is_some()) {
-            (Look::Missing, false) => {}
-            (Look::Other(metadata), true) => policy.allow(&metadata)?,
+            (Stat::Missing, false) => {}
+            (Stat::Other(metadata), true) => policy.allow(&metadata)?,
             (_, false) if self.options.overwrite == Overwrite::Never => {
                 return Err(Code::AlreadyExists.into());
             }
             _ => return Err(Code::Changed.into()),
         }
-        let Look::Other(_) = directory.look_in(&self.temporary.name, policy.mounts)? else {
+        let Stat::Other(_) = directory.look_in(&self.temporary.name, policy.mounts)? else {
             return Err(Code::Changed.into());
         };
         #[cfg(unix)]
-        if self.carry()? == Some(Kept::Nothing) {
+        if self.carry()? == Some(KeptPermissions::Nothing) {
             return Err(list_is_lost());
         }
         self.place.ensure_not_moved(directory)
@@ -387,7 +385,7 @@ impl Proof {
         };
         let (handle, place) = self.place()?;
         let name = place.file_name().ok_or(Code::IsADirectory)?.to_owned();
-        let mut created = Created::default();
+        let mut created = NewDirectories::default();
         let policy = self.roots().policy();
         let directory = if options.create_parents {
             ensure_may_be_file()?;
@@ -399,13 +397,13 @@ impl Proof {
             parent
         };
         let old = match directory.look_in(&name, policy.mounts)? {
-            Look::Missing if options.version().is_some() => return Err(removed()),
-            Look::Missing => None,
-            Look::Link(..) | Look::Other(_) if options.overwrite == Overwrite::Never => {
+            Stat::Missing if options.version().is_some() => return Err(removed()),
+            Stat::Missing => None,
+            Stat::Link(..) | Stat::Other(_) if options.overwrite == Overwrite::Never => {
                 return Err(Code::AlreadyExists.into());
             }
-            Look::Link(..) => return Err(Code::Changed.into()),
-            Look::Other(metadata) => {
+            Stat::Link(..) => return Err(Code::Changed.into()),
+            Stat::Other(metadata) => {
                 policy.allow(&metadata)?;
                 Some(metadata)
             }
@@ -421,7 +419,7 @@ impl Proof {
         handle: &Handle,
         place: &Path,
         above: usize,
-        created: &mut Created,
+        created: &mut NewDirectories,
     ) -> Result<Handle> {
         // Another process can have removed a directory since the check.
         let is_removed = |error: Error| match error.reason() {
@@ -429,8 +427,8 @@ impl Proof {
             _ => error,
         };
         let missing = match self.found() {
-            Found::Missing(missing) => missing.saturating_sub(above),
-            Found::Exists | Found::Link => 0,
+            Presence::Missing(missing) => missing.saturating_sub(above),
+            Presence::Exists | Presence::Link => 0,
         };
         let mounts = self.roots().policy().mounts;
         let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
@@ -478,7 +476,7 @@ impl Proof {
 /// Directories that were created for a file. They are removed on drop, deepest first, unless they
 /// are kept. A directory that is not empty remains.
 #[derive(Default)]
-pub(super) struct Created {
+pub(super) struct NewDirectories {
     /// The directory in which the first one was created.
     base: Option<Handle>,
     /// The path of the last one beneath `base`.
@@ -488,7 +486,7 @@ pub(super) struct Created {
     identities: Vec<Option<Identity>>,
 }
 
-impl Created {
+impl NewDirectories {
     fn add(&mut self, parent: Handle, name: &OsStr, identity: Option<Identity>) {
         if self.base.is_none() && identity.is_none() {
             return;
@@ -521,7 +519,7 @@ impl Created {
     }
 }
 
-impl Drop for Created {
+impl Drop for NewDirectories {
     fn drop(&mut self) {
         let Some(base) = self.base.take() else { return };
         let levels = self.path.ancestors().zip(self.identities.iter().rev());
@@ -561,7 +559,7 @@ struct Temporary {
 
 impl Temporary {
     fn new(directory: Arc<Handle>, mode: u32) -> Result<Self> {
-        let want = Want { create_new: Some(mode), ..WRITE };
+        let want = OpenHow { create_new: Some(mode), ..WRITE };
         for _ in 0..NAMES_TRIED {
             let name = temporary_name();
             match directory.open(Path::new(&name), want, Rule::Allow) {
@@ -623,14 +621,14 @@ fn permissions(
     }
     let policy = place.roots().policy();
     let open = |want| directory.open(Path::new(name), want, policy.mounts);
-    let file = match open(Want::READ) {
+    let file = match open(OpenHow::READ) {
         Err(error) if error.reason() == Code::PermissionDenied => open(WRITE),
         file => file,
     };
     let file = file.map_err(|error| match error.reason() {
         // The file existed when it was looked up.
         Code::NotFound => Code::Changed.into(),
-        Code::PermissionDenied => error.says(
+        Code::PermissionDenied => error.with_text(
             "the file's permissions cannot be kept, because this process may neither read nor \
              write it; write to another file",
         ),
@@ -642,13 +640,14 @@ fn permissions(
 
 #[cfg(unix)]
 fn list_is_lost() -> Error {
-    Error::new(Code::PermissionDenied).says(
+    Error::new(Code::PermissionDenied).with_text(
         "the file's access control list cannot be kept on the new file; write in place, or to \
          another file",
     )
 }
 
-pub(super) const WRITE: Want = Want { read: false, write: true, append: false, create_new: None };
+pub(super) const WRITE: OpenHow =
+    OpenHow { read: false, write: true, append: false, create_new: None };
 
 #[cfg(test)]
 mod tests {

@@ -21,8 +21,8 @@ use std::time::SystemTime;
 use super::atomic::WRITE;
 use crate::check::{CheckedPath, Proof};
 #[cfg(unix)]
-use crate::dir::Want;
-use crate::dir::{Look, Metadata};
+use crate::dir::OpenHow;
+use crate::dir::{Metadata, Stat};
 use crate::error::{Code, Error, Result};
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
@@ -91,7 +91,7 @@ impl Attribute {
             }
             _ => return Ok(()),
         };
-        Err(Error::new(Code::Unsupported).says(reason))
+        Err(Error::new(Code::Unsupported).with_text(reason))
     }
 
     /// Sets the attribute of a file or directory.
@@ -101,12 +101,12 @@ impl Attribute {
         let (handle, place) = path.place()?;
         let policy = path.roots().policy();
         let is_dir = match handle.look(&place, policy.mounts)? {
-            Look::Missing => return Err(Code::NotFound.into()),
-            Look::Link(..) => return Err(Code::Changed.into()),
-            Look::Other(metadata) if metadata.is_dir() => true,
+            Stat::Missing => return Err(Code::NotFound.into()),
+            Stat::Link(..) => return Err(Code::Changed.into()),
+            Stat::Other(metadata) if metadata.is_dir() => true,
             // The type must be known first, because opening a FIFO for writing would wake its
             // reader.
-            Look::Other(metadata) => {
+            Stat::Other(metadata) => {
                 policy.allow(&metadata)?;
                 false
             }
@@ -118,7 +118,7 @@ impl Attribute {
             handle.open_dir(&place, policy.mounts)?
         } else {
             // Either permission is sufficient: the owner may change the attributes in any case.
-            let opened = path.open_existing(Want::READ).or_else(|error| match error.reason() {
+            let opened = path.open_existing(OpenHow::READ).or_else(|error| match error.reason() {
                 Code::PermissionDenied => path.open_existing(WRITE),
                 _ => Err(error),
             });

@@ -1,4 +1,4 @@
-//! Renaming and removing.
+//! Rename and removing.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::list::is_replaced;
 use super::options::Overwrite;
-use super::version::{Condition, FileVersion, change_if};
+use super::version::{Condition, ContentHash, change_if};
 use crate::check::{CheckedEntry, Proof};
-use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
+use crate::dir::{DirectoryEntry, FileType, Handle, Rule, Stat, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
-use crate::roots::{Found, LastName, Roots};
+use crate::roots::{LastName, Presence, Roots};
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. If a name
@@ -50,18 +50,18 @@ impl Roots {
         overwrite: Overwrite,
     ) -> Result<()> {
         self.run_between("rename", from, to, [LastName::Unfollowed; 2], |from, to| {
-            Renaming::check(from, to, overwrite)?.run()
+            Rename::check(from, to, overwrite)?.run()
         })
     }
 }
 
 /// Fails if the source or the destination is not what the rename expects.
 pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
-    Renaming::check(from, to, overwrite)?.verify()
+    Rename::check(from, to, overwrite)?.verify()
 }
 
 /// A rename that was checked, with the directories of both names open.
-struct Renaming<'a> {
+struct Rename<'a> {
     from: &'a Proof,
     to: &'a Proof,
     from_directory: Handle,
@@ -71,7 +71,7 @@ struct Renaming<'a> {
     overwrite: Overwrite,
 }
 
-impl<'a> Renaming<'a> {
+impl<'a> Rename<'a> {
     fn check(from: &'a Proof, to: &'a Proof, overwrite: Overwrite) -> Result<Self> {
         from.ensure_removable()?;
         // Defense: Nothing is moved into a directory that is read-only.
@@ -81,9 +81,9 @@ impl<'a> Renaming<'a> {
         let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
         if from.names_directory() || to.names_directory() {
             let is_dir = match from_directory.look_in(&from_name, from.roots().policy().mounts)? {
-                Look::Missing => return Err(Code::NotFound.into()),
-                Look::Other(metadata) => metadata.is_dir(),
-                Look::Link(..) => false,
+                Stat::Missing => return Err(Code::NotFound.into()),
+                Stat::Other(metadata) => metadata.is_dir(),
+                Stat::Link(..) => false,
             };
             if !is_dir {
                 let error = Error::from(Code::NotADirectory);
@@ -114,19 +114,19 @@ impl<'a> Renaming<'a> {
     fn verify(&self) -> Result<()> {
         let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
         let mounts = from.roots().policy().mounts;
-        let is_dir = |look: &Look| matches!(look, Look::Other(metadata) if metadata.is_dir());
+        let is_dir = |look: &Stat| matches!(look, Stat::Other(metadata) if metadata.is_dir());
         let source = from_directory.look_in(from_name, mounts)?;
         let destination = to_directory.look_in(to_name, mounts).map_err(Error::of_destination)?;
         let fails = |kind: io::ErrorKind| Err(from.blame(to, kind.into()));
         match (&source, &destination) {
-            (Look::Missing, _) => return Err(Code::NotFound.into()),
+            (Stat::Missing, _) => return Err(Code::NotFound.into()),
             _ if from_directory.identity()?.device != to_directory.identity()?.device => {
                 return fails(io::ErrorKind::CrossesDevices);
             }
             _ if is_dir(&source) && to.canonical().starts_with(from.canonical()) => {
                 return fails(io::ErrorKind::InvalidInput);
             }
-            (_, Look::Missing) => {}
+            (_, Stat::Missing) => {}
             _ if self.overwrite == Overwrite::Never => return fails(io::ErrorKind::AlreadyExists),
             _ => match (is_dir(&source), is_dir(&destination)) {
                 (true, false) => return fails(io::ErrorKind::NotADirectory),
@@ -172,7 +172,7 @@ impl CheckedEntry {
 }
 
 pub(super) fn rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
-    from.run_to("rename", to, |from, to| Renaming::check(from, to, overwrite)?.run())
+    from.run_to("rename", to, |from, to| Rename::check(from, to, overwrite)?.run())
 }
 
 impl Proof {
@@ -187,7 +187,7 @@ impl Proof {
             | Code::IsADirectory
             | Code::NotADirectory => error.of_destination(),
             Code::Io if is_invalid && to.canonical().starts_with(self.canonical()) => {
-                error.says("a directory cannot be moved into itself")
+                error.with_text("a directory cannot be moved into itself")
             }
             _ => error,
         }
@@ -200,7 +200,7 @@ impl Proof {
         }
         let mounts = self.roots().policy().mounts;
         match directory.look_in(name, mounts)? {
-            Look::Other(metadata) if metadata.is_dir() => {
+            Stat::Other(metadata) if metadata.is_dir() => {
                 self.search(&directory.dir(Path::new(name), mounts)?)
             }
             _ => Ok(()),
@@ -208,7 +208,7 @@ impl Proof {
     }
 }
 
-pub(super) fn remove_file(path: &Proof, if_unchanged: Option<FileVersion>) -> Result<()> {
+pub(super) fn remove_file(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     change_if(Condition::new(path, (&directory, &name), if_unchanged), || {
         path.ensure_not_moved(&directory)?;
@@ -217,11 +217,11 @@ pub(super) fn remove_file(path: &Proof, if_unchanged: Option<FileVersion>) -> Re
 }
 
 /// Fails if the file is not what the removal expects.
-pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<FileVersion>) -> Result<()> {
+pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
     let (directory, name) = file_to_remove(path)?;
     match directory.look_in(&name, path.roots().policy().mounts)? {
-        Look::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),
-        Look::Other(metadata) if metadata.is_dir() => Err(Code::IsADirectory.into()),
+        Stat::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),
+        Stat::Other(metadata) if metadata.is_dir() => Err(Code::IsADirectory.into()),
         _ => Condition::new(path, (&directory, &name), if_unchanged)
             .map_or(Ok(()), |condition| condition.verify()),
     }
@@ -234,8 +234,8 @@ fn file_to_remove(path: &Proof) -> Result<(Handle, OsString)> {
     if path.names_directory() {
         // The path ended in a slash when it was checked, so no file is meant.
         return Err(match directory.look_in(&name, path.roots().policy().mounts)? {
-            Look::Missing => Code::NotFound.into(),
-            Look::Other(metadata) if metadata.is_dir() => Code::IsADirectory.into(),
+            Stat::Missing => Code::NotFound.into(),
+            Stat::Other(metadata) if metadata.is_dir() => Code::IsADirectory.into(),
             _ => Code::NotADirectory.into(),
         });
     }
@@ -252,7 +252,7 @@ pub(super) fn remove_dir(path: &Proof) -> Result<()> {
 
 pub(super) fn remove_dir_all(path: &Proof) -> Result<()> {
     path.ensure_removable()?;
-    if path.found() == Found::Link {
+    if path.found() == Presence::Link {
         return Err(Code::NotADirectory.into());
     }
     let (directory, name) = path.parent_dir()?;
@@ -425,7 +425,7 @@ impl Proof {
 }
 
 fn contains_protected() -> Error {
-    Error::new(Code::Protected).says("protected: the directory contains a protected name")
+    Error::new(Code::Protected).with_text("protected: the directory contains a protected name")
 }
 
 /// Ignores a missing entry, because another process may have removed it.

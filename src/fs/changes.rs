@@ -17,7 +17,7 @@ use super::atomic::AtomicFile;
 use super::change::{remove_file, rename, verify_removal, verify_rename};
 use super::options::Overwrite;
 use super::options::WriteOptions;
-use super::version::FileVersion;
+use super::version::ContentHash;
 use crate::check::{CheckedEntry, Name, Proof};
 use crate::dir::Identity;
 use crate::error::{Code, Error, Result, quoted};
@@ -29,7 +29,7 @@ use crate::roots::{LastName, Roots};
 /// Changes of several files, which are prepared together and committed in order.
 ///
 /// A change is verified as far as possible when it is added: the request is allowed, the file has
-/// the expected [version](FileVersion), and new content fits on the device. An error there changes
+/// the expected [version](ContentHash), and new content fits on the device. An error there changes
 /// nothing, and the set can still be committed without that change. If the set is dropped before it
 /// is committed, nothing remains of it.
 ///
@@ -41,18 +41,18 @@ use crate::roots::{LastName, Roots};
 /// is not what its change expects. It makes each change atomically, but not all of them together: if
 /// the system refuses a change after that, for example because a directory to be replaced is not
 /// empty, or if the process is killed, the changes before it have been made and the rest have not.
-/// [`PartialCommit`] says which. A killed process leaves the temporary files of the remaining
+/// [`CommitError`] says which. A killed process leaves the temporary files of the remaining
 /// changes behind, as described at [`Roots::write`].
 ///
 /// ```
-/// use mcp_roots_guard::{FileVersion, Overwrite, Roots, WriteOptions};
+/// use mcp_roots_guard::{ContentHash, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for name in ["main.rs", "old.rs", "notes.txt"] {
 /// #     std::fs::write(work.path().join(name), name).unwrap();
 /// # }
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let version = FileVersion::of(&roots.read("main.rs", 1 << 20)?);
+/// let version = ContentHash::of(&roots.read("main.rs", 1 << 20)?);
 ///
 /// let mut patch = roots.change_set();
 /// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
@@ -68,18 +68,18 @@ use crate::roots::{LastName, Roots};
 #[must_use = "changes that are not committed are discarded"]
 pub struct ChangeSet {
     roots: Roots,
-    affected: Vec<Affected>,
+    affected: Vec<AffectedName>,
     changes: Vec<Change>,
 }
 
 enum Change {
     Write(AtomicFile),
-    RemoveFile(Proof, Option<FileVersion>),
+    RemoveFile(Proof, Option<ContentHash>),
     Rename { from: Proof, to: Proof, replace: Overwrite },
 }
 
 /// A name that a change affects.
-struct Affected {
+struct AffectedName {
     directory: Identity,
     name: OsString,
     path: PathBuf,
@@ -148,7 +148,7 @@ impl ChangeSet {
     pub fn remove_file_if_unchanged(
         &mut self,
         request: impl IntoLocation,
-        version: FileVersion,
+        version: ContentHash,
     ) -> Result<()> {
         self.add_removal(request, Some(version))
     }
@@ -156,7 +156,7 @@ impl ChangeSet {
     fn add_removal(
         &mut self,
         request: impl IntoLocation,
-        version: Option<FileVersion>,
+        version: Option<ContentHash>,
     ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
@@ -205,24 +205,24 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// [`PartialCommit`], which contains the error of the change that failed: the errors of
+    /// [`CommitError`], which contains the error of the change that failed: the errors of
     /// [`AtomicFile::commit`], [`remove_file`](Self::remove_file),
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) and [`Roots::rename`];
     /// [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the
     /// roots belong has ended (feature `rmcp`).
-    pub fn commit(mut self) -> Result<(), PartialCommit> {
+    pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Nothing is changed if one of the files is not what its change expects.
         if let Err(error) = self.changes.iter().try_for_each(Change::verify) {
-            return Err(PartialCommit::new(&[], &places, error));
+            return Err(CommitError::new(&[], &places, error));
         }
         for (made, change) in self.changes.iter_mut().enumerate() {
             let active =
-                self.roots.ensure_not_ended().map_err(|error| self.roots.log_refusal(error));
+                self.roots.ensure_not_ended().map_err(|error| self.roots.log_refused(error));
             if let Err(error) = active.and_then(|()| change.commit()) {
                 let made = made + usize::from(change.is_made());
                 let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
-                return Err(PartialCommit::new(committed, pending, error));
+                return Err(CommitError::new(committed, pending, error));
             }
         }
         Ok(())
@@ -230,17 +230,17 @@ impl ChangeSet {
 
     fn ensure_room(&self) -> Result<()> {
         let is_full = self.changes.len() >= CHANGES;
-        if is_full { Err(self.roots.log_refusal(Code::TooManyChanges.into())) } else { Ok(()) }
+        if is_full { Err(self.roots.log_refused(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
-    fn affected_entry(&self, place: &Proof) -> Result<Affected> {
+    fn affected_entry(&self, place: &Proof) -> Result<AffectedName> {
         let (directory, name) = place.parent_dir()?;
         self.affected(place, directory.identity()?, &name)
     }
 
     /// Returns the name that a change affects, or an error if another change conflicts with it.
-    fn affected(&self, place: &Proof, directory: Identity, name: &OsStr) -> Result<Affected> {
-        let new = Affected { directory, name: key(name).into_owned(), path: place.canonical() };
+    fn affected(&self, place: &Proof, directory: Identity, name: &OsStr) -> Result<AffectedName> {
+        let new = AffectedName { directory, name: key(name).into_owned(), path: place.canonical() };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
         }
@@ -248,7 +248,7 @@ impl ChangeSet {
     }
 }
 
-impl Affected {
+impl AffectedName {
     fn conflicts_with(&self, other: &Self) -> bool {
         (self.directory, &self.name) == (other.directory, &other.name)
             || below(self.path.as_os_str(), &other.path).is_some()
@@ -319,13 +319,13 @@ impl Drop for ChangeSet {
 /// ```
 #[derive(Debug)]
 #[must_use]
-pub struct PartialCommit {
+pub struct CommitError {
     committed: Vec<CheckedEntry>,
     pending: Vec<CheckedEntry>,
     error: Error,
 }
 
-impl PartialCommit {
+impl CommitError {
     fn new(committed: &[Vec<Proof>], pending: &[Vec<Proof>], error: Error) -> Self {
         let (made, left) = (committed.len(), pending.len());
         let outcome = if made == 0 {
@@ -369,20 +369,20 @@ impl PartialCommit {
     }
 }
 
-impl fmt::Display for PartialCommit {
+impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl std::error::Error for PartialCommit {
+impl std::error::Error for CommitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
     }
 }
 
-impl From<PartialCommit> for Error {
-    fn from(partial: PartialCommit) -> Self {
+impl From<CommitError> for Error {
+    fn from(partial: CommitError) -> Self {
         partial.error
     }
 }
@@ -410,5 +410,5 @@ fn listed(changes: &[Vec<Proof>]) -> String {
 }
 
 /// The maximum number of changes that an error lists of each kind. The caller can obtain the rest
-/// from [`PartialCommit`].
+/// from [`CommitError`].
 const LISTED: usize = 16;

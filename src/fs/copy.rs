@@ -27,7 +27,7 @@ use super::options::{Durability, WriteOptions};
 use super::permissions::{Permissions, set_mode};
 use super::version::{Condition, change_in_place_if};
 use crate::check::{CheckedPath, Proof};
-use crate::dir::{Metadata, Want};
+use crate::dir::{Metadata, OpenHow};
 use crate::error::{Code, Error, Result};
 use crate::limits::COPY_PIECE;
 use crate::path::IntoLocation;
@@ -114,7 +114,7 @@ impl Proof {
         let mut file =
             AtomicFile::begin(to, place, options, PRIVATE_FILE).map_err(of_destination)?;
         #[cfg(unix)]
-        if options.in_place == super::InPlace::IfOwnerChanges
+        if options.in_place == super::options::InPlace::IfOwnerChanges
             && !file.can_keep_owner().map_err(of_destination)?
         {
             drop(file);
@@ -140,7 +140,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(from: &'a Proof, to: &'a Proof, limit: u64) -> Result<Self> {
-        let (file, metadata) = from.open_existing(Want::READ)?;
+        let (file, metadata) = from.open_existing(OpenHow::READ)?;
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }

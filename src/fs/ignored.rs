@@ -24,7 +24,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::list::WalkOptions;
 use super::open::verify;
 use crate::check::Proof;
-use crate::dir::{Handle, Look, Policy, Rule, Want};
+use crate::dir::{Handle, OpenHow, Policy, Rule, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{
     IGNORE_BYTES, IGNORE_LOOK_UP, IGNORE_NAME, IGNORE_SIZE, IGNORE_WILDCARD, IGNORE_WORK,
@@ -79,7 +79,7 @@ impl WalkOptions {
     /// named `.ignore` has the same form and precedence over all of these. The files are read
     /// whether or not there is a repository. Files above the root and the user's own configuration
     /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is [denied](crate::Protection::Denied). A file named `.git`, as in a worktree, ends the
+    /// that is [denied](crate::BoundaryBuilder::deny). A file named `.git`, as in a worktree, ends the
     /// rules above it, but its `exclude` is not read. A symlink named `.git` does not mark a
     /// repository. With [`skip_dot_files`](Self::skip_dot_files), a name that begins with a dot is
     /// included if a rule says so (`!.github`).
@@ -106,7 +106,7 @@ impl IgnoreRules {
         };
         let mut above = Some(walked.clone());
         let mut parents = Vec::new();
-        while let Some(parent) = above.as_ref().and_then(Proof::parent) {
+        while let Some(parent) = above.as_ref().and_then(|it| it.parent().map(|parent| parent.0)) {
             above = Some(parent.clone());
             parents.push(parent);
         }
@@ -148,7 +148,7 @@ impl IgnoreRules {
         self.work_left = work_left.unwrap_or_default();
         if work_left.is_none() {
             let text = "its ignore rules take too long to match";
-            return Err(Error::new(Code::TooCostly).says(text));
+            return Err(Error::new(Code::TooCostly).with_text(text));
         }
         let mut decisions = [None; 3];
         let mut is_in_repository = false;
@@ -177,7 +177,7 @@ impl IgnoreRules {
         let ignore = self.file(directory, ".ignore", &path, &mut weight)?;
         let git_ignore = self.file(directory, ".gitignore", &path, &mut weight)?;
         let is_repository = !self.is_denied(&path, ".git")
-            && matches!(directory.look_in(OsStr::new(".git"), Rule::Allow)?, Look::Other(_));
+            && matches!(directory.look_in(OsStr::new(".git"), Rule::Allow)?, Stat::Other(_));
         let exclude = if is_repository {
             self.file(directory, ".git/info/exclude", &path, &mut weight)?
         } else {
@@ -206,7 +206,7 @@ impl IgnoreRules {
         if self.is_denied(covered, path) {
             return Ok(None);
         }
-        let file = match directory.open(Path::new(path), Want::READ, self.policy.mounts) {
+        let file = match directory.open(Path::new(path), OpenHow::READ, self.policy.mounts) {
             Err(error) if is_absent(error.reason()) => return Ok(None),
             file => file?,
         };
@@ -224,7 +224,8 @@ impl IgnoreRules {
         let read = file.take(self.left.saturating_add(1)).read_to_end(&mut text)?;
         let left = self.left.checked_sub(u64::try_from(read).unwrap_or(u64::MAX));
         self.left = left.ok_or_else(too_large)?;
-        let too_complex = || Error::new(Code::TooLarge).says("its ignore rules are too complex");
+        let too_complex =
+            || Error::new(Code::TooLarge).with_text("its ignore rules are too complex");
         let text = String::from_utf8_lossy(&text);
         let lines = || text.trim_start_matches('\u{feff}').lines();
         self.size_left = self.size_left.checked_sub(size(lines())).ok_or_else(too_complex)?;

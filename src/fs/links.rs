@@ -27,10 +27,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::check::{CheckedEntry, Name, Proof};
-use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
+use crate::dir::{Budget, Handle, Metadata, OpenHow, Rule, Stat, symlink_text, temporary_name};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{NAMES_TRIED, PATH_BYTES};
-use crate::roots::{Found, Located, resolve_symlink_in};
+use crate::roots::{PlaceInRoot, Presence, resolve_symlink_in};
 
 impl CheckedEntry {
     /// Returns the text of a symlink, as stored. On Windows, this is the normal form of the stored
@@ -152,27 +152,27 @@ impl Proof {
         }
         let (roots, text) = (self.roots(), symlink_text(text)?);
         // Defense: A new symlink must lead to a place inside the roots.
-        let Located { root, path, found, .. } = resolve_symlink_in(
+        let PlaceInRoot { root, path, found, .. } = resolve_symlink_in(
             roots,
             self.root_number(),
             self.relative().to_owned(),
             text.to_os_string(),
             &mut Budget::new(),
         )?;
-        if !cfg!(windows) || found != Found::Exists {
+        if !cfg!(windows) || found != Presence::Exists {
             return Ok((text, false));
         }
         let root = roots.root(root)?;
         let look = root.handle()?.look(&root.beneath_handle(&path), roots.policy().mounts)?;
-        Ok((text, matches!(look, Look::Other(metadata) if metadata.is_dir())))
+        Ok((text, matches!(look, Stat::Other(metadata) if metadata.is_dir())))
     }
 }
 
 fn read_link(path: &Proof) -> Result<PathBuf> {
     match path.look()? {
-        Look::Link(text, _) => Ok(text.into()),
-        Look::Missing => Err(Code::NotFound.into()),
-        Look::Other(_) => Err(Code::NotASymlink.into()),
+        Stat::Link(text, _) => Ok(text.into()),
+        Stat::Missing => Err(Code::NotFound.into()),
+        Stat::Other(_) => Err(Code::NotASymlink.into()),
     }
 }
 
@@ -195,16 +195,16 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     }
     let policy = from.roots().policy();
     if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
-        return Err(Error::new(Code::HardLinked).says("the server refuses hard links"));
+        return Err(Error::new(Code::HardLinked).with_text("the server refuses hard links"));
     }
     ensure_names_no_directory(to).map_err(Error::of_destination)?;
     to.ensure_may_appear().map_err(Error::of_destination)?;
     let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
-    if from.found() == Found::Link {
+    if from.found() == Presence::Link {
         return Err(Code::SpecialFile.into());
     }
     // While the file is open, no other file has its identity.
-    let (file, metadata) = from.open_existing(Want::READ)?;
+    let (file, metadata) = from.open_existing(OpenHow::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
@@ -234,7 +234,7 @@ fn link_by_name(
     let link = || -> Result<()> {
         match directory.look_in(&temporary, Rule::Allow)? {
             // The identity is read again, because overlayfs can change it when a file is linked.
-            Look::Other(it) if it.identity() == Metadata::without_birth(file)?.identity() => {}
+            Stat::Other(it) if it.identity() == Metadata::without_birth(file)?.identity() => {}
             _ => return Err(Code::Changed.into()),
         }
         to.ensure_not_moved(directory).map_err(Error::of_destination)?;
@@ -273,7 +273,7 @@ fn ensure_names_no_directory(path: &Proof) -> Result<()> {
             return Code::AlreadyExists.into();
         }
         Error::new(Code::NotFound)
-            .says("there is no such directory; omit the slash at the end to name a new entry")
+            .with_text("there is no such directory; omit the slash at the end to name a new entry")
     })
 }
 

@@ -1,4 +1,4 @@
-//! Listing and walking directories.
+//! ListedDirectory and walking directories.
 //!
 //! An entry of a listing or a walk is a name below the listed directory, which it keeps open. Its
 //! operations run beneath that directory, so the entry's path is not resolved again:
@@ -28,11 +28,11 @@ use crate::check::{CheckedEntry, CheckedPath, OpenDirectory, Proof};
 use crate::dir::{Entries, FileType, Handle, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES};
 use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
-use crate::roots::Found;
+use crate::roots::Presence;
 
 /// A directory that is being listed, or in which a walk began.
 #[derive(Debug)]
-struct Listed {
+struct ListedDirectory {
     /// The proof for the directory.
     place: Proof,
     directory: Arc<OpenDirectory>,
@@ -41,7 +41,7 @@ struct Listed {
 /// The directory of an entry: the listed one, or one below it.
 #[derive(Debug)]
 struct Parent {
-    listed: Arc<Listed>,
+    listed: Arc<ListedDirectory>,
     /// The path relative to the listed directory.
     path: PathBuf,
 }
@@ -145,7 +145,8 @@ impl DirEntry {
     /// beneath the listed directory.
     #[must_use]
     pub fn to_entry(&self) -> CheckedEntry {
-        let found = if self.file_type == FileType::Symlink { Found::Link } else { Found::Exists };
+        let found =
+            if self.file_type == FileType::Symlink { Presence::Link } else { Presence::Exists };
         let listed = &self.parent.listed;
         CheckedEntry(listed.place.listed(&listed.directory, self.relative(), found))
     }
@@ -166,7 +167,7 @@ impl DirEntry {
         let CheckedEntry(entry) = self.to_entry();
         if self.file_type == FileType::Symlink {
             let error = Error::from(Code::SpecialFile).at("read", entry.request().sent());
-            return Err(entry.roots().log_refusal(error));
+            return Err(entry.roots().log_refused(error));
         }
         Ok(CheckedPath(entry))
     }
@@ -353,7 +354,7 @@ impl WalkOptions {
 /// ```
 #[derive(Debug)]
 pub struct Walk {
-    listed: Arc<Listed>,
+    listed: Arc<ListedDirectory>,
     options: WalkOptions,
     rules: Option<IgnoreRules>,
     /// The directories from the top of the walk to the current one, the innermost last.
@@ -438,7 +439,7 @@ impl Walk {
             Some((reason, path)) => Err(Error::from(*reason).at("walk", path)),
             None => self.advance(),
         };
-        failed.map_err(|error| self.listed.place.roots().log_refusal(error))
+        failed.map_err(|error| self.listed.place.roots().log_refused(error))
     }
 
     /// Does not enter the directory that was returned last.
@@ -636,7 +637,7 @@ pub(super) fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
 
 impl Proof {
     /// Opens this directory and begins to list it.
-    fn list(&self) -> Result<(Arc<Listed>, Names)> {
+    fn list(&self) -> Result<(Arc<ListedDirectory>, Names)> {
         let (handle, place) = self.directory_place()?;
         let listed = self.list_beneath(&handle, &place)?;
         // The root itself can be beyond a mount.
@@ -673,9 +674,9 @@ impl Proof {
         base.list(path, self.roots().policy().mounts)
     }
 
-    fn listing(&self, directory: Arc<Handle>) -> Arc<Listed> {
+    fn listing(&self, directory: Arc<Handle>) -> Arc<ListedDirectory> {
         let directory = Arc::new(self.opened_as(directory));
-        Arc::new(Listed { place: self.clone(), directory })
+        Arc::new(ListedDirectory { place: self.clone(), directory })
     }
 
     pub(super) fn directory(&self) -> Result<Handle> {

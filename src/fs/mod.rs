@@ -47,11 +47,11 @@ mod attributes;
 pub use atomic::AtomicFile;
 pub use attributes::Attribute;
 pub(crate) use attributes::open_unguarded_dir;
-pub use changes::{ChangeSet, PartialCommit};
+pub use changes::{ChangeSet, CommitError};
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
 pub use open::{OpenFile, OpenMode};
-pub use options::{Durability, InPlace, Overwrite, WriteOptions};
-pub use version::FileVersion;
+pub use options::{Durability, Overwrite, WriteOptions};
+pub use version::ContentHash;
 
 use crate::check::{CheckedEntry, CheckedPath};
 use crate::dir::Metadata;
@@ -137,7 +137,7 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a
     /// single-file root, even inside another root, because it can only be written
-    /// [in place](crate::InPlace::Always);
+    /// [in place](crate::WriteOptions::in_place);
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), also for a new name that ends in a slash;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
@@ -181,7 +181,7 @@ operations! {
 
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
     /// or a symlink that points outside is listed like any other entry.
-    /// [Denied](crate::Protection::Denied) names are omitted.
+    /// [Denied](crate::BoundaryBuilder::deny) names are omitted.
     ///
     /// # Errors
     ///

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::check::{CheckedEntry, CheckedPath, Proof, without_parent};
-use crate::dir::{Handle, Look, Metadata, Policy, Want};
+use crate::dir::{Handle, Metadata, OpenHow, Policy, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{Found, LastName, Root, Roots};
+use crate::roots::{LastName, Presence, Root, Roots};
 
 /// How [`open_with`](Roots::open_with) opens a file to change it.
 ///
@@ -55,10 +55,10 @@ impl OpenMode {
         if self.creates() { LastName::New } else { LastName::Existing }
     }
 
-    fn want(self) -> Want {
+    fn want(self) -> OpenHow {
         let append = self == Self::Append;
         let read = !matches!(self, Self::Truncate | Self::Append);
-        Want { read, write: !append, append, create_new: None }
+        OpenHow { read, write: !append, append, create_new: None }
     }
 }
 
@@ -279,11 +279,11 @@ impl CheckedPath {
 
 impl Proof {
     fn open_for_reading(&self) -> Result<OpenFile> {
-        let (file, metadata) = self.open_existing(Want::READ)?;
+        let (file, metadata) = self.open_existing(OpenHow::READ)?;
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
-    pub(super) fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
+    pub(super) fn open_existing(&self, want: OpenHow) -> Result<(File, Metadata)> {
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
@@ -299,17 +299,17 @@ impl Proof {
         let (handle, place) = self.place()?;
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
-            Found::Missing(_) if mode == OpenMode::CreateNew => Look::Missing,
+            Presence::Missing(_) if mode == OpenMode::CreateNew => Stat::Missing,
             _ => handle.look(&place, self.roots().policy().mounts)?,
         };
         let (file, metadata) = match looked {
-            Look::Missing if mode.creates() => self.create(mode, &handle, &place)?,
-            Look::Missing => return Err(Code::NotFound.into()),
-            Look::Link(..) | Look::Other(_) if mode == OpenMode::CreateNew => {
+            Stat::Missing if mode.creates() => self.create(mode, &handle, &place)?,
+            Stat::Missing => return Err(Code::NotFound.into()),
+            Stat::Link(..) | Stat::Other(_) if mode == OpenMode::CreateNew => {
                 return Err(Code::AlreadyExists.into());
             }
-            Look::Link(..) => return Err(Code::Changed.into()),
-            Look::Other(metadata) => {
+            Stat::Link(..) => return Err(Code::Changed.into()),
+            Stat::Other(metadata) => {
                 self.roots().policy().allow(&metadata)?;
                 let (file, mut metadata) = self.open_existing(mode.want())?;
                 if mode == OpenMode::Truncate {
@@ -325,7 +325,7 @@ impl Proof {
     fn create(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
         self.ensure_may_appear()?;
         self.ensure_not_root()?;
-        let want = Want { create_new: Some(NEW_FILE), ..mode.want() };
+        let want = OpenHow { create_new: Some(NEW_FILE), ..mode.want() };
         let file = at.open(place, want, self.roots().policy().mounts).map_err(|error| {
             // Another process has just created it.
             match error.reason() {
@@ -344,9 +344,9 @@ const OPEN_TO_WRITE: &str = "open for writing";
 
 pub(super) fn metadata(path: &Proof) -> Result<Metadata> {
     match path.look()? {
-        Look::Missing => Err(Code::NotFound.into()),
-        Look::Link(..) => Err(Code::Changed.into()),
-        Look::Other(metadata) => Ok(metadata),
+        Stat::Missing => Err(Code::NotFound.into()),
+        Stat::Link(..) => Err(Code::Changed.into()),
+        Stat::Other(metadata) => Ok(metadata),
     }
 }
 
@@ -358,8 +358,8 @@ impl CheckedEntry {
     /// [`NotFound`](crate::ErrorKind::NotFound).
     pub fn metadata(&self) -> Result<Metadata> {
         self.0.run("describe", |entry| match entry.look()? {
-            Look::Missing => Err(Code::NotFound.into()),
-            Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
+            Stat::Missing => Err(Code::NotFound.into()),
+            Stat::Link(_, metadata) | Stat::Other(metadata) => Ok(metadata),
         })
     }
 }

@@ -1,17 +1,17 @@
 //! Options for writing whole files.
 
 use crate::error::{Code, Error, Result};
-use crate::fs::version::FileVersion;
+use crate::fs::version::ContentHash;
 
 /// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
 /// a new file, parents are not created, and the content and the name are durable when the write
 /// returns.
 ///
 /// ```
-/// # use mcp_roots_guard::{InPlace, Roots, WriteOptions};
+/// # use mcp_roots_guard::{Roots, WriteOptions};
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
-/// let keep_the_owner = WriteOptions::default().in_place(InPlace::IfOwnerChanges);
+/// let keep_the_owner = WriteOptions::default().in_place_if_owner_changes();
 /// roots.write_with("shared.txt", "content", keep_the_owner)?;
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
@@ -30,10 +30,25 @@ impl WriteOptions {
         Self { overwrite, ..self }
     }
 
-    /// Sets whether an existing file is overwritten in place or replaced by a new file. A file that
-    /// does not exist is always created completely or not at all.
-    pub fn in_place(self, in_place: InPlace) -> Self {
-        Self { in_place, ..self }
+    /// Overwrites an existing file in place, instead of replacing it by a new one: opens the file
+    /// itself, verifies it and overwrites it. The file keeps its owner, group, access control list,
+    /// extended attributes, birth time and hard links, but not the set-user-ID and set-group-ID
+    /// bits. This requires permission to write to the file, not to the directory. It is the only way
+    /// to write a root that is a single file. A file that does not exist is always created
+    /// completely or not at all.
+    ///
+    /// It is not atomic. A reader can see part of the new content, or the new content followed by
+    /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
+    /// in that state, and the overwritten part of the old content is lost.
+    pub fn in_place(self) -> Self {
+        Self { in_place: InPlace::Always, ..self }
+    }
+
+    /// Overwrites an existing file [in place](Self::in_place) only if a new file could not have the
+    /// owner, the group and the access control list of the old one. On Windows, the file is always
+    /// written in place, because a new file never has the old access control list.
+    pub fn in_place_if_owner_changes(self) -> Self {
+        Self { in_place: InPlace::IfOwnerChanges, ..self }
     }
 
     /// Creates missing parent directories. Without this option, the directory of the file must
@@ -51,7 +66,7 @@ impl WriteOptions {
     }
 
     /// The version that the existing file must have.
-    pub(super) fn version(self) -> Option<FileVersion> {
+    pub(super) fn version(self) -> Option<ContentHash> {
         match self.overwrite {
             Overwrite::IfUnchanged(version) => Some(version),
             Overwrite::Never | Overwrite::Always => None,
@@ -71,7 +86,7 @@ impl WriteOptions {
     pub(super) fn validate(self) -> Result<()> {
         if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
             let text = "a file that is never overwritten cannot be overwritten in place";
-            return Err(Error::new(Code::InvalidOptions).says(text));
+            return Err(Error::new(Code::InvalidOptions).with_text(text));
         }
         Ok(())
     }
@@ -80,7 +95,7 @@ impl WriteOptions {
     pub(super) fn validate_atomic(self) -> Result<()> {
         if self.in_place != InPlace::Never {
             let text = "an atomic file cannot be written in place";
-            return Err(Error::new(Code::InvalidOptions).says(text));
+            return Err(Error::new(Code::InvalidOptions).with_text(text));
         }
         self.validate()
     }
@@ -121,36 +136,19 @@ pub enum Overwrite {
     /// look-up and the rename, conditional changes of this process in the same directory exclude
     /// one another. A change by another process in that time, which is a few microseconds, or by an
     /// unconditional operation of this process, is lost. While a file is overwritten
-    /// [in place](InPlace::Always) under this condition, other conditional changes of the file fail
+    /// [in place](WriteOptions::in_place) under this condition, other conditional changes of the file fail
     /// with [`Changed`](crate::ErrorKind::Changed). A change in place that keeps the size is also
     /// not detected if it is so soon after the comparison that the filesystem records the same
     /// times, which is up to 10 ms on Linux.
-    IfUnchanged(FileVersion),
+    IfUnchanged(ContentHash),
 }
 
 /// Whether a write of a whole file overwrites an existing file in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InPlace {
-    /// Replaces the file atomically with a new file. A reader sees either the old content or the
-    /// new, and a failed write leaves the old content. This requires permission to write to the
-    /// directory (rename(2)). See [`Roots::write`](crate::Roots::write) for the permissions and
-    /// attributes that the new file keeps, and for the files that are not replaced because it
-    /// cannot keep theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum InPlace {
     #[default]
     Never,
-    /// Opens the file itself, verifies it and overwrites it. The file keeps its owner, group,
-    /// access control list, extended attributes, birth time and hard links, but not the set-user-ID
-    /// and set-group-ID bits. This requires permission to write to the file, not to the directory.
-    /// It is the only way to write a root that is a single file.
-    ///
-    /// It is not atomic. A reader can see part of the new content, or the new content followed by
-    /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
-    /// in that state, and the overwritten part of the old content is lost.
     Always,
-    /// Like [`Never`](Self::Never) if the new file can have the owner, the group and the access
-    /// control list of the old one, and otherwise like [`Always`](Self::Always). On Windows, the
-    /// file is always written in place, because a new file never has the old access control list.
     IfOwnerChanges,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Permissions {
 
 /// What a new file keeps of the permissions of the old one, and the mode that puts it into effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum KeptPermissions {
     /// The owner, the group and the list.
     All(u32),
     /// The bits of the mode, narrowed for another owner or group. There was no list.
@@ -62,7 +62,7 @@ impl Permissions {
 
     /// Gives a new file these permissions, as far as permitted. Only its owner can use the file
     /// until the mode is set.
-    pub(super) fn carry_to(&self, new: &File) -> io::Result<Kept> {
+    pub(super) fn carry_to(&self, new: &File) -> io::Result<KeptPermissions> {
         // A list that it inherited has no effect while the bits of the group, its mask, are zero.
         let before = rustix::fs::fstat(new)?;
         if bits(&before) & 0o077 != 0 {
@@ -73,11 +73,15 @@ impl Permissions {
         let has_both = has == (true, true);
         if self.list.is_some() {
             let is_kept = has_both && acl::set_without_effect(new, self.list.as_deref()).is_ok();
-            return Ok(if is_kept { Kept::All(self.mode) } else { Kept::Nothing });
+            return Ok(if is_kept {
+                KeptPermissions::All(self.mode)
+            } else {
+                KeptPermissions::Nothing
+            });
         }
         acl::set_without_effect(new, None)?;
         let mode = self.mode_without_list(has);
-        Ok(if has_both { Kept::All(mode) } else { Kept::Mode(mode) })
+        Ok(if has_both { KeptPermissions::All(mode) } else { KeptPermissions::Mode(mode) })
     }
 
     /// Returns the mode for a file that has no list, and the same owner and group or others.

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::check::{Proof, named_as_directory};
-use crate::dir::{Handle, Look, Rule};
+use crate::dir::{Handle, Rule, Stat};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Root, Roots};
 
@@ -18,7 +18,7 @@ impl Proof {
         // A symlink or a renamed directory must not make a protected name appear.
         if self.roots().protected().is_some_and(|protected| protected.begin_at(&place)) {
             let text = "protected: only a new directory can have this name";
-            return Err(Error::new(Code::Protected).says(text));
+            return Err(Error::new(Code::Protected).with_text(text));
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Proof {
     /// the name is removed, renamed or replaced.
     pub(super) fn ensure_not_root_alias(&self, directory: &Handle, name: &OsStr) -> Result<()> {
         match directory.look_in(name, Rule::Allow)? {
-            Look::Other(metadata) if metadata.is_dir() => {
+            Stat::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
                 for root in self.kept_roots() {
                     self.roots().ensure_not_ended()?;
@@ -82,7 +82,7 @@ impl Proof {
                 }
                 Ok(())
             }
-            Look::Other(_) => self.ensure_not_file_root_alias(directory, name),
+            Stat::Other(_) => self.ensure_not_file_root_alias(directory, name),
             _ => Ok(()),
         }
     }
@@ -100,9 +100,9 @@ impl Proof {
         }
         let here = directory.identity()?;
         let look = |name: &OsStr| directory.look_in(name, Rule::Allow);
-        let Look::Other(found) = look(name)? else { return Ok(()) };
+        let Stat::Other(found) = look(name)? else { return Ok(()) };
         let is_found = |leaf: &OsStr| match look(leaf) {
-            Ok(Look::Other(leaf)) => leaf.identity() == found.identity(),
+            Ok(Stat::Other(leaf)) => leaf.identity() == found.identity(),
             _ => false,
         };
         let is_here = |root: &Root| {

@@ -18,10 +18,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::open::{too_large, verify};
 use crate::check::{CheckedPath, Proof};
-use crate::dir::{Handle, Identity, Look, Metadata, Want};
+use crate::dir::{Handle, Identity, Metadata, OpenHow, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
-use crate::roots::{Found, Roots, WeakTable};
+use crate::roots::{Presence, Roots, WeakTable};
 
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
@@ -34,13 +34,13 @@ use crate::roots::{Found, Roots, WeakTable};
 /// With serde, a version is a string in this form.
 ///
 /// ```
-/// use mcp_roots_guard::{ErrorKind, FileVersion, Overwrite, Roots, WriteOptions};
+/// use mcp_roots_guard::{ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// roots.write("notes.txt", "old")?;
 /// let read = roots.read("notes.txt", 1 << 20)?;
-/// let version = FileVersion::of(&read);
+/// let version = ContentHash::of(&read);
 /// assert_eq!(version, roots.check("notes.txt")?.version(1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
@@ -53,12 +53,12 @@ use crate::roots::{Found, Roots, WeakTable};
 ///
 /// [`Overwrite::IfUnchanged`]: crate::Overwrite::IfUnchanged
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileVersion {
+pub struct ContentHash {
     size: u64,
     hash: [u8; 32],
 }
 
-impl FileVersion {
+impl ContentHash {
     /// Returns the version of this content, which must be the content of the whole file.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
@@ -87,21 +87,21 @@ impl FileVersion {
     }
 }
 
-impl fmt::Display for FileVersion {
+impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-", self.size)?;
         self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for FileVersion {
+impl fmt::Debug for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileVersion({self})")
+        write!(f, "ContentHash({self})")
     }
 }
 
 /// Accepts exactly the text that `Display` writes.
-impl FromStr for FileVersion {
+impl FromStr for ContentHash {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -110,7 +110,7 @@ impl FromStr for FileVersion {
     }
 }
 
-fn parse(text: &str) -> Option<FileVersion> {
+fn parse(text: &str) -> Option<ContentHash> {
     let (size, digits) = text.split_once('-')?;
     let size: u64 = size.parse().ok()?;
     let mut hash = [0; 32];
@@ -120,18 +120,18 @@ fn parse(text: &str) -> Option<FileVersion> {
     for (byte, digits) in hash.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
-    let version = FileVersion { size, hash };
+    let version = ContentHash { size, hash };
     // `parse` and `from_str_radix` also accept leading zeros, uppercase digits and a plus sign.
     (version.to_string() == text).then_some(version)
 }
 
-impl Serialize for FileVersion {
+impl Serialize for ContentHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for FileVersion {
+impl<'de> Deserialize<'de> for ContentHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
@@ -143,13 +143,13 @@ pub(super) struct Condition<'a> {
     place: &'a Proof,
     directory: &'a Handle,
     name: &'a OsStr,
-    version: FileVersion,
+    version: ContentHash,
     /// Whether the file is the destination of a rename or copy, which an error then says.
     is_destination: bool,
 }
 
 /// A file whose content had the expected version.
-struct Seen {
+struct ComparedFile {
     /// The metadata from before the content was read, so that a later change is detected.
     metadata: Metadata,
     /// While the file is open, no other file can have its identity.
@@ -163,7 +163,7 @@ impl<'a> Condition<'a> {
     pub(super) fn new(
         place: &'a Proof,
         (directory, name): (&'a Handle, &'a OsStr),
-        version: Option<FileVersion>,
+        version: Option<ContentHash>,
     ) -> Option<Self> {
         Some(Self { place, directory, name, version: version?, is_destination: false })
     }
@@ -177,16 +177,16 @@ impl<'a> Condition<'a> {
         self.compare().map(drop)
     }
 
-    fn compare(&self) -> Result<Seen> {
+    fn compare(&self) -> Result<ComparedFile> {
         self.compare_content().map_err(|error| self.blame(error))
     }
 
-    fn compare_content(&self) -> Result<Seen> {
-        if self.place.found() == Found::Link {
+    fn compare_content(&self) -> Result<ComparedFile> {
+        if self.place.found() == Presence::Link {
             return Err(Code::SpecialFile.into());
         }
         let policy = self.place.roots().policy();
-        let file = match self.directory.open(Path::new(self.name), Want::READ, policy.mounts) {
+        let file = match self.directory.open(Path::new(self.name), OpenHow::READ, policy.mounts) {
             Err(error) if error.reason() == Code::NotFound => return Err(removed()),
             file => file?,
         };
@@ -202,12 +202,12 @@ impl<'a> Condition<'a> {
             return Err(too_large(COMPARED_BYTES));
         }
         let has_version =
-            FileVersion::read(&file, self.version.size, self.place.roots())? == Some(self.version);
+            ContentHash::read(&file, self.version.size, self.place.roots())? == Some(self.version);
         // Defense: A file that was replaced or modified since it was read is not changed.
         if !has_version {
             return Err(Code::Modified.into());
         }
-        Ok(Seen {
+        Ok(ComparedFile {
             metadata,
             #[cfg(unix)]
             _file: file,
@@ -216,23 +216,27 @@ impl<'a> Condition<'a> {
 
     /// Fails with `changed` unless the name still refers to the file that was compared, in the same
     /// state.
-    fn ensure_still(&self, seen: &Seen) -> Result<()> {
+    fn ensure_still(&self, seen: &ComparedFile) -> Result<()> {
         let still = match self.directory.look_in(self.name, self.place.roots().policy().mounts) {
-            Ok(Look::Missing) => Err(removed()),
-            Ok(Look::Other(metadata))
+            Ok(Stat::Missing) => Err(removed()),
+            Ok(Stat::Other(metadata))
                 if metadata.is_same_state(&seen.metadata)
                     && IN_PLACE.get(&metadata.identity()).is_none() =>
             {
                 Ok(())
             }
-            Ok(Look::Link(..) | Look::Other(_)) => Err(Code::Changed.into()),
+            Ok(Stat::Link(..) | Stat::Other(_)) => Err(Code::Changed.into()),
             Err(error) => Err(error),
         };
         still.map_err(|error| self.blame(error))
     }
 
     /// Runs `change` if the file is still in the state in which it was compared.
-    fn change_if_still<T>(&self, seen: &Seen, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn change_if_still<T>(
+        &self,
+        seen: &ComparedFile,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let lock = LOCKS.get_or_insert(self.directory.identity()?, Mutex::default);
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.ensure_still(seen)?;
@@ -246,7 +250,7 @@ impl<'a> Condition<'a> {
 
 /// The error for a file that does not exist although a version was expected.
 pub(super) fn removed() -> Error {
-    Error::new(Code::Modified).says("the file was removed since it was read")
+    Error::new(Code::Modified).with_text("the file was removed since it was read")
 }
 
 /// Runs `change` if the condition holds. Without a condition, it is simply run. Fails with
@@ -287,24 +291,24 @@ static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::de
 impl CheckedPath {
     /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
     /// content. To get the version of content that was read, use
-    /// [`FileVersion::of`], because the file can change between two reads.
+    /// [`ContentHash::of`], because the file can change between two reads.
     ///
     /// # Errors
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
-    pub fn version(&self, limit: u64) -> Result<FileVersion> {
+    pub fn version(&self, limit: u64) -> Result<ContentHash> {
         self.0.run("read", |path| version(path, limit))
     }
 }
 
-fn version(path: &Proof, limit: u64) -> Result<FileVersion> {
-    let (file, metadata) = path.open_existing(Want::READ)?;
+fn version(path: &Proof, limit: u64) -> Result<ContentHash> {
+    let (file, metadata) = path.open_existing(OpenHow::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
     let version =
-        if metadata.len() > limit { None } else { FileVersion::read(&file, limit, path.roots())? };
+        if metadata.len() > limit { None } else { ContentHash::read(&file, limit, path.roots())? };
     version.ok_or_else(|| too_large(limit))
 }
 
@@ -321,7 +325,7 @@ mod tests {
         let roots = Roots::from_dirs([work.path()]).unwrap();
         roots.write("a", "old").unwrap();
         roots.write("b", "old").unwrap();
-        let version = FileVersion::of(b"old");
+        let version = ContentHash::of(b"old");
         let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
         let place = roots.check("a").unwrap().0;
         let (directory, name) = &place.parent_dir().unwrap();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 
-use super::atomic::{AtomicFile, Created, WRITE};
+use super::atomic::{AtomicFile, NewDirectories, WRITE};
 use super::open::NEW_FILE;
 use super::options::{Durability, WriteOptions};
 #[cfg(unix)]
@@ -86,7 +86,7 @@ pub(super) fn create_dir_all(path: &Proof) -> Result<()> {
         return Err(Code::AlreadyExists.into());
     }
     let (handle, place) = path.place()?;
-    let mut created = Created::default();
+    let mut created = NewDirectories::default();
     let result = path.create_dirs(&handle, &place, 0, &mut created);
     created.keep();
     match result {

@@ -18,4 +18,5 @@ pub(crate) mod protect;
 
 pub(crate) use location::unexpanded;
 pub use location::{IntoLocation, Location};
-pub use protect::{PROTECTED_DEFAULTS, Protection};
+pub use protect::PROTECTED_DEFAULTS;
+pub(crate) use protect::Protection;

@@ -65,16 +65,12 @@ use super::names::components;
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
 
-/// How the names that match a pattern are protected
-/// ([`BoundaryBuilder::protect`](crate::BoundaryBuilder::protect)). The protection also applies to
-/// everything below such a name, whether or not anything exists there.
+/// How the names that match a pattern, and everything below them, are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protection {
-    /// Reading, listing and describing are allowed. Every change is refused
-    /// ([`Protected`](crate::ErrorKind::Protected)).
+pub(crate) enum Protection {
+    /// [`BoundaryBuilder::protect`](crate::BoundaryBuilder::protect).
     ReadOnly,
-    /// Every request is refused ([`Protected`](crate::ErrorKind::Protected)). Listings and walks
-    /// omit the name.
+    /// [`BoundaryBuilder::deny`](crate::BoundaryBuilder::deny).
     Denied,
 }
 
@@ -216,7 +212,7 @@ impl Pattern {
                 Err("there are more than 1000 patterns")
             };
             parsed.map_err(|reason| {
-                Error::new(Code::InvalidPattern).says(reason).at("protect", text.as_ref())
+                Error::new(Code::InvalidPattern).with_text(reason).at("protect", text.as_ref())
             })
         };
         let mut patterns: Vec<_> = patterns.iter().enumerate().map(parse).collect::<Result<_>>()?;
@@ -232,7 +228,7 @@ impl Pattern {
             }
             if !is_used {
                 let text = "no pattern for protected names matches this name: leave it out";
-                return Err(Error::new(Code::InvalidPattern).says(text).at("exempt", name));
+                return Err(Error::new(Code::InvalidPattern).with_text(text).at("exempt", name));
             }
         }
         Ok(patterns)
@@ -474,9 +470,8 @@ impl Protection {
     pub(crate) fn refusal(self) -> Error {
         match self {
             Self::ReadOnly => Code::Protected.into(),
-            Self::Denied => {
-                Error::new(Code::Protected).says("protected: the server allows no access to it")
-            }
+            Self::Denied => Error::new(Code::Protected)
+                .with_text("protected: the server allows no access to it"),
         }
     }
 }

@@ -10,7 +10,7 @@ use ::rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode};
 
 use crate::error::Error;
 use crate::events::{self, SessionId};
-use crate::fs::PartialCommit;
+use crate::fs::CommitError;
 use crate::wire::{ErrorBody, Revision};
 
 /// The error of a handler's work. Its `Debug` output shows no more than its text.
@@ -18,7 +18,7 @@ use crate::wire::{ErrorBody, Revision};
 /// | created from | the model sees | the operator sees the event |
 /// | --- | --- | --- |
 /// | a refusal ([`Error`]), with `?` | its text | `refused` |
-/// | a change set that was made in part ([`PartialCommit`]), with `?` | which changes were made, and the refusal | `refused` |
+/// | a change set that was made in part ([`CommitError`]), with `?` | which changes were made, and the refusal | `refused` |
 /// | a system error ([`std::io::Error`]), with `?` | the system's message for the error number | |
 /// | a text ([`new`](Self::new)) | the text | |
 /// | any other error ([`other`](Self::other)) | only that the server failed | `handler failed` |
@@ -136,8 +136,8 @@ impl From<Error> for HandlerError {
     }
 }
 
-impl From<PartialCommit> for HandlerError {
-    fn from(partial: PartialCommit) -> Self {
+impl From<CommitError> for HandlerError {
+    fn from(partial: CommitError) -> Self {
         Error::from(partial).into()
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
-use super::transport::Received;
+use super::transport::Arrival;
 use crate::boundary::ClientRoots;
 use crate::error::{Code, Error, Result};
 use crate::events::refused;
@@ -49,7 +49,7 @@ pub struct RequestRoots {
 }
 
 /// The roots for a request, or the result that asks the client for them.
-pub(super) enum Obtained {
+pub(super) enum RootsOutcome {
     Roots(RequestRoots),
     Question(InputRequiredResult),
 }
@@ -169,7 +169,7 @@ impl Guard {
         ctx: &RequestContext<RoleServer>,
         mut input: ClientInput,
         can_ask: bool,
-    ) -> Result<Obtained> {
+    ) -> Result<RootsOutcome> {
         let stateless = stateless(ctx);
         let session = match self.session_of(&ctx.extensions) {
             _ if stateless => None,
@@ -183,13 +183,13 @@ impl Guard {
             let declared =
                 if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
             let declared = declared.map_err(|error| refused(None, error))?;
-            let account = Some(Received::account(&ctx.extensions));
+            let account = Some(Arrival::account(&ctx.extensions));
             Arc::new(Client::new(self.clone(), declared, account))
         };
-        let must_list_again = stateless && client.fallback_policy().is_none();
+        let must_list_again = stateless && client.without_list().is_none();
         let sent = input.roots.take();
         if must_list_again && can_ask && sent.is_none() {
-            return Ok(Obtained::Question(input.into_roots_request()));
+            return Ok(RootsOutcome::Question(input.into_roots_request()));
         }
         let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
             (roots, Some(epoch))
@@ -199,14 +199,14 @@ impl Guard {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
             (client.roots_of_list(sent.unwrap_or(Ok(ListRootsResult::default()))).await?, None)
         } else {
-            (client.known_roots(&Error::new(Code::RootsStale).says(CANNOT_ASK))?, None)
+            (client.known_roots(&Error::new(Code::RootsStale).with_text(CANNOT_ASK))?, None)
         };
         let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
         let lease = Arc::new(RequestLease { cancelled, ended, client, epoch, steps });
         let roots = roots.with_lease(lease.clone());
         let responses = input.responses;
         let request = Request { roots, lease, session, responses, must_list_again };
-        Ok(Obtained::Roots(RequestRoots { request: Arc::new(request) }))
+        Ok(RootsOutcome::Roots(RequestRoots { request: Arc::new(request) }))
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]
@@ -221,7 +221,7 @@ impl Guard {
     ///   the client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let no_session = |why: &str| Error::new(Code::NoSession).detail(why);
-        let connection = Received::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
+        let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
             return Err(no_session(
@@ -249,7 +249,7 @@ const CANNOT_ASK: &str = "the client cannot be asked for its roots in this reque
 /// Within a session, only the request's own version is used, because rmcp's record of the client is
 /// the version that the last `initialize` requested.
 pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
-    let in_session = Received::connection(&ctx.extensions).is_some();
+    let in_session = Arrival::connection(&ctx.extensions).is_some();
     let version = if in_session { ctx.meta.protocol_version() } else { ctx.protocol_version() };
     version.is_some_and(|version| !version.has_initialize())
 }

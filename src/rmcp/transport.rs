@@ -37,7 +37,7 @@ pub struct GuardedTransport<T> {
 /// An extension of each request that came through a wrapped transport. The type is private, so no
 /// other code can add or replace one. rmcp copies the extensions of each call, so this is small.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct Arrival {
     account: Account,
     /// `None` before `initialize`, and therefore in the stateless era.
     connection: Option<Arc<Connection>>,
@@ -74,7 +74,7 @@ impl Guard {
     }
 }
 
-impl Received {
+impl Arrival {
     /// Returns the account that a request is charged to.
     pub(super) fn account(extensions: &Extensions) -> Account {
         let key = ClientKey::of(extensions).map(ClientKey::account);
@@ -111,7 +111,7 @@ impl<T> GuardedTransport<T> {
                     _ => {}
                 }
                 let (account, connection) = (self.account.clone(), self.connection.clone());
-                request.extensions_mut().insert(Received { account, connection });
+                request.extensions_mut().insert(Arrival { account, connection });
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {

@@ -1,6 +1,6 @@
 //! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
-//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::other_request`] take a
+//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::request_without_input`] take a
 //! closure that does I/O beneath the roots. The closure runs on a thread of the guard, and only if
 //! the roots could be obtained. [`Guard::respond`] takes asynchronous work of any of these
 //! requests. All of them end in [`Response`], which knows the form of each request's refusals. If
@@ -22,7 +22,7 @@ use ::rmcp::service::{RequestContext, RoleServer};
 
 use super::handler_error::{HandlerError, Reason};
 use super::input::{ClientInput, add_roots_request};
-use super::request::{Obtained, RequestRoots, revision};
+use super::request::{RequestRoots, RootsOutcome, revision};
 use crate::error::{Code, Error};
 use crate::events::refused;
 use crate::session::Guard;
@@ -146,7 +146,7 @@ impl Guard {
     /// # Errors
     ///
     /// Those of [`resource`](Self::resource).
-    pub async fn other_request<T, W>(
+    pub async fn request_without_input<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
         resource: Option<&str>,
@@ -165,7 +165,7 @@ impl Guard {
     ///
     /// The response's type tells what the request is: `CallToolResponse`, `ReadResourceResponse`,
     /// `GetPromptResponse`, or for requests in which the stateless era cannot ask the client
-    /// ([`other_request`](Self::other_request)), `CompleteResult`, `ListResourcesResult`,
+    /// ([`request_without_input`](Self::request_without_input)), `CompleteResult`, `ListResourcesResult`,
     /// `ListResourceTemplatesResult`, `ListPromptsResult`, `ListToolsResult`, or `()` for
     /// subscriptions. `work` returns what the closure of the blocking method returns, or the
     /// response itself.
@@ -207,7 +207,7 @@ impl Guard {
     /// # Errors
     ///
     /// Those of the blocking method: [`tool`](Self::tool), [`resource`](Self::resource),
-    /// [`prompt`](Self::prompt) or [`other_request`](Self::other_request).
+    /// [`prompt`](Self::prompt) or [`request_without_input`](Self::request_without_input).
     pub async fn respond<R, T, W, F>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -224,8 +224,8 @@ impl Guard {
         // Boxed to keep the handler's future small.
         let mut responding = Box::pin(async {
             let roots = match self.roots_for(ctx, input, R::ASK.is_some()).await? {
-                Obtained::Roots(roots) => roots,
-                Obtained::Question(question) => match R::ASK {
+                RootsOutcome::Roots(roots) => roots,
+                RootsOutcome::Question(question) => match R::ASK {
                     Some(ask) => return Ok(ask(question)),
                     None => return Err(refused(None, Code::RootsStale.into()).into()),
                 },
@@ -324,7 +324,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The response of [`Guard::other_request`].
+/// The response of [`Guard::request_without_input`].
 struct Plain<T>(T);
 
 impl<T> sealed::Sealed for Plain<T> {}

@@ -25,12 +25,12 @@ pub(crate) struct AllowedDirectory {
     /// directory's. Whoever configured it consented to these names, so patterns do not protect them.
     pub(crate) consented: usize,
     /// `None` while the directory is missing.
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<CurrentHandle>>,
     opened: Throttle,
 }
 
 #[derive(Clone, Debug)]
-struct Current {
+struct CurrentHandle {
     handle: Arc<Handle>,
     identity: Identity,
 }
@@ -40,7 +40,7 @@ impl AllowedDirectory {
     pub(crate) fn at_top(top: Handle, consented: usize) -> Result<Arc<Self>> {
         let identity = top.identity()?;
         let top = Arc::new(top);
-        let current = Mutex::new(Some(Current { handle: top.clone(), identity }));
+        let current = Mutex::new(Some(CurrentHandle { handle: top.clone(), identity }));
         let (path, opened) = (PathBuf::new(), Throttle::new());
         Ok(Arc::new(Self { top, path, consented, current, opened }))
     }
@@ -52,7 +52,7 @@ impl AllowedDirectory {
     /// The error of opening it.
     pub(crate) fn below(&self, path: &Path, consented: usize) -> Result<Arc<Self>> {
         let (top, path) = (self.top.clone(), path.to_owned());
-        let current = Mutex::new(Some(Current::open(&top, &path)?));
+        let current = Mutex::new(Some(CurrentHandle::open(&top, &path)?));
         Ok(Arc::new(Self { top, path, consented, current, opened: Throttle::new() }))
     }
 
@@ -71,7 +71,9 @@ impl AllowedDirectory {
         if let Some(turn) = self.opened.take() {
             self.open_again(turn);
         } else if self.opened.is_stalled() {
-            return Err(Error::new(Code::RootUnavailable).says("the filesystem does not answer"));
+            return Err(
+                Error::new(Code::RootUnavailable).with_text("the filesystem does not answer")
+            );
         }
         self.current().map(|current| current.handle).ok_or_else(|| Code::RootUnavailable.into())
     }
@@ -90,7 +92,7 @@ impl AllowedDirectory {
 
     /// Opens the path again, in a turn that ends with this call.
     fn open_again(&self, _turn: Turn) {
-        let current = match Current::open(&self.top, &self.path) {
+        let current = match CurrentHandle::open(&self.top, &self.path) {
             Ok(current) => Some(current),
             Err(error) if is_missing(&error) => None,
             // It cannot be opened now, for example because no descriptor is free.
@@ -115,16 +117,16 @@ impl AllowedDirectory {
         (&self.top, &self.path)
     }
 
-    fn current(&self) -> Option<Current> {
+    fn current(&self) -> Option<CurrentHandle> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Current>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<CurrentHandle>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Current {
+impl CurrentHandle {
     fn open(top: &Handle, path: &Path) -> Result<Self> {
         let handle = top.dir(path, Rule::Allow)?;
         Ok(Self { identity: handle.identity()?, handle: Arc::new(handle) })

@@ -32,13 +32,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::dir::{Follow, Handle, Look, Rule};
+use crate::dir::{Follow, Handle, Rule, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory};
 use crate::path::protect::ProtectedNames;
-use crate::roots::{Found, LastName, Located, Root, Roots};
+use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots};
 
 impl Roots {
     /// Decides a request whose path contains no symlink. Returns `None` to leave the decision to
@@ -47,7 +47,7 @@ impl Roots {
         &self,
         request: &Location,
         last_name: LastName,
-    ) -> Option<Result<Located>> {
+    ) -> Option<Result<PlaceInRoot>> {
         let (number, rest) = self.start(request)?;
         let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
         let (path, last) = match last_name {
@@ -68,13 +68,13 @@ impl Roots {
             Err(_) => return None,
         };
         let found = match last {
-            None => Found::Exists,
+            None => Presence::Exists,
             Some(last) => {
                 let found = match Handle::from(opened).look_in(last, mounts).ok()? {
-                    Look::Missing => Found::Missing(1),
-                    Look::Other(_) => Found::Exists,
-                    Look::Link(..) if last_name == LastName::Unfollowed => Found::Link,
-                    Look::Link(..) => return None,
+                    Stat::Missing => Presence::Missing(1),
+                    Stat::Other(_) => Presence::Exists,
+                    Stat::Link(..) if last_name == LastName::Unfollowed => Presence::Link,
+                    Stat::Link(..) => return None,
                 };
                 names.push(last);
                 found
@@ -82,7 +82,7 @@ impl Roots {
         };
         let names_directory = last.is_none() && ends_as_directory(rest);
         let (root, path) = (number, names);
-        Some(Ok(Located { root, path, found, is_target: false, names_directory }))
+        Some(Ok(PlaceInRoot { root, path, found, is_target: false, names_directory }))
     }
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::dir::{Budget, Cursor, Handle, Look, Metadata};
+use crate::dir::{Budget, Cursor, Handle, Metadata, Stat};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::Location;
@@ -13,7 +13,9 @@ use crate::path::index::ROOT_NAMES;
 use crate::path::names::below;
 use crate::path::protect::FoldedPaths;
 use crate::roots::root::join;
-use crate::roots::{EntryKind, LastName, Located, Lookup, Place, Roots, resolve, resolve_symlink};
+use crate::roots::{
+    EntryKind, LastName, Lookup, Place, PlaceInRoot, Roots, resolve, resolve_symlink,
+};
 
 /// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
@@ -85,7 +87,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
     }
 
     /// Looks up a path of plain names in a root, without recording it.
-    pub(crate) fn look_up(&mut self, number: usize, path: &Path) -> Result<Look> {
+    pub(crate) fn look_up(&mut self, number: usize, path: &Path) -> Result<Stat> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         self.open(number)?;
         let Some((_, handle, cursor)) = &mut self.opened else {
@@ -95,7 +97,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         // A file root grants access to one file, and is unavailable if a directory now has that
         // name.
         match &seen {
-            Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
+            Stat::Other(metadata) if metadata.is_dir() && root.is_file() => {
                 Err(Code::RootUnavailable.into())
             }
             _ => Ok(seen),
@@ -115,7 +117,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let directory = join(root.path(), path.parent().unwrap_or(path));
         match self.look_up(number, path)? {
             // Defense: A symlink exchanged between the reads of its target and its time is refused.
-            Look::Link(again, now) if again == text && now.is_same_state(metadata) => {}
+            Stat::Link(again, now) if again == text && now.is_same_state(metadata) => {}
             _ => return Err(Code::Changed.into()),
         }
         let unknown = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX));
@@ -131,7 +133,7 @@ impl Lookup for Lookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
         let seen = self.look_up(number, path)?;
         match &seen {
-            Look::Link(text, metadata) if self.links.is_some() => {
+            Stat::Link(text, metadata) if self.links.is_some() => {
                 self.record(number, path, text, metadata)?;
             }
             _ => {}
@@ -144,13 +146,13 @@ impl Lookup for Lookups<'_, '_> {
     }
 }
 
-impl From<Look> for EntryKind {
-    fn from(look: Look) -> Self {
+impl From<Stat> for EntryKind {
+    fn from(look: Stat) -> Self {
         match look {
-            Look::Missing => Self::Missing,
-            Look::Link(text, _) => Self::Link(text),
-            Look::Other(metadata) if metadata.is_dir() => Self::Directory,
-            Look::Other(_) => Self::Other,
+            Stat::Missing => Self::Missing,
+            Stat::Link(text, _) => Self::Link(text),
+            Stat::Other(metadata) if metadata.is_dir() => Self::Directory,
+            Stat::Other(_) => Self::Other,
         }
     }
 }
@@ -169,7 +171,7 @@ impl Roots {
         request: &Location,
         last_name: LastName,
         budget: &mut Budget<'_>,
-    ) -> Result<Located> {
+    ) -> Result<PlaceInRoot> {
         #[cfg(target_os = "linux")]
         if let Some(place) = self.locate_by_kernel(request, last_name) {
             return place;
@@ -183,7 +185,7 @@ impl Roots {
         lookups: &mut impl Lookup,
         request: &Location,
         last_name: LastName,
-    ) -> Result<Located> {
+    ) -> Result<PlaceInRoot> {
         let (base, request) = (self.base(), request.as_os_str());
         if base.is_none() && !self.index().is_absolute(request) {
             return Err(self.without_base());
@@ -213,12 +215,12 @@ pub(crate) fn resolve_symlink_in(
     link: PathBuf,
     text: OsString,
     budget: &mut Budget<'_>,
-) -> Result<Located> {
+) -> Result<PlaceInRoot> {
     let lookups = &mut Lookups::new(roots, budget);
     place_inside(resolve_symlink(lookups, roots.index(), root, link, text)?)
 }
 
-fn place_inside(place: Place) -> Result<Located> {
+fn place_inside(place: Place) -> Result<PlaceInRoot> {
     match place {
         Place::Inside(located) => Ok(located),
         Place::Above(_) => Err(Code::OutsideRoots.into()),
@@ -261,14 +263,14 @@ mod tests {
         let mut lookups = Lookups::recording(&roots, &mut budget);
         let path = Path::new("link");
         for target in ["old", "new"] {
-            let Look::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
+            let Stat::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
             // The new symlink is another file, also if it has the same target.
             symlink(target, &next).unwrap();
             std::fs::rename(&next, &link).unwrap();
             let recorded = lookups.record(0, path, &text, &metadata);
             assert_eq!(recorded.map_err(|error| error.reason()), Err(Code::Changed), "{target}");
         }
-        let Look::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
+        let Stat::Link(text, metadata) = lookups.look_up(0, path).unwrap() else { panic!() };
         lookups.record(0, path, &text, &metadata).unwrap();
         assert_eq!(lookups.into_links().0.len(), 1);
     }

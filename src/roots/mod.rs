@@ -17,9 +17,9 @@ mod kernel;
 
 pub(crate) use self::allowed::AllowedDirectory;
 pub(crate) use self::lookup::{Links, Lookups, resolve_symlink_in, retry_changed};
-pub use self::rejected::RejectedRoot;
+pub use self::rejected::RejectedEntry;
 pub(crate) use self::resolve::{
-    EntryKind, Found, LastName, Located, Lookup, Place, resolve, resolve_symlink,
+    EntryKind, LastName, Lookup, Place, PlaceInRoot, Presence, resolve, resolve_symlink,
 };
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};

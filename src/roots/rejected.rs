@@ -5,13 +5,13 @@ use crate::error::Error;
 /// An entry of a root list that was rejected, with the reason. Show it only to the operator,
 /// because the reason can reveal which files exist.
 #[derive(Debug)]
-pub struct RejectedRoot {
+pub struct RejectedEntry {
     pub(crate) index: usize,
     pub(crate) entry: String,
     pub(crate) error: Error,
 }
 
-impl RejectedRoot {
+impl RejectedEntry {
     /// The index of the entry in its list, starting at 0.
     #[must_use]
     pub fn index(&self) -> usize {

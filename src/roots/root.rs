@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Handle, Identity, Look, Rule};
+use crate::dir::{Access, Handle, Identity, Rule, Stat};
 #[cfg(target_os = "linux")]
 use crate::dir::{Metadata, is_proc};
 #[cfg(target_os = "linux")]
@@ -162,7 +162,7 @@ impl Root {
             && is_proc(file)?
         {
             let text = "it belongs to a proc filesystem, which shows running processes";
-            return Err(Error::new(Code::SpecialFile).says(text));
+            return Err(Error::new(Code::SpecialFile).with_text(text));
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Root {
         }
         match (self.handle(), self.leaf()) {
             (Ok(parent), Some(leaf)) => match parent.look_in(leaf, self.mounts) {
-                Ok(Look::Other(found)) => !found.is_dir(),
+                Ok(Stat::Other(found)) => !found.is_dir(),
                 Ok(_) => false,
                 Err(error) => !is_missing(&error),
             },
@@ -296,13 +296,13 @@ pub(crate) fn join(path: &Path, relative: &Path) -> PathBuf {
 ///
 /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything else, and
 /// [`Changed`](crate::ErrorKind::Changed) for a symlink, which was not there a moment ago.
-pub(crate) fn kind_of(found: &Look) -> Result<Option<RootKind>> {
+pub(crate) fn kind_of(found: &Stat) -> Result<Option<RootKind>> {
     match found {
-        Look::Missing => Ok(None),
-        Look::Link(..) => Err(Code::Changed.into()),
-        Look::Other(found) if found.is_dir() => Ok(Some(RootKind::Directory)),
-        Look::Other(found) if found.is_file() => Ok(Some(RootKind::File)),
-        Look::Other(_) => Err(Code::SpecialFile.into()),
+        Stat::Missing => Ok(None),
+        Stat::Link(..) => Err(Code::Changed.into()),
+        Stat::Other(found) if found.is_dir() => Ok(Some(RootKind::Directory)),
+        Stat::Other(found) if found.is_file() => Ok(Some(RootKind::File)),
+        Stat::Other(_) => Err(Code::SpecialFile.into()),
     }
 }
 

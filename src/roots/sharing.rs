@@ -5,9 +5,9 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A table of weak references.
-pub(crate) struct WeakTable<K, V>(Mutex<Entries<K, V>>);
+pub(crate) struct WeakTable<K, V>(Mutex<TableEntries<K, V>>);
 
-struct Entries<K, V> {
+struct TableEntries<K, V> {
     values: HashMap<K, Weak<V>>,
     /// The number of values that were alive at the last cleanup.
     alive: usize,
@@ -15,7 +15,7 @@ struct Entries<K, V> {
 
 impl<K, V> Default for WeakTable<K, V> {
     fn default() -> Self {
-        Self(Mutex::new(Entries { values: HashMap::new(), alive: 0 }))
+        Self(Mutex::new(TableEntries { values: HashMap::new(), alive: 0 }))
     }
 }
 
@@ -43,12 +43,12 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
 
     /// Runs `work` under the lock. `work` must not drop a value, because this could close
     /// directories while the lock is held.
-    fn with<T>(&self, work: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut TableEntries<K, V>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl<K: Eq + Hash, V> Entries<K, V> {
+impl<K: Eq + Hash, V> TableEntries<K, V> {
     fn insert(&mut self, key: K, value: &Arc<V>) {
         self.values.insert(key, Arc::downgrade(value));
         if self.values.len() > 2 * self.alive + CLEANUP_SLACK {

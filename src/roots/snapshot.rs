@@ -13,7 +13,7 @@ use crate::path::Location;
 use crate::path::index::PathIndex;
 use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
-use crate::roots::{RejectedRoot, Root};
+use crate::roots::{RejectedEntry, Root};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
@@ -58,7 +58,7 @@ pub(crate) struct Snapshot {
     pub(crate) policy: Policy,
     /// The patterns for protected names, if there are any.
     pub(crate) protected: Option<Arc<ProtectedNames>>,
-    pub(crate) rejected: Arc<[RejectedRoot]>,
+    pub(crate) rejected: Arc<[RejectedEntry]>,
     /// The aliases that the operator declared for the allowed directories, if there are any.
     pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
     /// The canonical paths that missing allowed directories would have, whose names are not
@@ -103,7 +103,7 @@ impl Roots {
 
     /// The rejected entries, which grant nothing, in the order of their list.
     #[must_use]
-    pub fn rejected(&self) -> &[RejectedRoot] {
+    pub fn rejected(&self) -> &[RejectedEntry] {
         &self.snapshot.rejected
     }
 
@@ -222,7 +222,7 @@ impl Roots {
         if let Some(failure) = &self.failure {
             return error.says_why(failure);
         }
-        error.says(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
+        error.with_text(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
             (true, false, _) => {
                 "the first directory that the client listed is not available, so relative paths \
                  have no start: use an absolute path"
@@ -307,7 +307,7 @@ impl Roots {
         if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
             let text = "the request of these roots has ended, or its RequestRoots was dropped; obtain \
                         roots for each request, and keep RequestRoots while its clones are in use";
-            return Err(Error::new(Code::RootsStale).says(text));
+            return Err(Error::new(Code::RootsStale).with_text(text));
         }
         Ok(())
     }

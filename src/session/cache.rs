@@ -13,16 +13,16 @@ use crate::events::SessionId;
 use crate::limits::{
     CACHE_BYTES, CACHE_ENTRY_BYTES, CACHE_LIST_ENTRY_BYTES, CACHE_NODE_BYTES, CACHE_ROOT_BYTES,
 };
-use crate::session::state::Cached;
+use crate::session::state::CacheEntry;
 
 /// The snapshots of all sessions.
-pub(crate) struct SnapshotCache(Cache<SessionId, Arc<Cached>>);
+pub(crate) struct SnapshotCache(Cache<SessionId, Arc<CacheEntry>>);
 
 impl SnapshotCache {
     pub(crate) fn new(time_to_live: Duration) -> Self {
         let cache = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(|_, cached: &Arc<Cached>| weight(cached))
+            .weigher(|_, cached: &Arc<CacheEntry>| weight(cached))
             // moka's default policy (TinyLFU) rejects new entries while the cache is full, so the
             // lists of their clients would be requested each time. Sessions do not read through the
             // cache, so their entries leave in the order in which they came.
@@ -31,7 +31,7 @@ impl SnapshotCache {
         Self(cache.build())
     }
 
-    pub(crate) fn insert(&self, session: SessionId, cached: Arc<Cached>) {
+    pub(crate) fn insert(&self, session: SessionId, cached: Arc<CacheEntry>) {
         self.0.insert(session, cached);
     }
 
@@ -56,8 +56,8 @@ impl SnapshotCache {
 
 /// Estimates the heap memory of an entry, in bytes: the lengths of its strings, plus a constant for
 /// each structure. `tests/session/memory.rs` compares it with an allocator's count.
-fn weight(cached: &Cached) -> u32 {
-    let Cached { roots, list, .. } = cached;
+fn weight(cached: &CacheEntry) -> u32 {
+    let CacheEntry { roots, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {
         CACHE_LIST_ENTRY_BYTES + entry.uri.len() + entry.name.as_ref().map_or(0, String::len)
     });
@@ -93,7 +93,7 @@ mod tests {
         let roots = Boundary::without_directories().build().unwrap().resolve(&list).unwrap();
         let (now, guard_number) = (Instant::now(), 0);
         let expires = now + MINUTE;
-        let one = Cached { epoch: 1, expires, guard_number, list, roots, resolved: now };
+        let one = CacheEntry { epoch: 1, expires, guard_number, list, roots, resolved: now };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(Guard::next_session_id(), one.clone());

@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::account::Account;
-use crate::boundary::{ClientRoots, Fallback};
+use crate::boundary::ClientRoots;
 use crate::dir::Effort;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
-use crate::session::state::{Cached, Fetch, State, Step, Validity};
+use crate::session::state::{CacheEntry, Fetch, State, Step, Validity};
 use crate::session::{Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -51,7 +51,7 @@ impl Client {
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
     /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
-        let obtained = match self.fallback_policy() {
+        let obtained = match self.without_list() {
             Some(without) => self.roots_without(without).map(|roots| (roots, None)),
             // Boxed, to keep the future of every call small.
             None => Box::pin(self.obtain(source))
@@ -66,7 +66,7 @@ impl Client {
 
     /// Returns the client's roots and the epoch of their list, if they are cached and valid.
     pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
-        let cached = self.fallback_policy().is_none().then(|| self.valid())??;
+        let cached = self.without_list().is_none().then(|| self.valid())??;
         Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Returns the cached snapshot if it may serve a new call.
-    pub(crate) fn valid(&self) -> Option<Arc<Cached>> {
+    pub(crate) fn valid(&self) -> Option<Arc<CacheEntry>> {
         let current = self.guard.current();
         let state = lock(&self.state);
         let cached = state.cached.upgrade();
@@ -107,7 +107,7 @@ impl Client {
 
     /// Returns the roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, sent: Result<ListRootsResult>) -> Result<Roots> {
-        let resolved = match (self.fallback_policy(), sent) {
+        let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
@@ -127,9 +127,9 @@ impl Client {
     pub(crate) fn known_roots(&self, unknown: &Error) -> Result<Roots> {
         self.epoch()?;
         let allowed = self.guard.allowed_roots();
-        let roots = match (self.fallback_policy(), self.valid()) {
-            (Some(Fallback::AllowedDirectories), _) => allowed,
-            (Some(Fallback::Nothing), _) => allowed.always_despite(&Code::RootsUnsupported.into()),
+        let roots = match (self.without_list(), self.valid()) {
+            (Some(true), _) => allowed,
+            (Some(false), _) => allowed.always_despite(&Code::RootsUnsupported.into()),
             (None, Some(cached)) => cached.roots.clone(),
             // Defense: A list that is not known grants nothing.
             (None, None) => allowed.always_despite(unknown),
@@ -137,23 +137,24 @@ impl Client {
         Ok(roots.for_session(self.id, &self.account))
     }
 
-    /// Returns the policy that applies if client roots are ignored or the client declared none, or
-    /// `None` if the client's list decides.
-    pub(crate) fn fallback_policy(&self) -> Option<Fallback> {
+    /// Whether the allowed directories are in force, because client roots are ignored or the client
+    /// declared none. `None` if the client's list decides.
+    pub(crate) fn without_list(&self) -> Option<bool> {
         let client_roots = self.guard.boundary().client_roots();
         let is_asked = self.declared.has_roots() && client_roots != ClientRoots::Ignore;
-        (!is_asked).then(|| client_roots.if_undeclared())
+        (!is_asked).then(|| client_roots.allow_undeclared())
     }
 
-    fn roots_without(&self, without: Fallback) -> Result<Roots> {
+    fn roots_without(&self, are_allowed: bool) -> Result<Roots> {
         self.epoch()?;
-        match without {
-            Fallback::Nothing => Err(Code::RootsUnsupported.into()),
-            Fallback::AllowedDirectories => Ok(self.guard.allowed_roots()),
+        if are_allowed {
+            Ok(self.guard.allowed_roots())
+        } else {
+            Err(Code::RootsUnsupported.into())
         }
     }
 
-    async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<Cached>> {
+    async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<CacheEntry>> {
         let began = Instant::now();
         let deadline = began + self.guard.choices().fetch_limit;
         let mut asked = 0;
@@ -281,9 +282,9 @@ impl Leader<'_> {
     async fn fetch(
         self,
         source: &mut impl RootsSource,
-        again: Option<Arc<Cached>>,
+        again: Option<Arc<CacheEntry>>,
         deadline: Instant,
-    ) -> Result<Option<Arc<Cached>>> {
+    ) -> Result<Option<Arc<CacheEntry>>> {
         let client = self.client;
         // The time to live starts at the request, because the client may change its list
         // immediately afterwards.
@@ -305,7 +306,7 @@ impl Leader<'_> {
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
             let (epoch, expires) = (self.fetch.epoch, began + client.time_to_live());
-            Ok(Cached { epoch, expires, guard_number, list, roots, resolved })
+            Ok(CacheEntry { epoch, expires, guard_number, list, roots, resolved })
         };
         match run_until_stopped(self.fetch.end.wait(), work).await {
             None => Ok(self.fetch.end.wait().await.clone()),
@@ -320,7 +321,7 @@ impl Leader<'_> {
         }
     }
 
-    fn succeed(&self, cached: Arc<Cached>) -> Option<Arc<Cached>> {
+    fn succeed(&self, cached: Arc<CacheEntry>) -> Option<Arc<CacheEntry>> {
         let client = self.client;
         let keep = !client.time_to_live().is_zero();
         if !lock(&client.state).succeed(&self.fetch, &cached, keep) {

@@ -135,7 +135,7 @@ impl GuardBuilder {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
     /// no effect because client roots are ignored, or the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
-        let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
+        let invalid = |text| Err(Error::new(Code::InvalidOptions).with_text(text));
         match self.list_option_error {
             Some(text) if self.boundary.client_roots() == ClientRoots::Ignore => {
                 return invalid(text);

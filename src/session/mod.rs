@@ -110,7 +110,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// # If every request is refused
 ///
-/// Look at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: they show why
+/// Stat at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: they show why
 /// no entry of the client's list grants access. A client that sends paths instead of URIs, such as
 /// Cursor, needs [`allow_bare_paths`]. [`state`](Self::state) returns the current state of the session.
 ///
@@ -221,7 +221,7 @@ impl Session {
     /// and relative requests are refused with the error.
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if the client declared no roots and
-    /// gets [nothing](crate::Fallback::Nothing), or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
+    /// gets [nothing](crate::ClientRoots::Require), or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
     /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
     /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
@@ -321,7 +321,7 @@ impl Session {
     /// [`RootsStale`](crate::ErrorKind::RootsStale). For a client that does not announce changes,
     /// this is always the case, unless the server sets a [time to
     /// live](crate::GuardBuilder::time_to_live_unannounced). For a client that declared no roots
-    /// and gets [nothing](crate::Fallback::Nothing), the failure is
+    /// and gets [nothing](crate::ClientRoots::Require), the failure is
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
     /// # Errors

@@ -62,12 +62,12 @@ struct Lane {
     count: usize,
     /// Whether each client has one slot instead of a quarter of them.
     one_each: bool,
-    clients: WeakTable<Account, Client>,
+    clients: WeakTable<Account, ClientShare>,
     jobs: Arc<Mutex<Jobs>>,
 }
 
 /// What one client may use of a lane.
-struct Client {
+struct ClientShare {
     share: Arc<Semaphore>,
     turn: Semaphore,
     waiting: Semaphore,
@@ -81,21 +81,21 @@ struct Jobs {
 }
 
 struct Job {
-    client: Arc<Client>,
+    client: Arc<ClientShare>,
     began: Instant,
     /// `None` if the job has lent its slot.
     slot: Option<OwnedSemaphorePermit>,
 }
 
 /// A job's place among the running ones, and its part of the client's share. Dropping it frees both.
-struct Running {
+struct RunningJob {
     jobs: Arc<Mutex<Jobs>>,
     number: u64,
     _share: OwnedSemaphorePermit,
 }
 
 /// A job that a call waits for. Dropping this before the job begins drops the job.
-struct Waiting<J>(Arc<Mutex<Option<J>>>);
+struct Waiter<J>(Arc<Mutex<Option<J>>>);
 
 impl Slots {
     /// Slots for this many jobs of work at once. Without a runtime, the guard has its own threads.
@@ -140,15 +140,15 @@ impl Slots {
 
 async fn run<T: Send + 'static>(
     threads: &Threads,
-    running: Running,
+    running: RunningJob,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<std::thread::Result<T>> {
     // Without a timer, the job must not begin.
     timeout_at(Instant::now(), std::future::ready(())).await?;
     let (sender, result) = oneshot::channel();
     let job = events::in_span_of_caller(job);
-    let waiting = Waiting(Arc::new(Mutex::new(Some((running, sender, job)))));
-    let begins = Waiting(waiting.0.clone());
+    let waiting = Waiter(Arc::new(Mutex::new(Some((running, sender, job)))));
+    let begins = Waiter(waiting.0.clone());
     let mut ended = pin!(threads.spawn(move || {
         let Some((_running, sender, job)) = begins.take() else { return };
         let done = catch_unwind(AssertUnwindSafe(job));
@@ -174,7 +174,7 @@ impl Lane {
     }
 
     /// Waits for a slot, and returns the right to run one job.
-    async fn take(&self, account: &Account) -> Result<Running> {
+    async fn take(&self, account: &Account) -> Result<RunningJob> {
         let client = self.client(account);
         let waiting = client.waiting.try_acquire().map_err(|_| Code::QueueFull)?;
         let share = acquired(client.share.clone().acquire_owned().await)?;
@@ -185,8 +185,8 @@ impl Lane {
                 break slot;
             }
             let until = match self.lend(&client)? {
-                Lent::Slot(slot) => break slot,
-                Lent::NotBefore(until) => until,
+                Loan::Slot(slot) => break slot,
+                Loan::NotBefore(until) => until,
             };
             if let Some(slot) = timeout_at(until, &mut queue).await? {
                 break acquired(slot)?;
@@ -203,31 +203,31 @@ impl Lane {
         let number = jobs.begin(client.clone(), slot);
         drop(jobs);
         drop((turn, waiting));
-        Ok(Running { jobs: self.jobs.clone(), number, _share: share })
+        Ok(RunningJob { jobs: self.jobs.clone(), number, _share: share })
     }
 
     /// Takes the slot of the oldest job, or returns the time at which to try again.
-    fn lend(&self, client: &Arc<Client>) -> Result<Lent> {
+    fn lend(&self, client: &Arc<ClientShare>) -> Result<Loan> {
         let (now, mut jobs) = (Instant::now(), self.lock());
         let (has_any, running) = (jobs.has_any_of(client), jobs.running.len());
         let oldest = jobs.running.values_mut().find(|job| job.slot.is_some());
-        let Some(oldest) = oldest else { return Ok(Lent::NotBefore(now + PATIENCE)) };
+        let Some(oldest) = oldest else { return Ok(Loan::NotBefore(now + PATIENCE)) };
         let until = oldest.began + PATIENCE;
         // A slot is lent only to a client that has none.
         match oldest.slot.take_if(|_| now >= until && !has_any && running < 2 * self.count) {
-            Some(slot) => Ok(Lent::Slot(slot)),
-            None if now < until => Ok(Lent::NotBefore(until)),
+            Some(slot) => Ok(Loan::Slot(slot)),
+            None if now < until => Ok(Loan::NotBefore(until)),
             None if running > self.count => Err(busy()),
-            None => Ok(Lent::NotBefore(now + PATIENCE)),
+            None => Ok(Loan::NotBefore(now + PATIENCE)),
         }
     }
 
-    fn client(&self, account: &Account) -> Arc<Client> {
+    fn client(&self, account: &Account) -> Arc<ClientShare> {
         // Stateless requests without a key may come from several clients.
         let is_one = self.one_each && *account != Account::Anonymous;
         // Defense: One client has at most a quarter of the slots.
         let share = if is_one { 1 } else { (self.count / 4).max(1) };
-        self.clients.get_or_insert(account.clone(), || Client {
+        self.clients.get_or_insert(account.clone(), || ClientShare {
             share: Arc::new(Semaphore::new(share)),
             turn: Semaphore::new(1),
             waiting: Semaphore::new(QUEUED_EACH),
@@ -240,25 +240,25 @@ impl Lane {
 }
 
 /// A slot that a job has lent, or the time before which no job lends one.
-enum Lent {
+enum Loan {
     Slot(OwnedSemaphorePermit),
     NotBefore(Instant),
 }
 
 impl Jobs {
     /// Adds a job of this client, which has taken a slot, and returns its number.
-    fn begin(&mut self, client: Arc<Client>, slot: OwnedSemaphorePermit) -> u64 {
+    fn begin(&mut self, client: Arc<ClientShare>, slot: OwnedSemaphorePermit) -> u64 {
         self.last += 1;
         self.running.insert(self.last, Job { client, began: Instant::now(), slot: Some(slot) });
         self.last
     }
 
-    fn has_any_of(&self, client: &Arc<Client>) -> bool {
+    fn has_any_of(&self, client: &Arc<ClientShare>) -> bool {
         self.running.values().any(|job| Arc::ptr_eq(&job.client, client))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         let ended = lock(&self.jobs).running.remove(&self.number);
         // The slot is freed after the lock, because this wakes the next call in the queue.
@@ -266,13 +266,13 @@ impl Drop for Running {
     }
 }
 
-impl<J> Waiting<J> {
+impl<J> Waiter<J> {
     fn take(&self) -> Option<J> {
         lock(&self.0).take()
     }
 }
 
-impl<J> Drop for Waiting<J> {
+impl<J> Drop for Waiter<J> {
     fn drop(&mut self) {
         drop(self.take());
     }

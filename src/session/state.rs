@@ -17,7 +17,7 @@ use crate::wire::ListRootsResult;
 
 /// A client's list, and the snapshot that it was resolved to.
 #[derive(Debug)]
-pub(crate) struct Cached {
+pub(crate) struct CacheEntry {
     /// The session's epoch in which the list was requested.
     pub(crate) epoch: u64,
     pub(crate) expires: Instant,
@@ -50,7 +50,7 @@ pub(crate) enum Validity {
     Invalid,
 }
 
-impl Cached {
+impl CacheEntry {
     /// Whether the snapshot may serve a new call, apart from its epoch.
     pub(crate) fn validity(&self, current: Current) -> Validity {
         if current.now >= self.expires || self.guard_number != current.guard_number {
@@ -79,7 +79,7 @@ pub(super) struct State {
     /// The current epoch. Only a list requested in this epoch is used.
     epoch: u64,
     /// The last snapshot, which may be from an earlier epoch. The cache owns it.
-    pub(super) cached: Weak<Cached>,
+    pub(super) cached: Weak<CacheEntry>,
     fetch: Option<Arc<Fetch>>,
     /// The failure of the last fetch in this epoch, until a fetch succeeds.
     failure: Option<Failure>,
@@ -101,17 +101,17 @@ pub(super) struct Fetch {
     /// The time at which the leader gives up, if it is still polled.
     until: Instant,
     /// The snapshot, once the fetch has ended. `None` if it ended without one.
-    pub(super) end: SetOnce<Option<Arc<Cached>>>,
+    pub(super) end: SetOnce<Option<Arc<CacheEntry>>>,
 }
 
 /// The next step of a call.
 pub(super) enum Step {
-    Serve(Arc<Cached>),
+    Serve(Arc<CacheEntry>),
     Wait(Arc<Fetch>),
     Lead {
         fetch: Arc<Fetch>,
         /// The cached list to resolve again, if the client need not be asked.
-        again: Option<Arc<Cached>>,
+        again: Option<Arc<CacheEntry>>,
         /// The fetch that this one replaces. The caller ends it after releasing the lock.
         replaced: Option<Arc<Fetch>>,
     },
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Whether a snapshot may serve a new call.
-    pub(super) fn validity(&self, cached: &Cached, current: Current) -> Validity {
+    pub(super) fn validity(&self, cached: &CacheEntry, current: Current) -> Validity {
         // Defense: A change withdraws the snapshot immediately.
         if cached.epoch == self.epoch { cached.validity(current) } else { Validity::Invalid }
     }
@@ -142,7 +142,7 @@ impl State {
     /// waits for the fetch in progress, is refused during a back-off, or leads a fetch.
     pub(super) fn next_step(
         &mut self,
-        cached: Option<&Arc<Cached>>,
+        cached: Option<&Arc<CacheEntry>>,
         current: Current,
         deadline: Instant,
     ) -> Result<Step> {
@@ -169,7 +169,12 @@ impl State {
     }
 
     /// A fetch obtained a snapshot. Returns whether it counts.
-    pub(super) fn succeed(&mut self, fetch: &Arc<Fetch>, cached: &Arc<Cached>, keep: bool) -> bool {
+    pub(super) fn succeed(
+        &mut self,
+        fetch: &Arc<Fetch>,
+        cached: &Arc<CacheEntry>,
+        keep: bool,
+    ) -> bool {
         let counts = self.ends(fetch);
         if counts {
             self.failure = None;
@@ -225,7 +230,7 @@ impl State {
 
 impl Fetch {
     /// Waits until the fetch ends. A leader that stalled counts as no result.
-    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<Arc<Cached>>> {
+    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<Arc<CacheEntry>>> {
         let stalled = self.until + STALLED;
         // Defense: A waiting call misses no end of its fetch.
         match timeout_at(deadline.min(stalled), self.end.wait()).await? {
@@ -236,7 +241,7 @@ impl Fetch {
     }
 
     /// Ends the fetch and wakes the calls that wait for it. Only the first call sets the end.
-    pub(super) fn end(&self, end: Option<Arc<Cached>>) {
+    pub(super) fn end(&self, end: Option<Arc<CacheEntry>>) {
         let _ = self.end.set(end);
     }
 }
@@ -264,20 +269,20 @@ mod tests {
     }
 
     /// The next step of a call that finds this snapshot.
-    fn step(state: &mut State, cached: Option<&Arc<Cached>>, current: Current) -> Step {
+    fn step(state: &mut State, cached: Option<&Arc<CacheEntry>>, current: Current) -> Step {
         state.next_step(cached, current, current.now + MINUTE).unwrap()
     }
 
-    fn lead(state: &mut State, cached: Option<&Arc<Cached>>, current: Current) -> Arc<Fetch> {
+    fn lead(state: &mut State, cached: Option<&Arc<CacheEntry>>, current: Current) -> Arc<Fetch> {
         let Step::Lead { fetch, .. } = step(state, cached, current) else {
             panic!("the call does not lead")
         };
         fetch
     }
 
-    fn list(fetch: &Fetch, now: Instant) -> Arc<Cached> {
+    fn list(fetch: &Fetch, now: Instant) -> Arc<CacheEntry> {
         let directory = tempfile::tempdir().unwrap();
-        Arc::new(Cached {
+        Arc::new(CacheEntry {
             epoch: fetch.epoch,
             expires: now + MINUTE,
             guard_number: 0,

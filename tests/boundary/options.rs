@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, CheckedPath, ClientCapabilities, ClientRoots,
-    DirectoryOptions, Fallback, Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
+    DirectoryOptions, Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
 };
 use serde_json::json;
 
@@ -543,8 +543,8 @@ fn config(tree: &Tree, one: &Combination) -> Config {
     };
     Config {
         directories: (0..3).filter_map(directory).collect(),
-        empty_means_allowed: one.empty_means_allowed,
-        without: fallback(!one.denies),
+        empty_means_allowed: one.empty_means_allowed && !one.denies,
+        denies: one.denies,
         declared: [Declared::Nothing, Declared::Announcing, Declared::Silent][one.declared],
         ignores: one.ignores,
         trusts_links: one.trusts_links(),
@@ -567,16 +567,16 @@ fn config_error(config: &Config) -> Option<&'static str> {
     conflicts.then_some("access_conflict")
 }
 
-fn fallback(allows: bool) -> Fallback {
-    if allows { Fallback::AllowedDirectories } else { Fallback::Nothing }
-}
-
 fn builder(one: &Combination) -> BoundaryBuilder {
-    let [undeclared, empty] = [!one.denies, one.empty_means_allowed].map(fallback);
+    let client_roots = match (one.ignores, one.denies, one.empty_means_allowed) {
+        (true, ..) => ClientRoots::Ignore,
+        (_, true, _) => ClientRoots::Require,
+        (_, _, true) => ClientRoots::NarrowIfListed,
+        _ => ClientRoots::Narrow,
+    };
     match one.directories[0] {
         None => Boundary::without_directories(),
-        Some(_) if one.ignores => Boundary::builder().client_roots(ClientRoots::Ignore),
-        Some(_) => Boundary::builder().client_roots(ClientRoots::Narrow { undeclared, empty }),
+        Some(_) => Boundary::builder().client_roots(client_roots),
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Fallback, Guard,
-    ListRootsResult, Overwrite, Root, Roots,
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, ListRootsResult,
+    Overwrite, Root, Roots,
 };
 
 use crate::support::code;
@@ -249,9 +249,8 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
 /// force more than what a client lists there.
 #[test]
 fn a_boundary_is_without_directories_only_if_it_says_so() {
-    use Fallback::{AllowedDirectories as Allowed, Nothing};
-    let narrow = |undeclared, empty| ClientRoots::Narrow { undeclared, empty };
-    for client_roots in [narrow(Nothing, Nothing), narrow(Allowed, Nothing), ClientRoots::Ignore] {
+    use ClientRoots::{Ignore, Narrow, NarrowIfListed, Require};
+    for client_roots in [Require, Narrow, NarrowIfListed, Ignore] {
         let forgotten = Boundary::builder().client_roots(client_roots);
         assert_eq!(code(forgotten.build()), Some("no_directories"), "{client_roots:?}");
     }
@@ -263,15 +262,15 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
     for (both, option) in [
         (without().directory("a", Access::ReadWrite), "directory"),
         (without().directory("none", optional), "directory"),
-        (without().client_roots(narrow(Allowed, Nothing)), "client_roots"),
-        (without().client_roots(narrow(Nothing, Allowed)), "client_roots"),
-        (without().client_roots(ClientRoots::Ignore), "client_roots"),
+        (without().client_roots(Narrow), "client_roots"),
+        (without().client_roots(NarrowIfListed), "client_roots"),
+        (without().client_roots(Ignore), "client_roots"),
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
         assert!(refused.to_string().ends_with(&format!("leave {option} out")), "{refused}");
     }
-    assert_eq!(code(without().client_roots(narrow(Nothing, Nothing)).build()), None);
+    assert_eq!(code(without().client_roots(Require).build()), None);
     let boundary = without().build().unwrap();
     assert_eq!(boundary.allowed_roots().roots().len(), 0);
     assert_eq!(boundary.resolve(&ListRootsResult::default()).unwrap().roots().len(), 0);

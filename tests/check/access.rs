@@ -20,8 +20,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, ListRootsResult, Protection,
-    Roots, RootsResponse, WalkOptions,
+    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, ListRootsResult, Roots,
+    RootsResponse, WalkOptions,
 };
 
 use crate::support::access::{Directory, Outcome, Pattern, Policy, Root, is_in};
@@ -105,8 +105,7 @@ impl Case {
             let denied = matches!(first, "deny" | "keep");
             if denied {
                 let is_denied = first == "deny";
-                let protection = if is_denied { Protection::Denied } else { Protection::ReadOnly };
-                builder = builder.protect(rest, protection);
+                builder = if is_denied { builder.deny(rest) } else { builder.protect(rest) };
                 policy.patterns.push(Pattern { text: rest.into(), is_denied });
                 continue;
             }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, DirectoryOptions, Error, ListRootsResult, Location, Overwrite,
-    Protection, Result, Roots, WalkOptions,
+    Access, Boundary, DirectoryOptions, Error, ListRootsResult, Location, Overwrite, Result, Roots,
+    WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -136,7 +136,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
 fn the_operator_learns_why_a_request_is_outside() {
     let tree = Tree::new("file a/f; file b/f; file ro/in/f; link a/l -> ../b/f; fifo a/p");
     let list = ListRootsResult::from_uris([tree.uri("a"), tree.uri("c"), "file:///none".into()]);
-    let builder = Boundary::builder().protect("q", Protection::ReadOnly);
+    let builder = Boundary::builder().protect("q");
     let builder = ["a", "b", "c"].into_iter().fold(builder, |builder, name| {
         let options = DirectoryOptions::from(Access::ReadWrite);
         let options = if name == "c" { options.optional() } else { options };
@@ -173,7 +173,7 @@ fn the_operator_learns_why_a_request_is_outside() {
         refused(&inner),
         format!(
             "open root {inner:?}: {why}; it is inside the writable directory {outer:?}: leave it \
-             out, and make it read-only with .protect(\"/in\", Protection::ReadOnly)"
+             out, and make it read-only with .protect(\"/in\")"
         )
     );
     assert_eq!(
@@ -185,7 +185,7 @@ fn the_operator_learns_why_a_request_is_outside() {
     // What `explain` decides is what `check` and the operations decide.
     let explained = |request: &str| {
         let explanation = roots.explain(request);
-        let reading = explanation.reading().map_err(Error::code).map(CheckedPath::display_path);
+        let reading = explanation.reading().map_err(Error::code).map(|it| it.display_path());
         let read = roots.check(request).and_then(|it| it.open().map(|_| it.display_path()));
         assert_eq!(reading, read.as_deref().map(Into::into).map_err(Error::code), "{explanation}");
         explanation.to_string()

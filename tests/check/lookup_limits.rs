@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Protection};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::support::proof::INTENTS;
@@ -108,7 +108,7 @@ fn no_path_makes_a_comparison_with_denied_names_costly() {
     let tree = Tree::in_memory("dir root");
     deep_chain(&tree, "x/", "x");
     let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
-    let boundary = boundary.protect("denied", Protection::Denied).build().unwrap();
+    let boundary = boundary.deny("denied").build().unwrap();
     let [there, missing] = ["d/", "n/"].map(|name| {
         let (request, roots) = (name.repeat(1_900), boundary.allowed_roots());
         let (checked, cost) = cpu_time_of(|| roots.check(&*request));

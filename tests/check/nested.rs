@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, FileType, ListRootsResult,
-    Overwrite, PROTECTED_DEFAULTS, Protection, Result, Roots, WalkOptions,
+    Overwrite, PROTECTED_DEFAULTS, Result, Roots, WalkOptions,
 };
 
 use crate::support::one_step::OneStep as _;
@@ -30,12 +30,12 @@ fn the_default_profile_of_codex() {
          file all/ws/src/local.ENV; file all/prod.env; file out/a",
     );
     // The pattern as Codex writes it is refused, and the text says what to write.
-    let refused = agent(&tree).protect("**/*.env", Protection::Denied).build().unwrap_err();
+    let refused = agent(&tree).deny("**/*.env").build().unwrap_err();
     assert_eq!(
         refused.to_string(),
         "protect \"**/*.env\": a pattern matches at any depth: leave out \"**/\""
     );
-    let boundary = agent(&tree).protect("*.env", Protection::Denied).build().unwrap();
+    let boundary = agent(&tree).deny("*.env").build().unwrap();
     let roots = boundary.allowed_roots();
     roots.write("src/a.rs", "written").unwrap();
     roots.create_dir_all("target/debug").unwrap();
@@ -123,7 +123,7 @@ fn a_refusal_to_write_names_where_one_may_write() {
 #[test]
 fn explain_names_the_root_and_the_pattern_that_decided() {
     let tree = Tree::new("file all/a; file all/ws/b; file all/ws/.git/c; file all/ws/.env");
-    let boundary = agent(&tree).protect(".env*", Protection::Denied).build().unwrap();
+    let boundary = agent(&tree).deny(".env*").build().unwrap();
     let roots = boundary.allowed_roots();
     let all = tree.path("all");
     let explained = |path: &str| {
@@ -143,7 +143,7 @@ fn explain_names_the_root_and_the_pattern_that_decided() {
     let both = ["it can be read and changed", "reading is allowed", "writing is allowed"];
     assert_eq!(explained("ws/b")[1..], both);
     // The pattern that the directory's own name matches does not count in it.
-    let builder = agent(&tree).protect("w*", Protection::Denied).protect("b", Protection::Denied);
+    let builder = agent(&tree).deny("w*").deny("b");
     let roots = builder.build().unwrap().allowed_roots();
     let text = roots.explain("b").to_string();
     assert!(text.contains(r#"the pattern "b" denies "b""#), "{text}");
@@ -270,7 +270,7 @@ fn the_outermost_roots_include_the_filesystem_root() {
     assert_eq!(count(all()), 1);
     assert_eq!(count(all().directory(tree.path("ws"), Access::ReadWrite)), 1);
     let hidden = all().directory(tree.path("ws/.hid/in"), Access::ReadWrite);
-    assert_eq!(count(hidden.protect(".hid", Protection::Denied)), 2);
+    assert_eq!(count(hidden.deny(".hid")), 2);
 }
 
 /// A session may repeat its directories, and the work for all of them together is bounded.
@@ -300,7 +300,7 @@ fn a_directory_is_removed_with_its_exempt_names_and_not_with_others() {
     let tree = Tree::new("file ws/one/.env.example; file ws/two/a/.env; dir ws/three");
     let boundary = Boundary::builder()
         .directory(tree.path("ws"), Access::ReadWrite)
-        .protect(".env*", Protection::Denied)
+        .deny(".env*")
         .exempt(".env.example")
         .build()
         .unwrap();
@@ -434,7 +434,7 @@ fn less_access_inside_is_refused() {
         let builder = Boundary::builder().directory(tree.path("w"), write);
         builder.directory(tree.path(inner), read).build().unwrap_err().to_string()
     };
-    assert!(refused("w/v").ends_with(".protect(\"/v\", Protection::ReadOnly)"));
+    assert!(refused("w/v").ends_with(".protect(\"/v\")"));
     for inner in ["w/[v]*x", &format!("w{}", "/n".repeat(17))] {
         if !cfg!(windows) {
             let text = refused(inner);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Protection};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 
 use super::access::decide;
 use crate::support::access::{Directory, Pattern, Policy, is_in};
@@ -91,8 +91,7 @@ fn policy(random: &mut Random, tree: &Tree) -> Option<(Policy, Boundary)> {
     for _ in 0..random.below(4) {
         let text = one_of(random, &PATTERNS).to_owned();
         let is_denied = random.below(2) == 0;
-        let protection = if is_denied { Protection::Denied } else { Protection::ReadOnly };
-        builder = builder.protect(&*text, protection);
+        builder = if is_denied { builder.deny(&*text) } else { builder.protect(&*text) };
         policy.patterns.push(Pattern { text, is_denied });
     }
     let exempt = one_of(random, &NAMES);

@@ -4,9 +4,7 @@
 
 use std::fs;
 
-use mcp_roots_guard::{
-    Durability, ErrorKind, FileVersion, InPlace, Overwrite, Result, Roots, WriteOptions,
-};
+use mcp_roots_guard::{ContentHash, Durability, ErrorKind, Overwrite, Result, Roots, WriteOptions};
 
 use crate::support::code;
 use crate::support::tree::{Tree, symlinks_are_visible};
@@ -50,7 +48,7 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let only = tree.path("only").to_str().unwrap().to_owned();
     let before = [tree.snapshot("root"), tree.snapshot("out")];
     let new = WriteOptions::default;
-    let stale = new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"other")));
+    let stale = new().overwrite(Overwrite::IfUnchanged(ContentHash::of(b"other")));
     for (from, to, limit, options, expected) in [
         ("none", "new", 9, new(), "not_found"),
         ("d", "new", 9, new(), "is_a_directory"),
@@ -59,15 +57,15 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
         ("f", "d", 9, new(), "is_a_directory"),
         ("f", "none/new", 9, new(), "not_found"),
         ("f", "new", 3, new(), "too_large"),
-        ("f", "old", 3, new().in_place(InPlace::Always), "too_large"),
+        ("f", "old", 3, new().in_place(), "too_large"),
         ("f", "old", 9, new().overwrite(Overwrite::Never), "already_exists"),
         ("f", "old", 9, stale, "modified"),
-        ("f", "old", 9, stale.in_place(InPlace::Always), "modified"),
+        ("f", "old", 9, stale.in_place(), "modified"),
         ("f", &only, 9, new(), "root_itself"),
         ("f", "f", 9, new(), "same_file"),
         ("f", "same", 9, new(), "same_file"),
-        ("f", "same", 9, new().in_place(InPlace::Always), "same_file"),
-        ("f", "same", 9, new().in_place(InPlace::IfOwnerChanges), "same_file"),
+        ("f", "same", 9, new().in_place(), "same_file"),
+        ("f", "same", 9, new().in_place_if_owner_changes(), "same_file"),
     ] {
         let refused = roots.copy(from, to, limit, options);
         assert_eq!(code(refused), Some(expected), "{from} {to} {options:?}");
@@ -78,10 +76,10 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let refused = copy(&roots, "f", "same").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overlap);
     // A root that is a file can only be written in place, which removes the rest.
-    roots.copy("f", &only, 9, new().in_place(InPlace::Always)).unwrap();
+    roots.copy("f", &only, 9, new().in_place()).unwrap();
     assert_eq!(fs::read(&only).unwrap(), b"text");
     roots
-        .copy("d/../f", "old", 9, new().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old"))))
+        .copy("d/../f", "old", 9, new().overwrite(Overwrite::IfUnchanged(ContentHash::of(b"old"))))
         .unwrap();
     assert_eq!(fs::read(tree.path("root/old")).unwrap(), b"text");
 }

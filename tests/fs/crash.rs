@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use mcp_roots_guard::{Durability, FileVersion, InPlace, Overwrite, Result, Roots, WriteOptions};
+use mcp_roots_guard::{ContentHash, Durability, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use crate::support::one_step::OneStep as _;
@@ -48,12 +48,12 @@ const SCENARIOS: &[Scenario] = &[
         operation: |roots| {
             let mut changes = roots.change_set();
             let if_unchanged =
-                WriteOptions::default().overwrite(Overwrite::IfUnchanged(FileVersion::of(b"old")));
+                WriteOptions::default().overwrite(Overwrite::IfUnchanged(ContentHash::of(b"old")));
             changes.write("a", "new content", if_unchanged)?;
             let options = WriteOptions::default().create_parents();
             changes.write("new/b", "created", options)?;
-            changes.remove_file_if_unchanged("c", FileVersion::of(b"removed"))?;
-            changes.rename("d", "e", Overwrite::IfUnchanged(FileVersion::of(b"replaced")))?;
+            changes.remove_file_if_unchanged("c", ContentHash::of(b"removed"))?;
+            changes.rename("d", "e", Overwrite::IfUnchanged(ContentHash::of(b"replaced")))?;
             Ok(changes.commit()?)
         },
         files: &[
@@ -67,7 +67,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: CONTROL,
         operation: |roots| {
-            let options = WriteOptions::default().in_place(InPlace::Always);
+            let options = WriteOptions::default().in_place();
             roots.write_with("a", "n", options)
         },
         files: &[("a", Some("old"), Some("n"))],

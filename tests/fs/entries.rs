@@ -7,12 +7,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{MAIN_SEPARATOR, Path};
 
-use mcp_roots_guard::{Access, DirEntry, FileType, Protection, Roots, Walk, WalkOptions};
+use mcp_roots_guard::{Access, DirEntry, FileType, Roots, Walk, WalkOptions};
 #[cfg(unix)]
 use mcp_roots_guard::{CheckedPath, Result};
 
 use crate::support::tree::Tree;
-use crate::support::{code, protecting};
+use crate::support::{Protection, code, protecting};
 
 fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
     let mut walk = roots.walk(directory, WalkOptions::default()).unwrap();
@@ -336,8 +336,9 @@ fn parent_is_the_proof_of_the_containing_directory() {
     assert_eq!(code(top.entry().unwrap().remove_dir_all()), Some("root_itself"));
     // Names that do not exist.
     let new = roots.check("new/a/b").unwrap();
-    let exist: Vec<_> =
-        std::iter::successors(Some(new), CheckedPath::parent).map(|place| place.exists()).collect();
+    let exist: Vec<_> = std::iter::successors(Some(new), |place| place.parent())
+        .map(|place| place.exists())
+        .collect();
     assert_eq!(exist, [false, false, false, true]);
     let new = roots.check("new/a").unwrap();
     assert_eq!(code(new.parent().unwrap().metadata()), Some("not_found"));

@@ -105,7 +105,7 @@ enum Effect {
 }
 
 fn effect(operation: &Operation) -> Effect {
-    let is_in_place = ["open_with", "InPlace"].iter().any(|part| operation.name.contains(part));
+    let is_in_place = ["open_with", "in_place"].iter().any(|part| operation.name.contains(part));
     match operation.can_be_partial() {
         true => Effect::InSteps,
         false if is_in_place => Effect::InPlace,
@@ -136,7 +136,8 @@ fn failed_call_leaves_each_file_old_or_new() {
 /// The judge detects what a careless operation leaves, and that a write in place is not atomic.
 #[test]
 fn the_judge_detects_what_a_failed_call_leaves() {
-    let is_in_place = |row: &Operation| row.name == "write_with(WRITTEN, by(InPlace::Always))";
+    let is_in_place =
+        |row: &Operation| row.name == "write_with(WRITTEN, WriteOptions::default().in_place())";
     let in_place = OPERATIONS.iter().position(is_in_place).unwrap();
     let mut world = World::start();
     let careless = world.fail_each_call(OPERATIONS.len(), &CARELESS, Effect::Atomic, true);

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Durability, InPlace, Roots, WriteOptions};
+use mcp_roots_guard::{Durability, Roots, WriteOptions};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -281,8 +281,8 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
                             let list = [None, Some(OWNER_NAMED), None][kind - 2];
                             access(&file(&directory, "copy", [0o666, 0o664, 0o777][kind - 2], list))
                         });
-                        let in_place = if kind == 4 { InPlace::Always } else { InPlace::Never };
-                        let options = WriteOptions::default().in_place(in_place);
+                        let new = WriteOptions::default();
+                        let options = if kind == 4 { new.in_place() } else { new };
                         let copied = as_user(writer, || roots.copy("source/f", "copy", 9, options));
                         let copy = to.clone();
                         match copied {
@@ -436,17 +436,19 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
 #[test]
 fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     let Some(keep) = directory("/tmp") else { return };
+    let new = WriteOptions::default();
+    let (in_place, if_owner_changes) = (new.in_place(), new.in_place_if_owner_changes());
     let rows = [
-        (InPlace::Never, ROOT, true),
-        (InPlace::Always, ROOT, false),
-        (InPlace::IfOwnerChanges, ROOT, true),
-        (InPlace::Always, MEMBER, false),
-        (InPlace::IfOwnerChanges, MEMBER, false),
-        (InPlace::IfOwnerChanges, (OWNER, &[OWNER, GROUP]), true),
+        (new, ROOT, true),
+        (in_place, ROOT, false),
+        (if_owner_changes, ROOT, true),
+        (in_place, MEMBER, false),
+        (if_owner_changes, MEMBER, false),
+        (if_owner_changes, (OWNER, &[OWNER, GROUP]), true),
     ];
-    for (in_place, writer, is_new) in rows {
+    for (options, writer, is_new) in rows {
         for content in ["longer than before", "x", ""] {
-            let row = format!("{in_place:?} {content:?} by {writer:?}");
+            let row = format!("{options:?} {content:?} by {writer:?}");
             // Only the owner can clear the set-ID bits.
             let mode = if writer == MEMBER { 0o775 } else { 0o6775 };
             let path = file(keep.path(), "f", mode, Some(OWNER_NAMED));
@@ -455,10 +457,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
             fs::hard_link(&path, &other).unwrap();
             let (before, list) = (fs::metadata(&path).unwrap(), acl(&path));
             let roots = Roots::from_dirs([keep.path()]).unwrap();
-            as_user(writer, || {
-                roots.write_with(&path, content, WriteOptions::default().in_place(in_place))
-            })
-            .unwrap();
+            as_user(writer, || roots.write_with(&path, content, options)).unwrap();
             let after = fs::metadata(&path).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), content, "{row}");
             assert_eq!(after.ino() != before.ino(), is_new, "{row}");
@@ -478,10 +477,9 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     // A user who can write to the directory but not to the file cannot write in place.
     let path = file(keep.path(), "f", 0o644, None);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
-    for in_place in [InPlace::Always, InPlace::IfOwnerChanges] {
-        let options = WriteOptions::default().in_place(in_place);
+    for options in [in_place, if_owner_changes] {
         let refused = as_user(MEMBER, || roots.write_with(&path, "new", options)).unwrap_err();
-        assert_eq!(refused.code(), "permission_denied", "{in_place:?}");
+        assert_eq!(refused.code(), "permission_denied", "{options:?}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
     }
 }

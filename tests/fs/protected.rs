@@ -6,16 +6,16 @@ use std::fs;
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, ListRootsResult, OpenMode,
-    Overwrite, Protection, Root, Roots, WriteOptions,
+    Overwrite, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Attribute, CheckedPath, InPlace, Result};
+use mcp_roots_guard::{Attribute, CheckedPath, Result};
 
 use crate::support::one_step::OneStep as _;
 use crate::support::operations::{Way, attempts};
 use crate::support::proof::Intent;
 use crate::support::tree::{Tree, symlinks_are_visible};
-use crate::support::{code, protecting};
+use crate::support::{Protection, code, protecting};
 
 const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
                     file root/sub/.git/config; file root/sub/x; file root/.env; \
@@ -25,11 +25,11 @@ const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.g
 fn boundary(tree: &Tree, more: impl FnOnce(BoundaryBuilder) -> BoundaryBuilder) -> Boundary {
     let builder = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
-        .protect(".git", Protection::ReadOnly)
-        .protect(".github/workflows", Protection::ReadOnly)
-        .protect("v/w/x.*", Protection::ReadOnly)
-        .protect(".env*", Protection::Denied)
-        .protect("/secret", Protection::Denied);
+        .protect(".git")
+        .protect(".github/workflows")
+        .protect("v/w/x.*")
+        .deny(".env*")
+        .deny("/secret");
     more(builder).build().unwrap()
 }
 
@@ -229,7 +229,7 @@ fn temporary_file_is_not_used_by_its_name() {
         tree.add(&format!("link root/to -> new/{path}"));
         let link = tree.path("root/to");
         let narrowed = roots.within(link.as_path()).unwrap();
-        let in_place = WriteOptions::default().in_place(mcp_roots_guard::InPlace::Always);
+        let in_place = WriteOptions::default().in_place();
         let written = narrowed.write_with(link.as_path(), "no", in_place);
         assert_eq!(code(written), Some("protected"));
         assert_eq!(code(roots.write("to", "no")), Some("protected"));
@@ -244,11 +244,7 @@ fn temporary_file_is_not_used_by_its_name() {
 #[test]
 fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     let tree = Tree::new(TREE);
-    let boundary = Boundary::without_directories()
-        .protect(".git", Protection::ReadOnly)
-        .protect("secret", Protection::Denied)
-        .build()
-        .unwrap();
+    let boundary = Boundary::without_directories().protect(".git").deny("secret").build().unwrap();
     let uris = ["root", "root/secret", "root/.git"].map(|path| tree.uri(path));
     let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
     assert_eq!(roots.roots().count(), 2);
@@ -266,7 +262,7 @@ fn anchored_pattern_matches_below_an_optional_directory_that_appears_later() {
     let boundary = Boundary::builder()
         .directory(tree.path("root"), Access::ReadWrite)
         .directory(tree.path("root/m"), optional)
-        .protect("/s", Protection::Denied)
+        .deny("/s")
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
@@ -297,9 +293,8 @@ fn root_at_or_below_a_read_only_name_is_read_only_unless_it_is_configured() {
 #[test]
 fn invalid_configuration_is_refused() {
     let tree = Tree::new("dir root");
-    let pattern = Boundary::builder()
-        .directory(tree.path("root"), Access::ReadWrite)
-        .protect("a/../b", Protection::ReadOnly);
+    let pattern =
+        Boundary::builder().directory(tree.path("root"), Access::ReadWrite).protect("a/../b");
     let refused = pattern.build().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidConfiguration);
     assert_eq!(refused.code(), "invalid_pattern");
@@ -406,14 +401,12 @@ fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
 #[test]
 fn moved_root_is_not_changed_through_its_handle() {
     type Change = fn(&CheckedPath) -> Result<()>;
-    let in_place = WriteOptions::default().in_place(InPlace::Always);
+    let in_place = WriteOptions::default().in_place();
     let changes: [(&str, Change); 5] = [
         ("config", |proof| proof.open_with(OpenMode::ReadWrite).map(drop)),
         ("config", |proof| proof.open_with(OpenMode::Append).map(drop)),
         ("new", |proof| proof.open_with(OpenMode::Create).map(drop)),
-        ("config", |proof| {
-            proof.write_with("planted", WriteOptions::default().in_place(InPlace::Always))
-        }),
+        ("config", |proof| proof.write_with("planted", WriteOptions::default().in_place())),
         ("config", |proof| proof.set_attribute(Attribute::Executable)),
     ];
     for (name, change) in changes {

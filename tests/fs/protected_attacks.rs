@@ -25,8 +25,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, ListRootsResult, Overwrite, Protection, Result, Roots,
-    WalkOptions,
+    Access, Boundary, Error, ErrorKind, ListRootsResult, Overwrite, Result, Roots, WalkOptions,
 };
 
 use self::world::{
@@ -661,7 +660,7 @@ fn invalid_pattern_is_an_error_that_names_it() {
     for pattern in bad {
         let built = Boundary::builder()
             .directory(world.tree.path("proj"), Access::ReadWrite)
-            .protect(pattern, Protection::ReadOnly)
+            .protect(pattern)
             .build();
         let error = built.expect_err(&format!("{pattern:?} is accepted"));
         let found = (error.kind(), error.code());
@@ -672,11 +671,11 @@ fn invalid_pattern_is_an_error_that_names_it() {
     let built = |count: usize| {
         let builder = Boundary::builder().directory(world.tree.path("proj"), Access::ReadWrite);
         let names = (0..count).map(|number| format!("name{number}"));
-        names.fold(builder, |builder, name| builder.protect(name, Protection::Denied)).build()
+        names.fold(builder, BoundaryBuilder::deny).build()
     };
     assert!(built(1_000).is_ok());
     assert_eq!(built(1_001).unwrap_err().kind(), ErrorKind::InvalidConfiguration);
     let sixteen = vec!["a"; 16].join("/");
     let builder = Boundary::builder().directory(world.tree.path("proj"), Access::ReadWrite);
-    assert!(builder.protect(sixteen, Protection::Denied).build().is_ok());
+    assert!(builder.deny(sixteen).build().is_ok());
 }

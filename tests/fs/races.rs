@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Boundary, Error, ListRootsResult, Protection, Result, Roots};
+use mcp_roots_guard::{Access, Boundary, Error, ListRootsResult, Result, Roots};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::kernel::{ENOSYS, block};
@@ -144,8 +144,8 @@ impl Forbidden {
                 let Some(root) = client_root else { return boundary.allowed_roots() };
                 return boundary.resolve(&ListRootsResult::from_uris([tree.uri(root)])).unwrap();
             }
-            Self::ReadOnly => builder.protect(".git", Protection::ReadOnly),
-            Self::Denied => builder.protect(".git", Protection::Denied),
+            Self::ReadOnly => builder.protect(".git"),
+            Self::Denied => builder.deny(".git"),
             Self::Around => unreachable!("each pair has an inner directory"),
         };
         builder.build().unwrap().allowed_roots()

@@ -9,8 +9,8 @@ use std::thread;
 
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedEntry, Durability, Error, ErrorKind, FileVersion, InPlace,
-    OpenMode, Overwrite, Result, Roots, WriteOptions,
+    AtomicFile, ChangeSet, CheckedEntry, ContentHash, Durability, Error, ErrorKind, OpenMode,
+    Overwrite, Result, Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -22,7 +22,7 @@ fn new() -> WriteOptions {
 }
 
 fn if_unchanged(content: &str) -> WriteOptions {
-    new().overwrite(Overwrite::IfUnchanged(FileVersion::of(content.as_bytes())))
+    new().overwrite(Overwrite::IfUnchanged(ContentHash::of(content.as_bytes())))
 }
 
 /// The names in a directory.
@@ -146,11 +146,11 @@ fn atomic_file_appears_when_it_is_committed() {
     assert_eq!(code(roots.atomic_file("../x", new())), Some("outside_roots"));
     // A root that is a single file can be written only in place.
     let only = tree.roots(["root/f"]);
-    let in_place = new().in_place(InPlace::Always);
+    let in_place = new().in_place();
     only.write_with(tree.path("root/../root/f"), "my content", in_place).unwrap();
     assert_eq!(code(only.atomic_file(tree.path("root/f"), new())), Some("root_itself"));
     for options in [new(), if_unchanged("my content")] {
-        let in_place = options.in_place(InPlace::Always);
+        let in_place = options.in_place();
         only.write_with(tree.path("root/f"), "my content", in_place).unwrap();
     }
     let read_only = roots.read_only();
@@ -162,14 +162,14 @@ fn options_that_contradict_each_other_are_refused() {
     let tree = Tree::new("file root/f = old");
     let roots = tree.roots(["root"]);
     let text = |result: Result<()>| result.unwrap_err().to_string();
-    for in_place in [InPlace::Always, InPlace::IfOwnerChanges] {
-        let refused = roots.atomic_file("f", new().in_place(in_place));
+    for in_place in [new().in_place(), new().in_place_if_owner_changes()] {
+        let refused = roots.atomic_file("f", in_place);
         assert_eq!(
             text(refused.map(drop)),
             r#"write "f": an atomic file cannot be written in place"#
         );
     }
-    let both = new().overwrite(Overwrite::Never).in_place(InPlace::Always);
+    let both = new().overwrite(Overwrite::Never).in_place();
     assert_eq!(
         text(roots.write_with("f", "x", both)),
         "write \"f\": a file that is never overwritten cannot be overwritten in place"
@@ -248,7 +248,7 @@ fn new_file_is_private_if_the_old_one_becomes_private_during_the_commit() {
     fs::write(&path, &old).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let condition =
-        new().overwrite(Overwrite::IfUnchanged(FileVersion::of(&old))).durability(Durability::None);
+        new().overwrite(Overwrite::IfUnchanged(ContentHash::of(&old))).durability(Durability::None);
     let mut file = roots.atomic_file("f", condition).unwrap();
     file.write_all(b"secret").unwrap();
     let temporary = tree.path("root").join(names(tree.path("root")).remove(0));
@@ -279,7 +279,7 @@ fn conditional_rename_to_another_device_is_refused() {
     let roots = Roots::from_dirs([tree.path("root"), other.path("root")]).unwrap();
     // The files are not compared, because their devices could hang.
     for version in ["other", "new"] {
-        let replace = Overwrite::IfUnchanged(FileVersion::of(version.as_bytes()));
+        let replace = Overwrite::IfUnchanged(ContentHash::of(version.as_bytes()));
         let renamed = roots.rename(tree.path("root/f"), other.path("root/f"), replace);
         assert_eq!(code(renamed), Some("cross_device"), "{version}");
     }
@@ -294,7 +294,7 @@ fn content_is_compared_only_up_to_a_limit() {
     let size = COMPARED_BYTES + 1;
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(size).unwrap();
     let zeros = "0".repeat(64);
-    let version = |size: u64| format!("{size}-{zeros}").parse::<FileVersion>().unwrap();
+    let version = |size: u64| format!("{size}-{zeros}").parse::<ContentHash>().unwrap();
     let write = |version| {
         code(roots.write_with("sparse", "new", new().overwrite(Overwrite::IfUnchanged(version))))
     };
@@ -312,14 +312,14 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     let text = "3-ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let version = roots.version("f", 3).unwrap();
     assert_eq!(version.to_string(), text);
-    assert_eq!(version, FileVersion::of(b"abc"));
-    assert_eq!(text.parse::<FileVersion>().unwrap(), version);
+    assert_eq!(version, ContentHash::of(b"abc"));
+    assert_eq!(text.parse::<ContentHash>().unwrap(), version);
     assert_eq!(serde_json::to_string(&version).unwrap(), format!("{text:?}"));
-    assert_eq!(serde_json::from_str::<FileVersion>(&format!("{text:?}")).unwrap(), version);
+    assert_eq!(serde_json::from_str::<ContentHash>(&format!("{text:?}")).unwrap(), version);
     // The content is hashed in pieces.
     let long: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[1]).collect();
     fs::write(tree.path("root/long"), &long).unwrap();
-    assert_eq!(roots.version("long", 200_000).unwrap(), FileVersion::of(&long));
+    assert_eq!(roots.version("long", 200_000).unwrap(), ContentHash::of(&long));
     assert_eq!(code(roots.version("long", 199_999)), Some("too_large"));
     let refused = roots.version("f", 2).unwrap_err();
     assert_eq!(refused.to_string(), r#"read "f": larger than 2 bytes"#);
@@ -369,23 +369,23 @@ fn text_that_is_not_a_version_is_an_error_of_bounded_length() {
         names.clone().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     };
     for text in bad.map(expand) {
-        let refused = text.parse::<FileVersion>().unwrap_err();
+        let refused = text.parse::<ContentHash>().unwrap_err();
         assert_eq!(
             (refused.kind(), refused.code()),
             (ErrorKind::InvalidVersion, "invalid_version")
         );
         assert!(refused.to_string().len() < 1000, "{refused}");
         let json = serde_json::to_string(&text).unwrap();
-        let refused = serde_json::from_str::<FileVersion>(&json).unwrap_err();
+        let refused = serde_json::from_str::<ContentHash>(&json).unwrap_err();
         assert!(refused.to_string().len() < 1000, "{refused}");
     }
     for json in ["3", "null", "[]", "{}"] {
-        assert!(serde_json::from_str::<FileVersion>(json).is_err(), "{json}");
+        assert!(serde_json::from_str::<ContentHash>(json).is_err(), "{json}");
     }
     let largest = format!("{}-{hash}", u64::MAX);
-    assert_eq!(largest.parse::<FileVersion>().unwrap().to_string(), largest);
+    assert_eq!(largest.parse::<ContentHash>().unwrap().to_string(), largest);
     assert_eq!(
-        "3".parse::<FileVersion>().unwrap_err().to_string(),
+        "3".parse::<ContentHash>().unwrap_err().to_string(),
         "parse version \"3\": not the version of a file; use the version from an earlier response \
          unchanged"
     );
@@ -395,19 +395,21 @@ fn text_that_is_not_a_version_is_an_error_of_bounded_length() {
 fn conditional_change_requires_the_version() {
     let tree = Tree::new("file root/f = 1; file root/g = 2; dir root/d");
     let roots = tree.roots(["root"]);
-    let (one, two) = (FileVersion::of(b"1"), FileVersion::of(b"2"));
+    let (one, two) = (ContentHash::of(b"1"), ContentHash::of(b"2"));
     let text = |result: Result<()>| result.unwrap_err().to_string();
     let modified = "the file was modified since it was read; read it again";
     let removed = "the file was removed since it was read";
 
-    for in_place in [InPlace::Never, InPlace::Always, InPlace::IfOwnerChanges] {
-        let options = if_unchanged("2").in_place(in_place);
+    let modes: [fn(WriteOptions) -> WriteOptions; 3] =
+        [|it| it, WriteOptions::in_place, WriteOptions::in_place_if_owner_changes];
+    for in_place in modes {
+        let options = in_place(if_unchanged("2"));
         assert_eq!(text(roots.write_with("f", "x", options)), format!("write \"f\": {modified}"));
         assert_eq!(text(roots.write_with("n", "x", options)), format!("write \"n\": {removed}"));
         assert_eq!(code(roots.write_with("d", "x", options)), Some("is_a_directory"));
-        let options = if_unchanged("1").in_place(in_place);
+        let options = in_place(if_unchanged("1"));
         roots.write_with("f", "longer", options).unwrap();
-        roots.write_with("f", "1", if_unchanged("longer").in_place(in_place)).unwrap();
+        roots.write_with("f", "1", in_place(if_unchanged("longer"))).unwrap();
     }
     // The file is modified after the write began.
     let file = roots.atomic_file("f", if_unchanged("1")).unwrap();
@@ -448,10 +450,10 @@ fn condition_on_a_symlink_concerns_its_target() {
     roots.write_with("link", "2", if_unchanged("1")).unwrap();
     assert_eq!(fs::read(tree.path("root/d/target")).unwrap(), b"2");
     assert!(fs::symlink_metadata(tree.path("root/link")).unwrap().is_symlink());
-    assert_eq!(roots.version("link", 9).unwrap(), FileVersion::of(b"2"));
+    assert_eq!(roots.version("link", 9).unwrap(), ContentHash::of(b"2"));
     assert_eq!(code(roots.write_with("out", "x", if_unchanged("1"))), Some("outside_roots"));
     // A removal or a rename concerns the symlink itself, which has no content.
-    let one = FileVersion::of(b"1");
+    let one = ContentHash::of(b"1");
     for name in ["link", "out"] {
         assert_eq!(code(roots.remove_file_if_unchanged(name, one)), Some("special_file"));
         let replaced = roots.rename("d/target", name, Overwrite::IfUnchanged(one));
@@ -465,7 +467,7 @@ const INCREMENTS: usize = if cfg!(windows) { 100 } else { 2000 };
 
 /// Increments the number in a file in two threads. `write` returns whether it wrote the content.
 /// Returns the number in the end.
-fn count(write: impl Fn(&Roots, FileVersion, &str) -> Result<bool> + Sync) -> usize {
+fn count(write: impl Fn(&Roots, ContentHash, &str) -> Result<bool> + Sync) -> usize {
     let tree = Tree::in_memory("file root/counter = 0");
     let roots = tree.roots(["root"]);
     let increment = || {
@@ -473,7 +475,7 @@ fn count(write: impl Fn(&Roots, FileVersion, &str) -> Result<bool> + Sync) -> us
             loop {
                 let content = roots.read_to_string("counter", 99).unwrap();
                 let next = content.parse::<usize>().unwrap() + 1;
-                let written = write(&roots, FileVersion::of(content.as_bytes()), &next.to_string());
+                let written = write(&roots, ContentHash::of(content.as_bytes()), &next.to_string());
                 match written.map_err(|error| error.kind()) {
                     Ok(true) => break,
                     Ok(false) | Err(ErrorKind::Changed) => {}
@@ -523,7 +525,7 @@ fn change_set_changes_nothing_until_it_is_committed() {
         changes.write("x/y/one", "one", parents).unwrap();
         changes.write("x/y/z/two", "two", parents).unwrap();
         changes.write("x/three", "three", parents).unwrap();
-        changes.remove_file_if_unchanged("b", FileVersion::of(b"2")).unwrap();
+        changes.remove_file_if_unchanged("b", ContentHash::of(b"2")).unwrap();
         changes.rename("c", "d/c", Overwrite::Never).unwrap();
         changes
     };
@@ -553,13 +555,13 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.write("a", "x", if_unchanged("2")), "modified"),
         (|set| set.write("none/x", "x", new()), "not_found"),
         (|set| set.write("../outside", "x", new()), "outside_roots"),
-        (|set| set.write("a", "x", new().in_place(InPlace::Always)), "invalid_options"),
-        (|set| set.remove_file_if_unchanged("a", FileVersion::of(b"2")), "modified"),
+        (|set| set.write("a", "x", new().in_place()), "invalid_options"),
+        (|set| set.remove_file_if_unchanged("a", ContentHash::of(b"2")), "modified"),
         (|set| set.remove_file("none"), "not_found"),
         (|set| set.remove_file("d"), "is_a_directory"),
         (|set| set.remove_file("../outside"), "outside_roots"),
         (|set| set.rename("a", "b", Overwrite::Never), "already_exists"),
-        (|set| set.rename("a", "b", Overwrite::IfUnchanged(FileVersion::of(b"1"))), "modified"),
+        (|set| set.rename("a", "b", Overwrite::IfUnchanged(ContentHash::of(b"1"))), "modified"),
         (|set| set.rename("none", "x", Overwrite::Never), "not_found"),
         (|set| set.rename("a", "../x", Overwrite::Never), "outside_roots"),
         (|set| set.rename("a", "d", Overwrite::Always), "is_a_directory"),

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     BackgroundSession, FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyEntry, Request,
 };
-use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, Overwrite, Protection, Roots};
+use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, Overwrite, Roots};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -45,7 +45,7 @@ fn decide(tree: &Tree) {
     let boundary = Boundary::builder()
         .directory(&at, Access::ReadOnly)
         .directory(&ws, Access::ReadWrite)
-        .protect(".env", Protection::Denied)
+        .deny(".env")
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();

@@ -332,7 +332,7 @@ fn a_writable_directory_in_another_case_is_read_only_below_the_outer_one() {
     let boundary = Boundary::builder()
         .directory(tree.path("All"), Access::ReadOnly)
         .directory(tree.path("All/Ws"), Access::ReadWrite)
-        .protect(".env", mcp_roots_guard::Protection::Denied);
+        .deny(".env");
     let roots = boundary.build().unwrap().allowed_roots();
     let denied = [r"Ws\.ENV", r"WS\.env"].map(|path| code(roots.read(path, 9)));
     assert_eq!(denied, [Some("protected"); 2]);

@@ -28,7 +28,7 @@ use std::time::Duration;
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ErrorBody, Guard, ListRootsResult, Location,
-    RejectedRoot, Revision, Root, RootEntry, Roots, RootsResponse,
+    RejectedEntry, Revision, Root, RootEntry, Roots, RootsResponse,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -245,7 +245,7 @@ impl World {
             self.check_entry(entry, &list.roots[..index], &roots, rejected);
         }
         assert_eq!(
-            rejected.next().map(RejectedRoot::index),
+            rejected.next().map(RejectedEntry::index),
             None,
             "rejected twice or without an entry in {entries:?}"
         );
@@ -272,7 +272,7 @@ impl World {
         entry: &RootEntry,
         earlier: &[RootEntry],
         roots: &Roots,
-        rejected: Option<&RejectedRoot>,
+        rejected: Option<&RejectedEntry>,
     ) {
         let kind = rejected.map(|rejected| rejected.error().code());
         if let Some(rejected) = rejected {

@@ -1,6 +1,6 @@
 //! Behavior that both eras share, tested with rmcp's client.
 
-use mcp_roots_guard::{ClientRoots, Fallback};
+use mcp_roots_guard::ClientRoots;
 use rmcp::service::ServiceError;
 
 use crate::server::{Client, ERAS, Era, Tree, connect, refusal};
@@ -47,8 +47,7 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
         let client = Client::undeclared();
         let pair = connect(&tree.guard(), &client, era).await;
         assert_eq!(pair.read("c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
-        let none = Fallback::Nothing;
-        let denying = tree.builder_for(ClientRoots::Narrow { undeclared: none, empty: none });
+        let denying = tree.builder_for(ClientRoots::Require);
         let guard = denying.build().unwrap();
         let pair = connect(&guard, &client, era).await;
         let denied = pair.call("read", "c/in.txt").await;

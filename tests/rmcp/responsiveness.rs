@@ -36,7 +36,7 @@ async fn long_work_does_not_delay_fetching_roots() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_client_and_fifos_delay_no_other_request() {
+async fn a_silent_client_and_fifos_delay_no_request_without_input() {
     let tree = Tree::new();
     // Windows has no FIFOs.
     let expected = if cfg!(unix) {

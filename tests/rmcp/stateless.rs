@@ -2,7 +2,7 @@
 //! answer counts only for its request.
 
 use mcp_roots_guard::rmcp::{ClientInput, ROOTS_KEY, RequestRoots, Response};
-use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Guard};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Guard};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -176,12 +176,11 @@ fn with_always(tree: &Tree) -> Boundary {
 #[tokio::test]
 async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
     let tree = Tree::new();
-    let narrow = |undeclared| ClientRoots::Narrow { undeclared, empty: Fallback::Nothing };
     let build = |client_roots| {
         let boundary = Boundary::builder().directory(tree.path("op/a"), Access::ReadOnly);
         boundary.client_roots(client_roots).build().unwrap()
     };
-    let allowed = || build(narrow(Fallback::AllowedDirectories));
+    let allowed = || build(ClientRoots::Narrow);
     let always = || with_always(&tree);
     let (declares, not) = (declaring(), json!({}));
     for (boundary, declared, expected) in [
@@ -190,7 +189,7 @@ async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
         (always(), &declares, &["op/b"]),
         (always(), &not, &["op/a", "op/b"]),
         (build(ClientRoots::Ignore), &declares, &["op/a"]),
-        (build(narrow(Fallback::Nothing)), &not, &[]),
+        (build(ClientRoots::Require), &not, &[]),
         (Boundary::without_directories().build().unwrap(), &declares, &[]),
         (Boundary::without_directories().build().unwrap(), &not, &[]),
     ] {
@@ -262,7 +261,7 @@ impl Lists {
         let work =
             |roots: RequestRoots| Ok(of(roots.roots().map(mcp_roots_guard::Root::uri).collect()));
         if !self.is_async {
-            return self.guard.other_request(ctx, None, work).await;
+            return self.guard.request_without_input(ctx, None, work).await;
         }
         self.guard.respond(ctx, ClientInput::none(None), async |roots| roots.run(work).await).await
     }
@@ -355,7 +354,7 @@ impl ServerHandler for Lists {
         for uri in listening.accepted().resource_subscriptions.iter().flatten() {
             let (ctx, named) = (listening.request_context(), uri.clone());
             let check = move |roots: RequestRoots| Ok(roots.check(named).map(drop)?);
-            self.guard.other_request(ctx, Some(uri), check).await?;
+            self.guard.request_without_input(ctx, Some(uri), check).await?;
         }
         Ok(())
     }

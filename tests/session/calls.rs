@@ -392,7 +392,7 @@ async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
 
 /// Narrowed roots are not cached.
 #[tokio::test]
-async fn narrowing_affects_no_other_request() {
+async fn narrowing_affects_no_request_without_input() {
     let tree = Tree::new("file a/f = a; file b/f = b");
     let session = announcing(&guard(&tree).build().unwrap());
     let roots = session.roots(source_listing(&tree, &[""])).await.unwrap();

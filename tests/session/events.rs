@@ -31,8 +31,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Protection, RootsResponse,
-    RootsSource,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, RootsSource,
 };
 
 use tree::Tree;
@@ -227,7 +226,7 @@ fn the_audit_log_of_an_attack_says_what_happened_and_nothing_else() {
         tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), layer);
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
-    let boundary = boundary.protect_defaults().protect(".env", Protection::Denied);
+    let boundary = boundary.protect_defaults().deny(".env");
     let guard = Guard::new(boundary.build().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = include_str!("../data/audit.txt");

@@ -9,8 +9,6 @@
 
 use std::cell::Cell;
 
-use mcp_roots_guard::Fallback;
-
 /// The type of the entry at a path.
 pub(crate) enum Kind {
     Missing,
@@ -36,13 +34,8 @@ pub(crate) struct Directory {
 pub(crate) struct Config {
     /// In the order of the configuration. Without any, each list is granted.
     pub(crate) directories: Vec<Directory>,
-    /// Whether an empty list means the allowed directories.
-    pub(crate) empty_means_allowed: bool,
-    /// The roots of a client that declared none.
-    pub(crate) without: Fallback,
+    pub(crate) client_roots: ClientRoots,
     pub(crate) declared: Declared,
-    /// Whether client roots are ignored.
-    pub(crate) ignores: bool,
     /// Whether symlinks in writable directories are older than the server.
     pub(crate) trusts_links: bool,
 }
@@ -178,11 +171,15 @@ impl<'a> Client<'a> {
         let config = self.config;
         if self.is_closed {
             Some(Err("session_closed".into()))
-        } else if config.ignores {
+        } else if config.client_roots == ClientRoots::Ignore {
             Some(Ok(self.allowed()))
         } else if config.declared == Declared::Nothing {
             let denied = self.always("roots_unsupported");
-            Some(if config.without == Fallback::Nothing { denied } else { Ok(self.allowed()) })
+            Some(if config.client_roots == ClientRoots::Require {
+                denied
+            } else {
+                Ok(self.allowed())
+            })
         } else {
             None
         }
@@ -234,7 +231,7 @@ impl<'a> Client<'a> {
 
     /// The roots of a list, and whether the list itself gives none.
     fn of_list(&mut self, entries: &[Entry]) -> (InForce, bool) {
-        if entries.is_empty() && self.config.empty_means_allowed {
+        if entries.is_empty() && self.config.client_roots == ClientRoots::NarrowIfListed {
             let allowed = InForce { rejected: Some(Vec::new()), ..self.allowed() };
             let is_empty = allowed.roots.is_empty();
             let why = "outside_roots: the client listed no directories";
@@ -414,9 +411,9 @@ impl<'a> Client<'a> {
         match innermost(roots) {
             Some(true) if was_read_only == Some(false) => Err("read_only"),
             Some(_) => Ok(()),
-            None if !self.config.ignores
+            None if self.config.client_roots != ClientRoots::Ignore
                 && self.config.declared == Declared::Nothing
-                && self.config.without == Fallback::Nothing =>
+                && self.config.client_roots == ClientRoots::Require =>
             {
                 Err("roots_unsupported")
             }
@@ -428,7 +425,7 @@ impl<'a> Client<'a> {
     pub(crate) fn state(&self) -> &'static str {
         match &self.cached {
             _ if self.is_closed => "Closed",
-            _ if self.config.ignores => "Ignored",
+            _ if self.config.client_roots == ClientRoots::Ignore => "Ignored",
             _ if self.config.declared == Declared::Nothing => "Unsupported",
             Some((_, is_empty, until)) if self.now < *until => {
                 if *is_empty {

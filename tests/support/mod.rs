@@ -2,9 +2,7 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
-use mcp_roots_guard::{
-    Access, Boundary, DirEntry, ListRootsResult, Protection, Result, Roots, Walk,
-};
+use mcp_roots_guard::{Access, Boundary, DirEntry, ListRootsResult, Result, Roots, Walk};
 
 #[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
@@ -85,11 +83,31 @@ pub(crate) fn is_own_process(test: &str, variables: &[(&str, &str)]) -> bool {
     false
 }
 
+/// How a pattern protects names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Protection {
+    ReadOnly,
+    Denied,
+}
+
+impl Protection {
+    pub(crate) fn add(
+        self,
+        builder: mcp_roots_guard::BoundaryBuilder,
+        pattern: &str,
+    ) -> mcp_roots_guard::BoundaryBuilder {
+        match self {
+            Self::ReadOnly => builder.protect(pattern),
+            Self::Denied => builder.deny(pattern),
+        }
+    }
+}
+
 /// Opens a directory of the tree as a root in which these names are protected.
 pub(crate) fn protecting(tree: &tree::Tree, at: &str, names: &[(&str, Protection)]) -> Roots {
     let builder = Boundary::builder().directory(tree.path(at), Access::ReadWrite);
     let protect = |builder: mcp_roots_guard::BoundaryBuilder, name: &(&str, Protection)| {
-        builder.protect(name.0, name.1)
+        name.1.add(builder, name.0)
     };
     names.iter().fold(builder, protect).build().unwrap().allowed_roots()
 }

@@ -9,7 +9,7 @@ use std::os::windows::io::OwnedHandle as OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::{
-    AtomicFile, Attribute, FileVersion, IntoLocation, Result, Roots, WriteOptions,
+    AtomicFile, Attribute, ContentHash, IntoLocation, Result, Roots, WriteOptions,
 };
 
 macro_rules! one_step {
@@ -28,7 +28,7 @@ macro_rules! one_step {
             fn remove_file_if_unchanged(
                 &self,
                 path: impl IntoLocation,
-                version: FileVersion,
+                version: ContentHash,
             ) -> Result<()> {
                 let mut changes = self.borrow().change_set();
                 changes.remove_file_if_unchanged(path, version)?;
@@ -49,7 +49,7 @@ one_step! {
     open_unguarded_dir() -> OwnedFd, check;
     read_link() -> PathBuf, check_entry;
     set_attribute(attribute: Attribute) -> (), check;
-    version(limit: u64) -> FileVersion, check;
+    version(limit: u64) -> ContentHash, check;
 }
 
 impl OneStep for Roots {}

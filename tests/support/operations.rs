@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use mcp_roots_guard::{
-    AtomicFile, Attribute, DirEntry, Error, FileVersion, InPlace, Metadata, OpenFile, OpenMode,
-    Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attribute, ContentHash, DirEntry, Error, Metadata, OpenFile, OpenMode, Overwrite,
+    ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use super::one_step::OneStep as _;
@@ -301,7 +301,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'B' path.read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
     row!(b'C' path.open() on reads(Existing, File) => opened),
     row!(b'E' path.metadata() on reads(Existing, Any) => described),
-    row!(b'e' path.version(LIMIT) on reads(Existing, File) => |it: FileVersion, _| Ok(it.to_string())),
+    row!(b'e' path.version(LIMIT) on reads(Existing, File) => |it: ContentHash, _| Ok(it.to_string())),
     row!(b'i' entry.read_link() on reads(NoFollow, Symlink) => linked),
     row!(b'G' path.read_dir() on reads(Existing, Directory) => listed),
     row!(b'H' path.walk(WalkOptions::default()) on reads(Existing, Tree) => walked),
@@ -312,8 +312,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'O' path.open_with(OpenMode::CreateNew) on changes(New, Missing) => used),
     row!(b'P' path.open_with(OpenMode::Truncate) on changes(New, FileOrNew) => used),
     row!(b'Q' path.write(WRITTEN) on changes(New, FileOrNew) => done),
-    row!(b'Y' path.write_with(WRITTEN, by(InPlace::Always)) on changes(New, FileOrNew) => done),
-    row!(b'5' path.write_with(WRITTEN, by(InPlace::IfOwnerChanges))
+    row!(b'Y' path.write_with(WRITTEN, WriteOptions::default().in_place()) on changes(New, FileOrNew) => done),
+    row!(b'5' path.write_with(WRITTEN, WriteOptions::default().in_place_if_owner_changes())
         on changes(New, FileOrNew) => done),
     row!(b'a' path.write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
         on changes(New, Missing) => done),
@@ -502,20 +502,16 @@ pub(crate) fn is_marked(mode: u32) -> bool {
 #[cfg(unix)]
 pub(crate) fn is_leak(seen: &str) -> bool {
     let marked = [MARKED_FILE, MARKED_DIRECTORY].map(|mode| format!("mode {mode:o}"));
-    let version = FileVersion::of(SECRET.as_bytes()).to_string();
+    let version = ContentHash::of(SECRET.as_bytes()).to_string();
     marked.iter().chain([&version]).any(|mark| seen.contains(mark)) || seen.contains(SECRET)
-}
-
-fn by(in_place: InPlace) -> WriteOptions {
-    WriteOptions::default().in_place(in_place)
 }
 
 fn parents() -> WriteOptions {
     WriteOptions::default().create_parents()
 }
 
-fn version() -> FileVersion {
-    FileVersion::of(CONTENT.as_bytes())
+fn version() -> ContentHash {
+    ContentHash::of(CONTENT.as_bytes())
 }
 
 fn if_unchanged() -> WriteOptions {

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
-use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, Fallback, Guard, GuardBuilder, Session, WalkOptions,
-};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
@@ -57,8 +55,7 @@ impl Tree {
 
     /// A builder for a guard with the allowed directory `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
-        let (undeclared, empty) = (Fallback::AllowedDirectories, Fallback::Nothing);
-        self.builder_for(ClientRoots::Narrow { undeclared, empty })
+        self.builder_for(ClientRoots::Narrow)
     }
 
     pub(crate) fn builder_for(&self, client_roots: ClientRoots) -> GuardBuilder {
@@ -134,7 +131,7 @@ impl Server {
         W: FnOnce(RequestRoots) -> Result<ListResourcesResult, HandlerError> + Send + 'static,
     {
         if !self.is_async {
-            return self.guard.other_request(ctx, None, work).await;
+            return self.guard.request_without_input(ctx, None, work).await;
         }
         let work = |roots: RequestRoots| async move { roots.run(work).await };
         self.guard.respond(ctx, ClientInput::default(), work).await

@@ -23,7 +23,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, DirectoryOptions, Protection, Roots};
+use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, DirectoryOptions, Roots};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::model::Name;
@@ -317,12 +317,9 @@ const WINDOWS: &str = r"C:\p";
 
 /// The roots with protected names.
 fn protected(builder: BoundaryBuilder, rules: &Rules) -> Roots {
-    let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| {
-        let protection = match effect {
-            Effect::ReadOnly => Protection::ReadOnly,
-            Effect::Denied => Protection::Denied,
-        };
-        builder.protect(pattern.as_str(), protection)
+    let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| match effect {
+        Effect::ReadOnly => builder.protect(pattern.as_str()),
+        Effect::Denied => builder.deny(pattern.as_str()),
     });
     builder.build().unwrap().allowed_roots()
 }

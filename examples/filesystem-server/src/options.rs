@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
 use clap::{ArgGroup, Parser, ValueEnum};
-use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Fallback, Protection};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions};
 
 use crate::http::Limits;
 use crate::names;
@@ -223,9 +223,7 @@ impl Options {
             Boundary::builder()
         };
         if self.empty == Empty::Allow {
-            let allowed = Fallback::AllowedDirectories;
-            boundary =
-                boundary.client_roots(ClientRoots::Narrow { undeclared: allowed, empty: allowed });
+            boundary = boundary.client_roots(ClientRoots::NarrowIfListed);
         }
         if !self.no_protect {
             boundary = boundary.protect_defaults();
@@ -234,10 +232,10 @@ impl Options {
             boundary = boundary.directory(path, options);
         }
         for name in &self.protect {
-            boundary = boundary.protect(name, Protection::ReadOnly);
+            boundary = boundary.protect(name);
         }
         for name in &self.deny {
-            boundary = boundary.protect(name, Protection::Denied);
+            boundary = boundary.deny(name);
         }
         for name in &self.exempt {
             boundary = boundary.exempt(name);

@@ -27,7 +27,7 @@ mod walk;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use self::walk::Walk;
+use self::walk::PathWalk;
 use crate::error::{Code, Result};
 use crate::path::index::{Node, PathIndex};
 
@@ -70,18 +70,18 @@ pub(crate) enum EntryKind {
 /// The result of resolving a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Inside(Located),
+    Inside(PlaceInRoot),
     /// At an ancestor of roots.
     Above(Node),
 }
 
 /// A place inside a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct PlaceInRoot {
     pub(crate) root: usize,
     /// The path relative to the root. It consists of plain names.
     pub(crate) path: PathBuf,
-    pub(crate) found: Found,
+    pub(crate) found: Presence,
     /// Whether the last name of the request is a symlink that was followed.
     pub(crate) is_target: bool,
     /// Whether the path that led here ends in a slash, `.` or `..`, and so names a directory.
@@ -90,7 +90,7 @@ pub(crate) struct Located {
 
 /// What exists at a place inside a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Found {
+pub(crate) enum Presence {
     Exists,
     /// It is a symlink. Only used with [`LastName::Unfollowed`].
     Link,
@@ -107,7 +107,7 @@ pub(crate) fn resolve<'a>(
     request: &'a OsStr,
     last_name: LastName,
 ) -> Result<Place> {
-    Walk::new(lookup, aliases, last_name).run(|walk| {
+    PathWalk::new(lookup, aliases, last_name).run(|walk| {
         if aliases.is_absolute(request) {
             return walk.start(request);
         }
@@ -126,5 +126,6 @@ pub(crate) fn resolve_symlink(
     link: PathBuf,
     text: OsString,
 ) -> Result<Place> {
-    Walk::new(lookup, aliases, LastName::Any).run(|walk| walk.start_at_symlink(root, link, text))
+    PathWalk::new(lookup, aliases, LastName::Any)
+        .run(|walk| walk.start_at_symlink(root, link, text))
 }

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::{EntryKind, Found, LastName, Located, Lookup, Place};
+use super::{EntryKind, LastName, Lookup, Place, PlaceInRoot, Presence};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::Protection;
 use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
-pub(super) struct Walk<'a, N> {
+pub(super) struct PathWalk<'a, N> {
     lookup: &'a mut N,
     aliases: &'a PathIndex,
     last_name: LastName,
@@ -33,7 +33,7 @@ pub(super) struct Walk<'a, N> {
     last_link: Option<(PathBuf, OsString)>,
 }
 
-impl<'a, N: Lookup> Walk<'a, N> {
+impl<'a, N: Lookup> PathWalk<'a, N> {
     pub(super) fn new(lookup: &'a mut N, aliases: &'a PathIndex, last_name: LastName) -> Self {
         Self {
             lookup,
@@ -136,11 +136,11 @@ impl<'a, N: Lookup> Walk<'a, N> {
         let only_dots_follow = self.only_dots_follow();
         if self.last_name == LastName::Unfollowed && only_dots_follow {
             if self.todo.is_empty() {
-                return Ok(Some(self.inside(Found::Link)));
+                return Ok(Some(self.inside(Presence::Link)));
             }
             // rmdir(2) and rename(2) also refuse `link/`.
             let text = "not a directory but a symlink; omit the slash to name the symlink itself";
-            return Err(Error::new(Code::NotADirectory).says(text));
+            return Err(Error::new(Code::NotADirectory).with_text(text));
         }
         let link = self.path.clone();
         self.path.pop();
@@ -153,7 +153,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
     fn not_a_directory(&self) -> Error {
         let error = Error::new(Code::NotADirectory);
         if self.path.as_os_str().is_empty() {
-            return error.says("the allowed path is a single file: use its absolute path");
+            return error.with_text("the allowed path is a single file: use its absolute path");
         }
         error
     }
@@ -214,7 +214,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         // All of them at once, because a comparison takes time in proportion to the whole path.
         self.refuse_denied(count)?;
         ended?;
-        Ok(self.inside(Found::Missing(count)))
+        Ok(self.inside(Presence::Missing(count)))
     }
 
     /// Whether nothing but `.` remains.
@@ -231,12 +231,12 @@ impl<'a, N: Lookup> Walk<'a, N> {
         } else if self.look_here()? == EntryKind::Missing {
             return self.missing();
         }
-        Ok(self.inside(Found::Exists))
+        Ok(self.inside(Presence::Exists))
     }
 
     /// The place at the position.
-    fn inside(&mut self, found: Found) -> Place {
-        Place::Inside(Located {
+    fn inside(&mut self, found: Presence) -> Place {
+        Place::Inside(PlaceInRoot {
             root: self.root,
             path: std::mem::take(&mut self.path),
             found,
@@ -433,7 +433,7 @@ mod tests {
         last_name: LastName,
     ) -> String {
         match resolve(memory, aliases, Some(0), OsStr::new(&native(request)), last_name) {
-            Ok(Place::Inside(Located { root, path, found, .. })) => {
+            Ok(Place::Inside(PlaceInRoot { root, path, found, .. })) => {
                 format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
             }
             Ok(Place::Above(_)) => "above".into(),

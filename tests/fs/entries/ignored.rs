@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use ignore::WalkBuilder;
 use mcp_roots_guard::limits::IGNORE_BYTES;
-use mcp_roots_guard::{Protection, Roots, WalkOptions};
+use mcp_roots_guard::{Roots, WalkOptions};
 
 use super::{paths, within_seconds};
 use crate::support::random::Random;
 use crate::support::tree::Tree;
-use crate::support::{code, protecting};
+use crate::support::{Protection, code, protecting};
 
 const OPTIONS: fn() -> WalkOptions = || WalkOptions::default().git_ignore();
 

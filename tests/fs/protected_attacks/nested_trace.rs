@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, Protection, Roots, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, Roots, WalkOptions};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
@@ -50,7 +50,7 @@ fn requests_around_an_inner_directory_under_a_tracer() {
     let boundary = Boundary::builder()
         .directory(tree.path("all"), Access::ReadOnly)
         .directory(&inner, Access::ReadWrite)
-        .protect(".hid*", Protection::Denied);
+        .deny(".hid*");
     let roots = boundary.build().unwrap().allowed_roots();
     if how.is_some() {
         ptrace::traceme().unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, DirectoryOptions, ListRootsResult, Protection, Roots,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ListRootsResult, Roots,
 };
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -256,8 +256,8 @@ impl World {
         let builder = builder.allow_bare_paths().trust_links_until(trusted);
         match effect {
             None => builder,
-            Some(Effect::ReadOnly) => builder.protect(self.case.pattern, Protection::ReadOnly),
-            Some(Effect::Denied) => builder.protect(self.case.pattern, Protection::Denied),
+            Some(Effect::ReadOnly) => builder.protect(self.case.pattern),
+            Some(Effect::Denied) => builder.deny(self.case.pattern),
         }
     }
 

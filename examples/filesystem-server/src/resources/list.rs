@@ -58,7 +58,7 @@ fn page(roots: &RequestRoots, after: Option<&Path>) -> Result<Vec<Resource>, Han
         Err(error) if is_nothing(error.kind()) => Vec::new(),
         tops => tops?,
     };
-    tops.sort_by_cached_key(CheckedPath::to_unguarded_path);
+    tops.sort_by_cached_key(|top| top.to_unguarded_path());
     let mut page = Vec::new();
     for top in tops {
         add(roots, &top, after, &mut page)?;

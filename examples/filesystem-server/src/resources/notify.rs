@@ -134,7 +134,7 @@ pub(crate) async fn listen(
         let all = subscriptions.clone();
         let work = move |roots: RequestRoots| Ok(all.look(|| Ok(Roots::clone(&roots))));
         // If the roots are unknown at this time, nothing is looked at or withdrawn.
-        let changed = server.guard.other_request(ctx, None, work).await.unwrap_or_default();
+        let changed = server.guard.request_without_input(ctx, None, work).await.unwrap_or_default();
         for uri in changed {
             if listening.sink().notify_resource_updated(uri).await.is_err() {
                 return Ok(());

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ErrorKind, FileVersion, Overwrite, WriteOptions};
+use mcp_roots_guard::{ContentHash, ErrorKind, Overwrite, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
@@ -75,7 +75,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
         if !args.dry_run {
             roots.ensure_active()?;
             let if_unchanged = WriteOptions::default()
-                .overwrite(Overwrite::IfUnchanged(FileVersion::of(content.as_bytes())));
+                .overwrite(Overwrite::IfUnchanged(ContentHash::of(content.as_bytes())));
             match put(&file, &new, if_unchanged) {
                 Err(error) if error.kind() == ErrorKind::Changed => {
                     content = file.read_to_string(BYTES)?;

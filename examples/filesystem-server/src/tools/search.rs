@@ -88,8 +88,8 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
 /// part of a line.
 fn named(entry: &DirEntry) -> String {
     let entry = entry.to_entry();
-    let path = entry.root().path().join(entry.relative());
-    if is_plain(path.as_os_str()) { entry.display_path() } else { entry.uri() }
+    let path = entry.to_unguarded_path();
+    if is_plain(path.as_os_str()) { path.display().to_string() } else { entry.uri() }
 }
 
 /// The maximum number of matches: more would not be useful.

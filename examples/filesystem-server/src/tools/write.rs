@@ -4,7 +4,7 @@
 //! which is written in place. A move never replaces an existing file.
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ErrorKind, InPlace, Overwrite, Result, WriteOptions};
+use mcp_roots_guard::{CheckedPath, ErrorKind, Overwrite, Result, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -77,7 +77,7 @@ impl Server {
 pub(super) fn put(file: &CheckedPath, content: &str, options: WriteOptions) -> Result<()> {
     match file.write_with(content, options) {
         Err(error) if error.kind() == ErrorKind::RootItself => {
-            file.write_with(content, options.in_place(InPlace::Always))
+            file.write_with(content, options.in_place())
         }
         written => written,
     }
