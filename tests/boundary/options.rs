@@ -543,10 +543,8 @@ fn config(tree: &Tree, one: &Combination) -> Config {
     };
     Config {
         directories: (0..3).filter_map(directory).collect(),
-        empty_means_allowed: one.empty_means_allowed && !one.denies,
-        denies: one.denies,
+        client_roots: client_roots(one),
         declared: [Declared::Nothing, Declared::Announcing, Declared::Silent][one.declared],
-        ignores: one.ignores,
         trusts_links: one.trusts_links(),
     }
 }
@@ -567,16 +565,19 @@ fn config_error(config: &Config) -> Option<&'static str> {
     conflicts.then_some("access_conflict")
 }
 
-fn builder(one: &Combination) -> BoundaryBuilder {
-    let client_roots = match (one.ignores, one.denies, one.empty_means_allowed) {
+fn client_roots(one: &Combination) -> ClientRoots {
+    match (one.ignores, one.denies, one.empty_means_allowed) {
         (true, ..) => ClientRoots::Ignore,
         (_, true, _) => ClientRoots::Require,
         (_, _, true) => ClientRoots::NarrowIfListed,
         _ => ClientRoots::Narrow,
-    };
+    }
+}
+
+fn builder(one: &Combination) -> BoundaryBuilder {
     match one.directories[0] {
         None => Boundary::without_directories(),
-        Some(_) => Boundary::builder().client_roots(client_roots),
+        Some(_) => Boundary::builder().client_roots(client_roots(one)),
     }
 }
 

@@ -25,7 +25,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, ListRootsResult, Overwrite, Result, Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, Error, ErrorKind, ListRootsResult, Overwrite, Result, Roots,
+    WalkOptions,
 };
 
 use self::world::{

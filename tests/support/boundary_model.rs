@@ -9,6 +9,8 @@
 
 use std::cell::Cell;
 
+use mcp_roots_guard::ClientRoots;
+
 /// The type of the entry at a path.
 pub(crate) enum Kind {
     Missing,
