@@ -223,7 +223,7 @@ fn names_any(missing: &[&str], request: &str) -> bool {
 fn print_roots(roots: &Roots, work: &str) {
     println!("The server allows $WORK/projects (read-write) and $WORK/manuals (read-only).");
     println!("\nRoots in force, from the client's list:");
-    for root in roots.roots() {
+    for root in roots.iter() {
         let path = root.path().display().to_string().replace(work, "$WORK");
         println!("  {path:<WIDTH$} {:?}", root.access());
     }
@@ -293,7 +293,7 @@ fn oracle(roots: &Roots, work: &str) -> Option<String> {
 fn outside(work: &str, roots: &Roots) -> std::io::Result<Vec<String>> {
     let (mut seen, mut todo) = (Vec::new(), vec![Path::new(work).to_owned()]);
     while let Some(path) = todo.pop() {
-        if roots.roots().any(|root| root.path() == path) {
+        if roots.iter().any(|root| root.path() == path) {
             continue;
         }
         let metadata = path.symlink_metadata()?;

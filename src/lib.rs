@@ -196,7 +196,7 @@
 //! | `code` | text | the [code](Error::code) of the error |
 //! | `error` | text | the text of the refusal, or a handler's error with its causes |
 //! | `detail` | text | the [`operator_detail`](Error::operator_detail) |
-//! | `index` | number | the position in [`Roots::roots`] or, for a rejected entry, in the list |
+//! | `index` | number | the position in [`Roots::iter`] or, for a rejected entry, in the list |
 //! | `entry` | text | the rejected entry as the client sent it, shortened |
 //! | `roots`, `rejected`, `pages` | number | how many roots are in force, entries were rejected, and pages the list had |
 //!

@@ -99,7 +99,7 @@
 //! # let (work, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
 //! # let path = |directory: &tempfile::TempDir| Some(directory.path().into());
 //! # let allowed = boundary(path(&work), path(&project))?.allowed_roots();
-//! # let first = allowed.roots().next().unwrap().path().to_owned();
+//! # let first = allowed.iter().next().unwrap().path().to_owned();
 //! # assert_eq!(first, work.path().canonicalize().unwrap());
 //! # assert!(boundary(None, path(&project)).is_ok());
 //! // An empty path is refused, and never means the working directory.
@@ -672,10 +672,10 @@
 //! # let list = json!({"roots": [{"uri": uri}, {"uri": "file:///etc"}]});
 //! # params["inputResponses"] = json!({"roots": list});
 //! # let InForce(listed) = roots(&guard, &params).await? else { panic!("the list was sent") };
-//! # assert_eq!((listed.roots().count(), listed.rejected().len()), (1, 1));
+//! # assert_eq!((listed.iter().count(), listed.rejected().len()), (1, 1));
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
 //! # let InForce(allowed) = roots(&guard, &params).await? else { panic!("it has no roots") };
-//! # assert_eq!(allowed.roots().count(), 1);
+//! # assert_eq!(allowed.iter().count(), 1);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): 5});
 //! # assert!(roots(&guard, &params).await.is_err());
 //! # let only = Guard::new(Boundary::without_directories().build()?);

@@ -80,7 +80,7 @@ fn roots(criterion: &mut Criterion) {
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
         let only = Boundary::without_directories().build().unwrap();
         let roots = only.resolve(&ListRootsResult::from_uris(uris)).unwrap();
-        assert_eq!(roots.roots().len(), count);
+        assert_eq!(roots.iter().len(), count);
         let last = paths.last().unwrap();
         grow(last, DEPTH);
         let path = last.join(names(DEPTH));

@@ -27,7 +27,7 @@ macro_rules! call {
 pub(crate) use call;
 
 pub(crate) fn roots(request: &Request) -> Answer {
-    Ok(json!({"roots": request.roots.roots().map(of_root).collect::<Vec<_>>()}))
+    Ok(json!({"roots": request.roots.iter().map(of_root).collect::<Vec<_>>()}))
 }
 
 pub(crate) fn rejected(request: &Request) -> Answer {

@@ -49,7 +49,7 @@ pub struct BoundaryBuilder {
 ///     .build()?;
 /// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
 /// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
-/// let always: Vec<_> = roots.roots().map(|root| root.is_always()).collect();
+/// let always: Vec<_> = roots.iter().map(|root| root.is_always()).collect();
 /// assert_eq!(always, [false, true]);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
@@ -122,7 +122,7 @@ impl DirectoryOptions {
     /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
     /// let roots = boundary.resolve(&list)?;
     /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
-    /// let shown: Vec<_> = roots.roots().map(|root| root.client_path()).collect();
+    /// let shown: Vec<_> = roots.iter().map(|root| root.client_path()).collect();
     /// assert_eq!(shown, ["/Users/me/project/site"]);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
@@ -199,7 +199,7 @@ impl BoundaryBuilder {
     ///     .directory(work.path(), Access::ReadWrite)
     ///     .client_roots(ClientRoots::NarrowIfListed)
     ///     .build()?;
-    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.roots().count(), 1);
+    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.iter().count(), 1);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {

@@ -118,7 +118,7 @@ impl ClientRoots {
 /// // A client's list narrows the allowed directories, and never widens them.
 /// let list = ListRootsResult::from_uris(["file:///srv/projects/site", "file:///etc"]);
 /// let roots = boundary.resolve(&list)?;
-/// assert_eq!(roots.roots().count(), 1);
+/// assert_eq!(roots.iter().count(), 1);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Clone)]
@@ -183,9 +183,9 @@ impl Boundary {
     /// # let work = tempfile::tempdir().unwrap();
     /// # let uri = url::Url::from_file_path(work.path()).unwrap();
     /// let boundary = Boundary::without_directories().build()?;
-    /// assert_eq!(boundary.resolve(&ListRootsResult::from_uris([uri]))?.roots().count(), 1);
-    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.roots().count(), 0);
-    /// assert_eq!(boundary.allowed_roots().roots().count(), 0);
+    /// assert_eq!(boundary.resolve(&ListRootsResult::from_uris([uri]))?.iter().count(), 1);
+    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.iter().count(), 0);
+    /// assert_eq!(boundary.allowed_roots().iter().count(), 0);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn without_directories() -> BoundaryBuilder {
@@ -267,7 +267,7 @@ impl Boundary {
         let fresh = pending.into_roots(protected, policy, current.generation() + 1);
         let paths = |roots: &Roots| {
             let path = |root: &Root| (root.path().to_owned(), root.kind);
-            roots.roots().map(path).collect::<Vec<_>>()
+            roots.iter().map(path).collect::<Vec<_>>()
         };
         if paths(&fresh) != paths(&current) {
             // The previous roots are dropped after the lock is released, because dropping them may
@@ -435,7 +435,7 @@ impl Boundary {
                 EntryRoots { roots, links } => {
                     let is_provisional = !links.is_empty();
                     let links = links.changed_since(self.inner.links_until);
-                    let planted_in = || planted_in.get_or_init(|| writable(allowed.roots()));
+                    let planted_in = || planted_in.get_or_init(|| writable(allowed.iter()));
                     if !links.is_empty() && links.are_in(planted_in()) {
                         return Err(Code::ThroughLink.into());
                     }
@@ -556,7 +556,7 @@ fn root_of_directory(roots: &Roots, index: usize) -> Option<Root> {
         return None;
     }
     let earlier = (0..index).filter(|index| !is_rejected(index)).count();
-    roots.roots().nth(earlier).cloned()
+    roots.iter().nth(earlier).cloned()
 }
 
 /// The time at which this process built its first boundary. It is read from the clock that

@@ -104,7 +104,7 @@ impl PendingRoots {
         first: Option<PathBuf>,
     ) -> Roots {
         let is_always: HashSet<_> = allowed
-            .roots()
+            .iter()
             .filter(|root| root.is_always())
             .map(|root| path_key(&root.canonical))
             .collect();

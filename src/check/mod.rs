@@ -208,7 +208,7 @@ impl Roots {
     pub fn check_all(&self) -> Result<Vec<CheckedPath>> {
         let mut missing = None;
         let mut checked = Vec::new();
-        for (number, root) in self.roots().enumerate() {
+        for (number, root) in self.iter().enumerate() {
             if let Above::Root(outer, _) = self.index().above(number) {
                 // The parent of `/` is `/`.
                 if outer != number && !self.omits(outer, root)? {

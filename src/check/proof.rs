@@ -155,6 +155,46 @@ impl Proof {
         file_uri(&self.canonical())
     }
 
+    /// The shortest text by which a later request to the same roots can name the place, in the
+    /// client's own terms: relative if the place is in the root where relative requests start, and
+    /// otherwise below the path under which the client [listed](Root::client_path) the root. If the
+    /// path has names that are not UTF-8, it is the [`uri`](Self::uri).
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Roots;
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let checked = roots.check(work.path().join("a.txt"))?;
+    /// assert_eq!(checked.client_path(), "a.txt");
+    /// assert_eq!(roots.check(checked.client_path())?, checked);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn client_path(&self) -> String {
+        let is_base = self.roots.base() == Some(self.number) && !self.root.is_file();
+        let canonical = self.canonical();
+        match (canonical.to_str(), self.relative.to_str().unwrap_or_default()) {
+            (None, _) => self.uri(),
+            (_, "") if is_base => ".".to_owned(),
+            (_, "") => self.root.client_path(),
+            // With a colon, it could be a URI.
+            (_, relative) if is_base && !relative.contains(':') => relative.to_owned(),
+            // Below an alias of Windows, a backslash would separate names.
+            (_, relative) if cfg!(unix) && relative.contains('\\') => display_path(&canonical),
+            (_, relative) => {
+                Path::new(&self.root.client_path()).join(relative).display().to_string()
+            }
+        }
+    }
+
+    /// Whether the place is the other one, or below it. Only canonical paths are compared, by whole
+    /// names.
+    #[must_use]
+    pub fn starts_with(&self, directory: &Self) -> bool {
+        self.canonical().starts_with(directory.canonical())
+    }
+
     /// The canonical path, without the protection of the guard. A program that opens it walks it
     /// again from `/`, where another process may have created a symlink in the meantime. Use it
     /// only for programs that require a path, and only if nothing else writes to the root.

@@ -1,6 +1,6 @@
 //! Checks whether a proof from an earlier request is still allowed.
 
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::dir::Access;
 use crate::error::{Code, Result};
 use crate::path::Protection;
@@ -16,9 +16,9 @@ impl Roots {
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
     /// writing, or if it is now protected (`protected`).
-    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+    pub fn still_allows(&self, checked: &Proof) -> Result<()> {
         self.ensure_not_ended()?;
-        let canonical = checked.0.canonical();
+        let canonical = checked.canonical();
         let Some((_, number)) = self.index().roots_on(TOP, &canonical).last() else {
             return Err(self.with_reason(Code::OutsideRoots.into()));
         };

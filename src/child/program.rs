@@ -82,7 +82,7 @@ impl<'a> Writable<'a> {
         // No program is outside the filesystem root.
         let is_writable =
             |root: &&Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
-        let roots = directory.roots().with_allowed().flat_map(Roots::roots);
+        let roots = directory.roots().with_allowed().flat_map(Roots::iter);
         let roots: Vec<_> = roots.filter(is_writable).collect();
         let paths = FoldedPaths::new(roots.iter().map(|root| root.path()));
         Self { roots, paths }

@@ -50,10 +50,10 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
             rules.missing.push(path.to_owned());
         }
     }
-    let directories = || roots.roots().filter(|root| !root.is_file());
+    let directories = || roots.iter().filter(|root| !root.is_file());
     let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
-        rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
+        rules.with_roots(roots.iter())?.with_extras(&confinement.extras, planted)?;
     let report = ConfinementReport { abi: 0, threads, paths, missing, denied, is_filtered: None };
     report.after(&restrict(ruleset, threads)?)
 }
@@ -83,7 +83,7 @@ pub(crate) fn prepare(
     let mut rules = Rules::new(ruleset(&denied)?);
     rules.has_programs = scope.programs;
     // An extra must not add access to a read-only directory that the client's roots do not include.
-    let known = || directory.roots().with_allowed().flat_map(Roots::roots);
+    let known = || directory.roots().with_allowed().flat_map(Roots::iter);
     let others = || known().filter(|root| !root.is_filesystem_root());
     for root in others().filter(|root| root.access() == Access::ReadOnly) {
         rules.read_only.push(root.path().to_owned());
@@ -100,7 +100,7 @@ pub(crate) fn prepare(
     };
     let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
     // Other roots can be unavailable. They grant nothing.
-    let available = directory.roots().roots().filter(|root| root.is_there());
+    let available = directory.roots().iter().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
         rules.with_roots(available)?.with_extras(&extras, planted)?;
     let report =

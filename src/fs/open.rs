@@ -110,6 +110,21 @@ impl OpenFile {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
 
+    /// Reads at most `limit` bytes, from the byte at `offset` on. There are fewer at the end of the
+    /// file, and none behind it. The position of the next read is then behind these bytes.
+    ///
+    /// # Errors
+    ///
+    /// Operating system errors, for example for a special file without positions.
+    pub fn read_range(&mut self, offset: u64, limit: u64) -> Result<Vec<u8>> {
+        let mut content = Vec::new();
+        let read = (&self.file)
+            .seek(SeekFrom::Start(offset))
+            .and_then(|_| (&self.file).take(limit).read_to_end(&mut content));
+        read.map_err(|error| Error::from(error).at("read", self.request.sent()))?;
+        Ok(content)
+    }
+
     /// The metadata of the file when it was opened, after a truncation if there was one. The birth
     /// time, which does not change, is looked up on the first call.
     #[must_use]

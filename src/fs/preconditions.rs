@@ -117,7 +117,7 @@ impl Proof {
     /// The roots that no operation may remove or move: those of the snapshot, and the allowed
     /// directories.
     fn kept_roots(&self) -> impl Iterator<Item = &Root> {
-        self.roots().with_allowed().flat_map(Roots::roots)
+        self.roots().with_allowed().flat_map(Roots::iter)
     }
 
     /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be

@@ -138,7 +138,7 @@ impl Guard {
     /// with another request does not count. For a client that declared no roots, the allowed
     /// directories are in force. For any other, only the directories that are
     /// [always](crate::DirectoryOptions::always) in force are. `work` also runs if there are none.
-    /// So that a list or a completion is then empty, take it from [`Roots::roots`](crate::Roots::roots),
+    /// So that a list or a completion is then empty, take it from [`Roots::iter`](crate::Roots::iter),
     /// or read [`OutsideRoots`](crate::ErrorKind::OutsideRoots) from
     /// [`Roots::outermost`](crate::Roots::outermost) as nothing. A subscription is refused when its
     /// resource is checked.

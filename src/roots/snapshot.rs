@@ -90,14 +90,14 @@ pub(crate) struct DeclaredAlias {
 
 impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.roots()).finish()
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
 impl Roots {
     /// The roots, in the order of their list. The directories that are
     /// [always](crate::DirectoryOptions::always) in force follow those of a client's list.
-    pub fn roots(&self) -> impl ExactSizeIterator<Item = &Root> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Root> {
         self.snapshot.roots.iter().map(Arc::as_ref)
     }
 
@@ -122,7 +122,7 @@ impl Roots {
         let path = path.as_ref();
         let location = Location::from_path(path).ok().map(|it| it.with_separators(self.index()));
         let path = location.as_ref().map_or(path, Location::as_unchecked_path);
-        let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
+        let base = self.iter().position(|root| root.paths().any(|alias| is_same(alias, path)));
         let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
         let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
         match base.or_else(|| declared().map(|(root, _)| root)) {
@@ -164,7 +164,7 @@ impl Roots {
 
     /// Returns these allowed directories as the roots of a client that sent an empty list.
     pub(crate) fn of_empty_list(&self) -> Self {
-        self.select(|_| true, Some(self.roots().len()))
+        self.select(|_| true, Some(self.iter().len()))
     }
 
     /// Returns the selected roots, which both snapshots share.
@@ -201,7 +201,7 @@ impl Roots {
             return error;
         }
         let shown = |root: &Root| quoted(root.client_path().as_ref());
-        let mut roots = self.roots().filter(is_named).map(shown);
+        let mut roots = self.iter().filter(is_named).map(shown);
         let mut names: Vec<_> = roots.by_ref().take(ROOTS_NAMED).collect();
         if names.is_empty() {
             names.push("nothing".to_owned());

@@ -61,7 +61,7 @@ fn weight(cached: &CacheEntry) -> u32 {
     let listed = list.roots.iter().map(|entry| {
         CACHE_LIST_ENTRY_BYTES + entry.uri.len() + entry.name.as_ref().map_or(0, String::len)
     });
-    let resolved = roots.roots().map(|root| {
+    let resolved = roots.iter().map(|root| {
         let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
         let texts =
             [&root.name, &root.listed].into_iter().flatten().map(String::len).sum::<usize>();

@@ -247,7 +247,7 @@ impl Client {
     }
 
     fn log_fetched(&self, roots: &Roots, pages: usize) {
-        events::fetched(self.id, roots.roots().len(), roots.rejected().len(), pages);
+        events::fetched(self.id, roots.iter().len(), roots.rejected().len(), pages);
         self.log_roots(roots);
         for rejected in roots.rejected().iter().take(ENTRIES_LOGGED) {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
@@ -255,7 +255,7 @@ impl Client {
     }
 
     fn log_roots(&self, roots: &Roots) {
-        for (index, root) in roots.roots().enumerate().take(ENTRIES_LOGGED) {
+        for (index, root) in roots.iter().enumerate().take(ENTRIES_LOGGED) {
             events::root_in_force(self.id, index, root.path());
         }
     }
@@ -295,7 +295,7 @@ impl Leader<'_> {
         let work = async {
             if let Some(cached) = again {
                 let roots = client.resolve(cached.list.clone(), deadline).await?;
-                events::resolved_again(client.id, roots.roots().len());
+                events::resolved_again(client.id, roots.iter().len());
                 client.log_roots(&roots);
                 return Ok(cached.resolved_again(roots, began));
             }

@@ -43,7 +43,7 @@ pub use self::source::{RootsResponse, RootsSource};
 
 use crate::account::Account;
 use crate::boundary::ClientRoots;
-use crate::check::CheckedPath;
+use crate::check::Proof;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events;
 use crate::roots::Roots;
@@ -314,7 +314,7 @@ impl Session {
 
     /// Returns the roots that are in force now, without sending a request to the client. Use this
     /// for work outside a request, such as a subscription, and check its path again each time. A
-    /// [`CheckedPath`] that is kept instead holds its whole snapshot.
+    /// [`CheckedPath`](crate::CheckedPath) that is kept instead holds its whole snapshot.
     ///
     /// If the client's roots must be requested again, the result has only the directories that are
     /// [always](crate::DirectoryOptions::always) in force, and its [`failure`](Roots::failure) is
@@ -340,7 +340,7 @@ impl Session {
     /// The errors of [`Roots::still_allows`] and of [`known_roots`](Self::known_roots). If the
     /// place is in none of the known roots, and they have a [`failure`](Roots::failure), the error
     /// is that failure.
-    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+    pub fn still_allows(&self, checked: &Proof) -> Result<()> {
         let roots = self.known_roots()?;
         roots.still_allows(checked).map_err(|error| match roots.failure() {
             Some(failure) if error.reason() == Code::OutsideRoots => failure.repeated(),

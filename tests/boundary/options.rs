@@ -509,7 +509,7 @@ fn seen(roots: &Roots) -> Vec<Root> {
         is_always: root.is_always(),
         client_path: plain_path(&root.client_path()),
     };
-    roots.roots().map(root).collect()
+    roots.iter().map(root).collect()
 }
 
 /// A proof for each place that is in an allowed directory.

@@ -48,7 +48,7 @@ fn outcome(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, &'static str
         .iter()
         .map(|rejected| (rejected.index(), rejected.error().code()))
         .collect();
-    (roots.roots().map(short).collect(), rejected)
+    (roots.iter().map(short).collect(), rejected)
 }
 
 fn build_boundary(tree: &Tree, directories: &[(&str, Access)]) -> Boundary {
@@ -79,13 +79,13 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
     let rejected = vec![(1, "foreign_scheme"), (5, "too_long"), (6, "malformed")];
     let granted = ["a b", "missing", "c/file", "a"].map(str::to_owned).to_vec();
     assert_eq!(outcome(&tree, &roots), (granted, rejected));
-    let names: Vec<_> = roots.roots().map(Root::name).collect();
+    let names: Vec<_> = roots.iter().map(Root::name).collect();
     assert_eq!(names, [Some("A"), None, None, None]);
-    assert!(roots.roots().nth(2).unwrap().is_file());
-    let linked: Vec<_> = roots.roots().nth(3).unwrap().paths().collect();
+    assert!(roots.iter().nth(2).unwrap().is_file());
+    let linked: Vec<_> = roots.iter().nth(3).unwrap().paths().collect();
     let names: &[_] = if symlinks_are_visible() { &["a", "l"] } else { &["a"] };
     assert_eq!(linked, names.iter().map(|name| tree.path(name)).collect::<Vec<_>>());
-    assert_eq!(roots.roots().next().unwrap().uri(), tree.uri("a%20b"));
+    assert_eq!(roots.iter().next().unwrap().uri(), tree.uri("a%20b"));
     assert!(roots.rejected()[0].error().to_string().starts_with("open root \"vscode-remote:"));
     assert_eq!(roots.rejected().iter().map(|rejected| rejected.entry().len()).max(), Some(160));
 }
@@ -101,7 +101,7 @@ fn names_that_are_not_utf8_work_in_roots_and_requests() {
     fs::create_dir(&odd).unwrap();
     fs::write(odd.join(OsStr::from_bytes(b"f\x80")), "odd").unwrap();
     let roots = crate::support::listed(&ListRootsResult::from_uris([tree.uri("r%FF%fe")])).unwrap();
-    assert_eq!(roots.roots().next().unwrap().path(), odd);
+    assert_eq!(roots.iter().next().unwrap().path(), odd);
     assert_eq!(roots.read(Path::new(OsStr::from_bytes(b"f\x80")), 9).unwrap(), b"odd");
     assert_eq!(roots.read(tree.uri("r%FF%FE/f%80"), 9).unwrap(), b"odd");
     let checked = roots.check(tree.uri("r%FF%FE/f%80")).unwrap();
@@ -205,7 +205,7 @@ fn ten_thousand_roots_are_served_without_a_descriptor() {
     let uris: Vec<String> = (0..entries).map(|n| tree.uri(place(n))).collect();
     tree.add(&format!("file {}/f = last", place(entries - 1)));
     let roots = crate::support::listed(&ListRootsResult::from_uris(uris.clone())).unwrap();
-    assert_eq!(roots.roots().len(), entries);
+    assert_eq!(roots.iter().len(), entries);
     #[cfg(target_os = "linux")]
     {
         // Only descriptors in this tree, because other tests open their own at the same time.
@@ -272,8 +272,8 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
     }
     assert_eq!(code(without().client_roots(Require).build()), None);
     let boundary = without().build().unwrap();
-    assert_eq!(boundary.allowed_roots().roots().len(), 0);
-    assert_eq!(boundary.resolve(&ListRootsResult::default()).unwrap().roots().len(), 0);
+    assert_eq!(boundary.allowed_roots().iter().len(), 0);
+    assert_eq!(boundary.resolve(&ListRootsResult::default()).unwrap().iter().len(), 0);
 }
 
 /// Lists of long paths, symlinks and aliases take bounded time.
@@ -300,7 +300,7 @@ fn a_hostile_list_is_bounded_in_time() {
         let resolved = start.elapsed();
         let codes: std::collections::BTreeSet<_> =
             outcome(&tree, &roots).1.iter().map(|(_, code)| *code).collect();
-        let aliases = roots.roots().map(|root| root.paths().count()).max();
+        let aliases = roots.iter().map(|root| root.paths().count()).max();
         println!(
             "{name}: {} entries in {resolved:?}, then {aliases:?} aliases, {codes:?}",
             entries.len()
@@ -431,7 +431,7 @@ async fn client_path_is_never_the_path_of_another_client() {
             let answer = RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
             let source = |_: Option<String>| std::future::ready(answer.clone());
             let roots = session.roots(source).await.unwrap();
-            assert_eq!(roots.roots().next().unwrap().client_path(), *expected);
+            assert_eq!(roots.iter().next().unwrap().client_path(), *expected);
         }
     }
 }

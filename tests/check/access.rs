@@ -203,7 +203,7 @@ impl Case {
             let path = root.path().to_str().unwrap().trim_end_matches('/').to_owned();
             (path, root.access() == Access::ReadWrite)
         };
-        let seen: BTreeSet<_> = self.roots.roots().map(seen).collect();
+        let seen: BTreeSet<_> = self.roots.iter().map(seen).collect();
         let expected = self.expected.iter().map(|root| (root.path.clone(), root.is_writable));
         assert_eq!(seen, expected.collect(), "{line}");
     }

@@ -178,7 +178,7 @@ impl Case {
         };
         let rejected = self.roots.rejected().iter();
         let rejected = rejected.map(|one| format!("({} {})", one.index(), one.error().code()));
-        self.roots.roots().map(root).chain(rejected).collect::<Vec<_>>().join(" ")
+        self.roots.iter().map(root).chain(rejected).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -132,7 +132,7 @@ fn the_names_of_a_list_are_bounded_in_total() {
     };
     let deep = "/x".repeat(380);
     let roots = resolved(ROOT_LIST_ENTRIES, &|number| format!("root/{number}{deep}"));
-    let (kept, rejected) = (roots.roots().len(), roots.rejected());
+    let (kept, rejected) = (roots.iter().len(), roots.rejected());
     assert!((250..300).contains(&kept) && kept + rejected.len() == ROOT_LIST_ENTRIES, "{kept}");
     assert!(rejected.iter().all(|it| it.error().code() == "too_large"), "{:?}", rejected[0]);
     assert!(rejected[0].error().to_string().contains("100000 names"), "{:?}", rejected[0]);
@@ -141,7 +141,7 @@ fn the_names_of_a_list_are_bounded_in_total() {
     removed.unwrap();
     // Names that the paths share count once.
     let roots = resolved(1_000, &|number| format!("root{deep}/{number}"));
-    assert_eq!(roots.roots().len(), 1_000);
+    assert_eq!(roots.iter().len(), 1_000);
 }
 
 /// Each copy of an allowed directory counts.
@@ -157,7 +157,7 @@ fn spellings_of_an_ancestor_do_not_make_a_list_costly() {
     let boundary = builder.build().unwrap();
     let uris = (0..1_000).map(|number| tree.uri(format!("root{}", "/".repeat(number))));
     let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
-    assert_eq!(roots.roots().len(), 1_000);
+    assert_eq!(roots.iter().len(), 1_000);
     let costly = roots.rejected().iter().filter(|it| it.error().code() == "too_costly").count();
     assert_eq!(costly, 1_000 - 400);
 }
@@ -186,7 +186,7 @@ fn ordinary_trees_stay_within_the_budget() {
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let listed =
         boundary.resolve(&ListRootsResult::from_uris([tree.uri(format!("root/{deep}"))])).unwrap();
-    assert_eq!(listed.roots().len(), 1, "{:?}", listed.rejected());
+    assert_eq!(listed.iter().len(), 1, "{:?}", listed.rejected());
 }
 
 /// Fails if an operation took more CPU time than [`MOST`] times [`ordinary`] requests. A ratio of

@@ -19,7 +19,7 @@ fn read_only_roots_stay_read_only_when_they_are_narrowed() {
         narrowed.read_only().within("b").unwrap(),
     ];
     for (number, view) in views.iter().enumerate() {
-        assert!(view.roots().all(|root| root.access() == Access::ReadOnly), "{number}");
+        assert!(view.iter().all(|root| root.access() == Access::ReadOnly), "{number}");
         let f = tree.path("w/a/b/f");
         assert_eq!(view.read_to_string(&f, 100).unwrap(), "inside", "{number}");
         assert_eq!(code(view.write(&f, "")), Some("read_only"), "{number}");

@@ -162,7 +162,7 @@ const CARELESS: Operation = Operation {
     name: "careless",
     paths: &[operations::Path { intent: Intent::New, target: Target::File, is_changed: true }],
     directly: |roots, texts, _| {
-        let top = roots.roots().next().unwrap().path();
+        let top = roots.iter().next().unwrap().path();
         let (old, new) = (top.join(texts[0]), top.join(".mcp-roots-guard-0123456789abcdef.tmp"));
         let mode = fs::metadata(&old)?.permissions();
         let mut file = ManuallyDrop::new(fs::File::create(&new)?);

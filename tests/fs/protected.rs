@@ -247,7 +247,7 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     let boundary = Boundary::without_directories().protect(".git").deny("secret").build().unwrap();
     let uris = ["root", "root/secret", "root/.git"].map(|path| tree.uri(path));
     let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
-    assert_eq!(roots.roots().count(), 2);
+    assert_eq!(roots.iter().count(), 2);
     assert_eq!(code(roots.write(".git/config", "no")), Some("protected"));
     assert_eq!(code(roots.read("secret/key", 9)), Some("protected"));
     let below = roots.with_base(tree.path("root/.git")).unwrap();
@@ -281,7 +281,7 @@ fn root_at_or_below_a_read_only_name_is_read_only_unless_it_is_configured() {
         boundary(&tree, |builder| builder.directory(tree.path("root/sub/.git"), Access::ReadWrite));
     let list = [tree.uri("root/.git"), tree.uri("root/.git/hooks"), tree.uri("root/sub")];
     let listed = with_nested.resolve(&ListRootsResult::from_uris(list)).unwrap();
-    let access = |roots: &Roots| roots.roots().map(Root::access).collect::<Vec<_>>();
+    let access = |roots: &Roots| roots.iter().map(Root::access).collect::<Vec<_>>();
     let [read, write] = [Access::ReadOnly, Access::ReadWrite];
     assert_eq!(access(&listed), [read, read, write, write]);
     let allowed = with_nested.allowed_roots();

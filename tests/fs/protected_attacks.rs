@@ -620,7 +620,7 @@ fn denied_client_root_is_rejected() {
             let rejected = |path: &str| {
                 let list = ListRootsResult::from_uris([path.to_owned()]);
                 let roots = boundary.resolve(&list).unwrap();
-                assert!(roots.roots().len() == 0, "{case:?} {state:?}: {path} is in force");
+                assert!(roots.iter().len() == 0, "{case:?} {state:?}: {path} is in force");
                 let [rejected] = roots.rejected() else { panic!("{path}: {:?}", roots.rejected()) };
                 rejected.error().code()
             };

@@ -64,7 +64,7 @@ fn decide(tree: &Tree) {
     let list = ListRootsResult::from_uris([tree.uri("at/WS")]);
     let listed = boundary.resolve(&list).unwrap();
     assert_eq!(
-        listed.roots().map(mcp_roots_guard::Root::access).collect::<Vec<_>>(),
+        listed.iter().map(mcp_roots_guard::Root::access).collect::<Vec<_>>(),
         [Access::ReadOnly]
     );
     assert_eq!(access(&roots.within("WS").unwrap(), "WS/f"), "read");

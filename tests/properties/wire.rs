@@ -233,7 +233,7 @@ impl World {
         };
         let roots = self.boundary.resolve(&list).unwrap();
         assert_eq!(
-            roots.roots().next().map(Root::path),
+            roots.iter().next().map(Root::path),
             Some(&*self.top.join("o/a")),
             "the first of {entries:?}"
         );
@@ -253,7 +253,7 @@ impl World {
 
     /// Checks that the canonical path of every root is inside an allowed directory.
     fn check_roots_are_inside(&self, roots: &Roots) {
-        for root in roots.roots() {
+        for root in roots.iter() {
             let path = root.path();
             let access = if path.starts_with(self.top.join("o")) {
                 Access::ReadWrite
@@ -314,7 +314,7 @@ impl World {
     }
 
     fn grants(roots: &Roots, path: &Path) -> bool {
-        roots.roots().any(|root| is_same(root.path(), path))
+        roots.iter().any(|root| is_same(root.path(), path))
     }
 
     /// Checks the lines as pages, repeated as often as necessary.
@@ -461,7 +461,7 @@ fn expected_of_pages(
 /// All observable properties of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
     let granted =
-        roots.roots().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
+        roots.iter().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
     let rejected = roots
         .rejected()
         .iter()

@@ -54,7 +54,7 @@ async fn keep(
         let mut kept = kept.lock().unwrap();
         kept.roots.push(Roots::clone(&roots));
         // Roots with another base end with the request, too.
-        kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
+        kept.roots.push(roots.with_base(roots.iter().next().unwrap().path())?);
         // Narrowed roots, too.
         kept.roots.push(roots.within(".")?);
         kept.roots.push(roots.within(".")?.within(".")?.read_only());

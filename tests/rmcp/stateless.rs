@@ -259,7 +259,7 @@ impl Lists {
         R: Response<R> + Send + 'static,
     {
         let work =
-            |roots: RequestRoots| Ok(of(roots.roots().map(mcp_roots_guard::Root::uri).collect()));
+            |roots: RequestRoots| Ok(of(roots.iter().map(mcp_roots_guard::Root::uri).collect()));
         if !self.is_async {
             return self.guard.request_without_input(ctx, None, work).await;
         }
@@ -283,7 +283,7 @@ impl ServerHandler for Lists {
         call: CallToolRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.guard.tool(&ctx, &call, |roots| Ok(roots.roots().count().to_string())).await
+        self.guard.tool(&ctx, &call, |roots| Ok(roots.iter().count().to_string())).await
     }
 
     async fn list_tools(

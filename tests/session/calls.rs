@@ -62,7 +62,7 @@ fn outcome(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Served {
         if path.is_empty() { ".".to_owned() } else { path.replace('\\', "/") }
     };
     let roots = roots.as_ref().map_err(mcp_roots_guard::Error::code)?;
-    Ok(roots.roots().map(short).collect::<Vec<_>>().join(" "))
+    Ok(roots.iter().map(short).collect::<Vec<_>>().join(" "))
 }
 
 /// The outcome of a call.

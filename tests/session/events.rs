@@ -148,12 +148,12 @@ fn each_event_names_its_session_and_its_cause() {
         log.take(&tree, number);
         let unasked = |_: Option<String>| async { panic!("the client was asked") };
         let start = Instant::now();
-        while session.roots(unasked).await.unwrap().roots().len() != 2
+        while session.roots(unasked).await.unwrap().iter().len() != 2
             && start.elapsed() < Duration::from_secs(60)
         {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert_eq!(session.roots(unasked).await.unwrap().roots().len(), 2);
+        assert_eq!(session.roots(unasked).await.unwrap().iter().len(), 2);
         assert_eq!(
             log.take(&tree, session.id()),
             "DEBUG roots resolved again session=$S roots=2\n\

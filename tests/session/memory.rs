@@ -90,7 +90,7 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
         // The first session fills tables that are not part of the snapshot.
         let first = session(&guard, list.clone()).await;
         let roots = first.roots(source(&list)).await.unwrap();
-        println!("{shape}: {} roots, {} rejected", roots.roots().count(), roots.rejected().len());
+        println!("{shape}: {} roots, {} rejected", roots.iter().count(), roots.rejected().len());
         drop((first, roots));
         guard.forget_all();
         let region = Region::new(ALLOCATOR);

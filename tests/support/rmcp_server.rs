@@ -289,7 +289,7 @@ impl ServerHandler for Server {
     ) -> Result<ListResourcesResult, ErrorData> {
         let list = |roots: RequestRoots| {
             let root = |root: &mcp_roots_guard::Root| Resource::new(root.uri(), "root");
-            Ok(ListResourcesResult::with_all_items(roots.roots().map(root).collect()))
+            Ok(ListResourcesResult::with_all_items(roots.iter().map(root).collect()))
         };
         self.request(&ctx, list).await
     }

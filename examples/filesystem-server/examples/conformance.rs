@@ -32,7 +32,7 @@ impl Server {
         answers: InputResponses,
     ) -> Result<CallToolResponse, ErrorData> {
         let work = |roots: mcp_roots_guard::rmcp::RequestRoots| {
-            let granted = roots.roots().map(|root| format!("{}: in force", root.uri()));
+            let granted = roots.iter().map(|root| format!("{}: in force", root.uri()));
             let rejected = roots
                 .rejected()
                 .iter()

@@ -60,7 +60,7 @@ fn run(options: &Options) -> Outcome {
     let boundary = opened(options)?;
     let is_everything =
         |root: &&Root| root.access() == Access::ReadWrite && root.path().parent().is_none();
-    if let Some(everything) = boundary.allowed_roots().roots().find(is_everything) {
+    if let Some(everything) = boundary.allowed_roots().iter().find(is_everything) {
         let path = everything.client_path();
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }

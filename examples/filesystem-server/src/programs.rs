@@ -27,13 +27,13 @@ impl Programs {
             return Ok(());
         }
         let mut roots = boundary.allowed_roots();
-        if roots.roots().len() == 0 {
+        if roots.iter().len() == 0 {
             // Without allowed directories, any other one serves.
             let anywhere = std::env::temp_dir();
             let boundary = Boundary::builder().directory(anywhere, Access::ReadOnly).build()?;
             roots = boundary.allowed_roots();
         }
-        let first = roots.roots().find(|root| !root.is_file()).map(|root| root.path().to_owned());
+        let first = roots.iter().find(|root| !root.is_file()).map(|root| root.path().to_owned());
         let directory = roots.check(first.unwrap_or_else(|| ".".into()))?;
         if self.git {
             let git = directory.command("git")?.confined(git_confinement());
@@ -64,7 +64,7 @@ impl Programs {
         }
         // The programs of `run` can run files in the directories, such as tests.
         let roots = boundary.allowed_roots();
-        roots.roots().fold(self.confinement(), |confinement, root| {
+        roots.iter().fold(self.confinement(), |confinement, root| {
             confinement.extra(root.path(), ExtraAccess::Execute)
         })
     }

@@ -63,7 +63,7 @@ pub(crate) async fn complete(
 fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerError> {
     let typed = typed.strip_prefix('/').unwrap_or(typed);
     let mut values = BTreeSet::new();
-    for root in roots.roots().filter(|root| roots.metadata(root.path()).is_ok()) {
+    for root in roots.iter().filter(|root| roots.metadata(root.path()).is_ok()) {
         let uri = root.uri();
         // The root `/` has an empty value, which is not a completion. Its entries are added below.
         let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else {

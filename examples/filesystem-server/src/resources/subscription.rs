@@ -145,7 +145,7 @@ impl Subscription {
 
     /// Whether the place is in one of the roots by its name.
     fn is_inside(&self, roots: &Roots) -> bool {
-        roots.roots().any(|root| {
+        roots.iter().any(|root| {
             let rest = self.place.strip_prefix(root.uri().trim_end_matches('/'));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })

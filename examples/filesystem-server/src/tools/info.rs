@@ -36,7 +36,7 @@ impl Server {
     async fn list_allowed_directories(call: Call) -> ToolResult {
         // Nothing is looked at, because a filesystem can hang. So this takes no slot.
         call.asynchronous(async |roots| {
-            let paths: Vec<_> = roots.roots().map(allowed).collect();
+            let paths: Vec<_> = roots.iter().map(allowed).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
             }
