@@ -130,7 +130,7 @@ pub(crate) fn symlink_metadata(request: &Request) -> Answer {
 }
 
 pub(crate) fn version(request: &Request) -> Answer {
-    let version = request.check()?.version(request.integer("limit")?)?;
+    let version = request.check()?.content_hash(request.integer("limit")?)?;
     Ok(json!({"version": version.to_string()}))
 }
 

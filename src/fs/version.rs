@@ -41,7 +41,7 @@ use crate::roots::{Presence, Roots, WeakTable};
 /// roots.write("notes.txt", "old")?;
 /// let read = roots.read("notes.txt", 1 << 20)?;
 /// let version = ContentHash::of(&read);
-/// assert_eq!(version, roots.check("notes.txt")?.version(1 << 20)?);
+/// assert_eq!(version, roots.check("notes.txt")?.content_hash(1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
 /// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
@@ -297,7 +297,7 @@ impl CheckedPath {
     ///
     /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
-    pub fn version(&self, limit: u64) -> Result<ContentHash> {
+    pub fn content_hash(&self, limit: u64) -> Result<ContentHash> {
         self.0.run("read", |path| version(path, limit))
     }
 }

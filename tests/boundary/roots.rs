@@ -168,7 +168,7 @@ fn processes_are_not_shown_below_the_filesystem_root() {
                 code(roots.read(&path, 1 << 20)),
                 code(roots.open_with(&path, OpenMode::ReadWrite)),
                 code(whole.allowed_roots().copy(&path, tree.path("copy"), 1 << 20, options)),
-                code(roots.version(&path, 1 << 20)),
+                code(roots.content_hash(&path, 1 << 20)),
                 code(roots.read_dir(&path)),
                 code(roots.walk(&path, WalkOptions::default())),
             ];

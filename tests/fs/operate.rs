@@ -220,6 +220,7 @@ const NO_OPERATIONS: &str = "access check_all clone command display_path entry e
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[
+    ("content_hash", "version"),
     ("open_with", "open"),
     ("read_dir", "list"),
     ("within", "roots"),

@@ -310,7 +310,7 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     let roots = tree.roots(["root"]);
     // FIPS 180-2, appendix B.1.
     let text = "3-ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    let version = roots.version("f", 3).unwrap();
+    let version = roots.content_hash("f", 3).unwrap();
     assert_eq!(version.to_string(), text);
     assert_eq!(version, ContentHash::of(b"abc"));
     assert_eq!(text.parse::<ContentHash>().unwrap(), version);
@@ -319,16 +319,16 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     // The content is hashed in pieces.
     let long: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[1]).collect();
     fs::write(tree.path("root/long"), &long).unwrap();
-    assert_eq!(roots.version("long", 200_000).unwrap(), ContentHash::of(&long));
-    assert_eq!(code(roots.version("long", 199_999)), Some("too_large"));
-    let refused = roots.version("f", 2).unwrap_err();
+    assert_eq!(roots.content_hash("long", 200_000).unwrap(), ContentHash::of(&long));
+    assert_eq!(code(roots.content_hash("long", 199_999)), Some("too_large"));
+    let refused = roots.content_hash("f", 2).unwrap_err();
     assert_eq!(refused.to_string(), r#"read "f": larger than 2 bytes"#);
     // A sparse file can claim any size.
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(code(roots.version("sparse", 1 << 30)), Some("too_large"));
-    assert_eq!(code(roots.version("d", 9)), Some("is_a_directory"));
-    assert_eq!(code(roots.version("none", 9)), Some("not_found"));
-    assert_eq!(code(roots.version("../x", 9)), Some("outside_roots"));
+    assert_eq!(code(roots.content_hash("sparse", 1 << 30)), Some("too_large"));
+    assert_eq!(code(roots.content_hash("d", 9)), Some("is_a_directory"));
+    assert_eq!(code(roots.content_hash("none", 9)), Some("not_found"));
+    assert_eq!(code(roots.content_hash("../x", 9)), Some("outside_roots"));
     // The size of a file in /proc is 0, so only reading it shows that it is larger.
     #[cfg(target_os = "linux")]
     {
@@ -450,7 +450,7 @@ fn condition_on_a_symlink_concerns_its_target() {
     roots.write_with("link", "2", if_unchanged("1")).unwrap();
     assert_eq!(fs::read(tree.path("root/d/target")).unwrap(), b"2");
     assert!(fs::symlink_metadata(tree.path("root/link")).unwrap().is_symlink());
-    assert_eq!(roots.version("link", 9).unwrap(), ContentHash::of(b"2"));
+    assert_eq!(roots.content_hash("link", 9).unwrap(), ContentHash::of(b"2"));
     assert_eq!(code(roots.write_with("out", "x", if_unchanged("1"))), Some("outside_roots"));
     // A removal or a rename concerns the symlink itself, which has no content.
     let one = ContentHash::of(b"1");
@@ -504,7 +504,7 @@ fn conditional_writes_of_two_threads_lose_no_update() {
     assert_eq!(written, 2 * INCREMENTS);
     // The control: the version is compared, but then the file is written without a condition.
     let written = count(|roots, version, content| {
-        let is_unchanged = roots.version("counter", 99)? == version;
+        let is_unchanged = roots.content_hash("counter", 99)? == version;
         if is_unchanged {
             roots.write_with("counter", content, options)?;
         }

@@ -49,7 +49,7 @@ one_step! {
     open_unguarded_dir() -> OwnedFd, check;
     read_link() -> PathBuf, check_entry;
     set_attribute(attribute: Attribute) -> (), check;
-    version(limit: u64) -> ContentHash, check;
+    content_hash(limit: u64) -> ContentHash, check;
 }
 
 impl OneStep for Roots {}

@@ -301,7 +301,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     row!(b'B' path.read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
     row!(b'C' path.open() on reads(Existing, File) => opened),
     row!(b'E' path.metadata() on reads(Existing, Any) => described),
-    row!(b'e' path.version(LIMIT) on reads(Existing, File) => |it: ContentHash, _| Ok(it.to_string())),
+    row!(b'e' path.content_hash(LIMIT) on reads(Existing, File) => |it: ContentHash, _| Ok(it.to_string())),
     row!(b'i' entry.read_link() on reads(NoFollow, Symlink) => linked),
     row!(b'G' path.read_dir() on reads(Existing, Directory) => listed),
     row!(b'H' path.walk(WalkOptions::default()) on reads(Existing, Tree) => walked),
@@ -414,7 +414,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 // Fails: a symlink has no version, as it has no hard links.
                 entry.hard_link(entry)?;
             }
-            let is_unchanged = entry.follow()?.version(LIMIT)? == version();
+            let is_unchanged = entry.follow()?.content_hash(LIMIT)? == version();
             pause();
             if is_unchanged { done(entry.remove_file()?, pause) } else { Ok("kept".into()) }
         },
