@@ -334,7 +334,7 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     {
         let process = Roots::from_dirs([format!("/proc/{}/task", std::process::id())]).unwrap();
         let name = format!("{}/status", std::process::id());
-        assert_eq!(code(process.version(name.as_str(), 10)), Some("too_large"));
+        assert_eq!(code(process.content_hash(name.as_str(), 10)), Some("too_large"));
     }
 }
 
