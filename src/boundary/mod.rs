@@ -431,11 +431,11 @@ impl Boundary {
             let named = named.and_then(|named| match named {
                 // The entry names an ancestor, but no allowed directory is beneath it.
                 EntryRoots { roots, .. } if roots.is_empty() => Err(Code::OutsideRoots.into()),
-                // Defense: A symlink that a tool may have created makes nothing a root.
                 EntryRoots { roots, links } => {
                     let is_provisional = !links.is_empty();
                     let links = links.changed_since(self.inner.links_until);
                     let planted_in = || planted_in.get_or_init(|| writable(allowed.iter()));
+                    // Defense: A symlink that a tool may have created makes nothing a root.
                     if !links.is_empty() && links.are_in(planted_in()) {
                         return Err(Code::ThroughLink.into());
                     }

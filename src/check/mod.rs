@@ -313,7 +313,7 @@ impl CheckedPath {
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn entry(&self) -> Result<CheckedEntry> {
-        // Defense: The target of a symlink is not removed in place of the symlink.
+        // The target of a symlink is not removed in place of the symlink.
         if self.0.is_target() {
             let error = Error::from(Code::FollowedSymlink).at("check", self.0.request().sent());
             return Err(self.0.roots().log_refused(error));

@@ -214,9 +214,8 @@ fn every_operation_is_in_the_table_and_is_offered() {
 }
 
 /// Methods of roots and proofs that describe them or derive others from them.
-const NO_OPERATIONS: &str = "access check_all clone command display_path entry eq exists explain failure follow fmt \
-    from_dirs hash join join_entry parent read_only rejected relative root roots still_allows \
-    to_unguarded_path uri with_base";
+const NO_OPERATIONS: &str = "check_all clone command deref entry eq exists explain failure follow \
+    fmt from_dirs hash iter join join_entry read_only rejected still_allows with_base";
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[
