@@ -1333,7 +1333,7 @@
 //! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath). Call
 //! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
 //! [`changes`](crate::Session::changes) for changes to the roots. A proof holds its snapshot, so a
-//! server with many subscriptions keeps the [`uri`](crate::CheckedPath::uri) of each instead, and
+//! server with many subscriptions keeps the [`uri`](crate::Proof::uri) of each instead, and
 //! checks it in [`known_roots`](crate::Session::known_roots) each time. With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
 //! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
@@ -1476,7 +1476,7 @@
 //! # Pass a file to another library
 //!
 //! Pass the verified open file, never the path, because the path may resolve to another file by the
-//! time the library opens it. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for
+//! time the library opens it. [`to_unguarded_path`](crate::Proof::to_unguarded_path) is for
 //! code that accepts only a path, such as another program. Using it reintroduces that race.
 //!
 //! ```
