@@ -544,7 +544,7 @@
 //! // Implement `#[tool_router(server_handler)] impl Server` as above.
 //!
 //! /// Call this in your authentication layer. `principal` is the verified identity.
-//! fn keyed<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
+//! fn with_key<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
 //!     // Requests with equal keys count as one client. If a user runs several programs, include
 //!     // the program's name in the key.
 //!     request.extensions_mut().insert(ClientKey::principal(principal));
@@ -552,8 +552,8 @@
 //! }
 //!
 //! # fn service() -> mcp_roots_guard::Result<()> {
-//! // Here each client must name its project, so a client without roots is refused. By default,
-//! // such a client can access all allowed directories.
+//! // Here each client must name its project, so a client without roots is refused. By default
+//! // (`ClientRoots::Narrow`), it can access all allowed directories.
 //! let boundary = Boundary::builder()
 //!     .directory("/srv/projects", Access::ReadWrite)
 //!     .client_roots(ClientRoots::Require)
@@ -565,13 +565,13 @@
 //! let config = StreamableHttpServerConfig::default();
 //! let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
 //! # let _: StreamableHttpService<Server, _> = service;
-//! # let _ = keyed(http::Request::new(()), "alice");
+//! # let _ = with_key(http::Request::new(()), "alice");
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
-//! and call `keyed` in the `middleware::from_fn` that authenticates requests.
+//! and call `with_key` in the `middleware::from_fn` that authenticates requests.
 //! `examples/filesystem-server` is a complete server. If browsers access the server, set
 //! `with_allowed_origins`. Without authentication, listen only on loopback. The server needs these
 //! dependencies:
@@ -630,7 +630,7 @@
 //!     let session = guard.session(declared)?; // only for this request
 //!     if declared == ClientCapabilities::without_roots() {
 //!         // The source is never called: the session returns the allowed directories, or refuses
-//!         // if `ClientRoots::Narrow` grants nothing then.
+//!         // with `ClientRoots::Require`.
 //!         let source = |_: Option<String>| async { RootsResponse::Unsupported };
 //!         return Ok(InForce(session.roots(source).await?));
 //!     }
@@ -1053,8 +1053,8 @@
 //! Reading follows a symlink, and deleting does not. A tool that does both with two checks can
 //! therefore read one file and delete another entry. A [`ChangeSet`](crate::ChangeSet) removes a
 //! file only if it still has the content that was read, and refuses a symlink. Without the content,
-//! [`no_follow`](crate::CheckedPath::no_follow) turns the proof of the file into a proof of its own
-//! name, and refuses a request whose last name is a symlink.
+//! [`entry`](crate::CheckedPath::entry) turns the proof of the file into a proof of its directory
+//! entry, and refuses a request whose last name is a symlink.
 //!
 //! ```
 //! use mcp_roots_guard::{ContentHash, Result, Roots};
@@ -1074,7 +1074,7 @@
 //! # #[cfg(unix)] {
 //! roots.check_entry("link")?.symlink("a.txt")?;
 //! assert_eq!(take(&roots, "link").unwrap_err().code(), "special_file");
-//! assert!(roots.check("a.txt")?.exists());
+//! assert!(roots.exists("a.txt")?);
 //! # }
 //! assert_eq!(take(&roots, "a.txt")?, "a");
 //! assert_eq!(take(&roots, "a.txt").unwrap_err().code(), "not_found");
@@ -1101,7 +1101,7 @@
 //!
 //! /// Unpacks an archive into a new directory. If that fails, nothing is left.
 //! fn unpack(roots: &Roots, archive: &[(&str, Content)], directory: &str) -> Result<()> {
-//!     roots.check(directory)?.create_dir()?;
+//!     roots.create_dir(directory)?;
 //!     let unpacked = unpack_into(&roots.within(directory)?, archive);
 //!     if unpacked.is_err() {
 //!         roots.remove_dir_all(directory)?;
@@ -1111,7 +1111,7 @@
 //!
 //! fn unpack_into(destination: &Roots, archive: &[(&str, Content)]) -> Result<()> {
 //!     // An entry never replaces another one.
-//!     let options = WriteOptions::default().overwrite(Overwrite::Never);
+//!     let options = WriteOptions::default().overwrite(Overwrite::Never).create_parents();
 //!     for (name, content) in archive {
 //!         let name = Path::new(name); // never a URI
 //!         match content {
@@ -1144,9 +1144,20 @@
 //! # }
 //! assert_eq!(refused(&[("a", File(b"1")), ("a", File(b"2"))]), "already_exists");
 //! assert_eq!(roots.read("new/readme", 99)?, b"");
-//! assert_eq!(roots.metadata("other").unwrap_err().code(), "not_found");
+//! assert!(!roots.exists("other")?);
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
+//!
+//! [`symlink`](crate::CheckedEntry::symlink) refuses a text that leads outside, because another
+//! program would follow it. A tool that copies a tree also meets such symlinks. It has three
+//! choices:
+//!
+//! - Leave them out and name them in its result, as `copy_directory` of `examples/filesystem-server`
+//!   does. The error names the symlink and its target.
+//! - Store the text of [`read_link`](crate::CheckedEntry::read_link) in a file, from which another
+//!   tool can create the symlink.
+//! - Create them beneath [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir). What then
+//!   follows them is the tool's responsibility.
 //!
 //! # Run git in a workspace
 //!
@@ -1322,7 +1333,7 @@
 //! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath). Call
 //! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
 //! [`changes`](crate::Session::changes) for changes to the roots. A proof holds its snapshot, so a
-//! server with many subscriptions keeps the [`uri`](crate::CheckedPath::uri) of each instead, and
+//! server with many subscriptions keeps the [`uri`](crate::Proof::uri) of each instead, and
 //! checks it in [`known_roots`](crate::Session::known_roots) each time. With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
 //! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
@@ -1362,7 +1373,7 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! # let session = guard.session(mcp_roots_guard::ClientCapabilities::without_roots())?;
-//! # let checked = boundary.allowed_roots().check("a.txt"::Existing)?;
+//! # let checked = boundary.allowed_roots().check("a.txt")?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
 //! # let client = session.clone();
 //! # let task = subscription(session, checked, changed);
@@ -1465,7 +1476,7 @@
 //! # Pass a file to another library
 //!
 //! Pass the verified open file, never the path, because the path may resolve to another file by the
-//! time the library opens it. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for
+//! time the library opens it. [`to_unguarded_path`](crate::Proof::to_unguarded_path) is for
 //! code that accepts only a path, such as another program. Using it reintroduces that race.
 //!
 //! ```
