@@ -37,7 +37,8 @@
 //!
 //! [`Location`] parses a request without I/O. [`Boundary`] resolves root lists into [`Roots`], an
 //! immutable snapshot. [`Roots::check`] decides whether a request is allowed and returns a
-//! [`CheckedPath`], which nothing else can create. File operations are methods of `CheckedPath`.
+//! [`CheckedPath`] or a [`CheckedEntry`], which nothing else can create. File operations are methods
+//! of both.
 //! The methods of [`Roots`] check and operate in one step. Every failure is an [`Error`] with an
 //! [`ErrorKind`] and a fine-grained [code](Error::code). Its text is safe to show to the sender of
 //! the request.
@@ -192,7 +193,7 @@
 //! | `request` | text, at most 160 characters and an ellipsis | the path or URI as the client sent it, or the program of `run` |
 //! | `destination` | the same | what the client sent as the destination, or as the target of a symlink |
 //! | `root` | text | the canonical path of the root |
-//! | `path`, `destination_path` | text | the [canonical path](CheckedPath::display_path) of the place, with all symlinks followed, or the directory in which a program ran |
+//! | `path`, `destination_path` | text | the [canonical path](Proof::display_path) of the place, with all symlinks followed, or the directory in which a program ran |
 //! | `code` | text | the [code](Error::code) of the error |
 //! | `error` | text | the text of the refusal, or a handler's error with its causes |
 //! | `detail` | text | the [`operator_detail`](Error::operator_detail) |

@@ -349,8 +349,8 @@ impl BoundaryBuilder {
     }
 
     /// Exempts a name from the patterns of [`protect`](Self::protect) and [`deny`](Self::deny): a
-    /// match is ignored if its last name is exactly this one. Entries inside it are still compared with the patterns, and so are
-    /// other spellings, such as one in capital letters.
+    /// match is ignored if its last name is exactly this one. Entries inside it are still compared
+    /// with the patterns, and so are other spellings, such as one in capital letters.
     ///
     /// ```
     /// # use mcp_roots_guard::{Access, Boundary, ErrorKind};

@@ -122,7 +122,7 @@ impl<'a> EntryResolver<'a> {
         }
         root.name.clone_from(&entry.name);
         let alias = alias_of(Path::new(location), &root.canonical);
-        root.listed = alias.as_deref().map(shown);
+        root.listed = alias.as_deref().and_then(shown);
         root.aliases = system_aliases(&root.canonical);
         // The index already contains the declared aliases.
         let is_declared = self.enclosing.index().declared(location, Origin::Request).is_some();
@@ -189,13 +189,13 @@ pub(crate) fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// Returns a listed path in the notation that its client uses.
-pub(crate) fn shown(path: &Path) -> String {
+/// Returns a listed path in the notation that its client uses, or `None` if it is not UTF-8.
+pub(crate) fn shown(path: &Path) -> Option<String> {
     #[cfg(unix)]
     if let Some(path) = drive::starts_with_drive(path.as_os_str()) {
-        return String::from_utf8_lossy(path).replace('/', "\\");
+        return Some(std::str::from_utf8(path).ok()?.replace('/', "\\"));
     }
-    display_path(path)
+    path.to_str().map(|_| display_path(path))
 }
 
 /// Returns the other paths to a place through the system symlinks of macOS. The symlinks are read

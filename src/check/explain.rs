@@ -53,7 +53,7 @@ impl Explanation {
     }
 
     /// What was decided about writing a file at the place. An operation can be refused for other
-    /// reasons, for example because a directory is there.
+    /// reasons, for example because a directory is there, or because the name begins a pattern.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Roots {
             Some(refusal(self.with_reason(error.at(name, request.sent()))))
         };
         let reading = refused("read", &|proof| {
-            if proof.exists() { special() } else { Err(Code::NotFound.into()) }
+            if proof.existed() { special() } else { Err(Code::NotFound.into()) }
         });
         let writing = refused("write", &|proof| {
             proof.ensure_allows_changes()?;

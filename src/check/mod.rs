@@ -3,7 +3,7 @@
 //! [`Roots::check`] decides whether the place that a [`Location`] names is inside the roots, and
 //! returns a [`CheckedPath`]. [`Roots::check_entry`] does not follow a symlink at the end of the
 //! path, and returns a [`CheckedEntry`]. Nothing else creates them. Both contain a
-//! [`Proof`](proof::Proof): the place was inside the root when it was checked. Every operation runs
+//! [`Proof`]: the place was inside the root when it was checked. Every operation runs
 //! beneath the handle of the allowed directory, along the root's own names and the proof's names,
 //! so the place is also inside when it is used.
 //!
@@ -42,7 +42,7 @@ use crate::roots::{LastName, Presence, Root, Roots};
 /// that was listed, which it holds open.
 ///
 /// A snapshot's memory is freed with its last proof. For a client's list of 4 MiB, that is about
-/// 10 MiB. To remember many places for a long time, keep the [`uri`](Self::uri) of each, and check
+/// 10 MiB. To remember many places for a long time, keep the [`uri`](Proof::uri) of each, and check
 /// it again in the roots that are in force then, such as
 /// [`Session::known_roots`](crate::Session::known_roots).
 ///
@@ -108,7 +108,7 @@ impl Roots {
     /// followed, including one at the end of the path whose target does not exist yet.
     ///
     /// A place need not exist, and neither does the directory that would contain it: a misspelled
-    /// name in a root is no error here. [`CheckedPath::exists`] says whether something is there, and
+    /// name in a root is no error here. [`exists`](Proof::exists) says whether something is there, and
     /// an operation that needs it returns [`NotFound`](crate::ErrorKind::NotFound). Nothing is
     /// looked up below a missing name, and only plain names may follow it.
     ///
@@ -172,7 +172,7 @@ impl Roots {
     ///
     /// The errors of [`check`](Self::check).
     pub fn exists(&self, request: impl IntoLocation) -> Result<bool> {
-        Ok(self.check(request)?.exists())
+        Ok(self.check(request)?.existed())
     }
 
     fn check_last(&self, request: impl IntoLocation, last_name: LastName) -> Result<Proof> {

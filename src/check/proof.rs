@@ -14,7 +14,7 @@ use crate::path::protect::{Pattern, has_temporary_name};
 use crate::path::{IntoLocation, Location};
 use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, file_uri, join};
 
-/// What a [`CheckedPath`] and a [`CheckedEntry`] have in common: a name inside a root, and the
+/// What a [`CheckedPath`] and a [`CheckedEntry`](super::CheckedEntry) have in common: a name inside a root, and the
 /// snapshot of the roots in which it was checked.
 ///
 /// Both dereference to it. It has no file operations.
@@ -60,7 +60,7 @@ impl Roots {
         budget: &mut Budget<'_>,
     ) -> Result<Proof> {
         let proof = self.proof(self.locate(request, last_name, budget)?, request)?;
-        if last_name == LastName::Existing && !proof.exists() {
+        if last_name == LastName::Existing && !proof.existed() {
             return Err(Code::NotFound.into());
         }
         Ok(proof)
@@ -127,9 +127,9 @@ impl Proof {
 
     /// The canonical path as text that people and models can read in responses and logs.
     ///
-    /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
-    /// shown. Show it only to the client that the roots belong to, because it contains the targets
-    /// of symlinks. Do not open this path, because names that are not UTF-8 contain replacement
+    /// For a client that will name the place again, use [`client_path`](Self::client_path) or
+    /// [`uri`](Self::uri). Show this path only to the client that the roots belong to, because it
+    /// contains the targets of symlinks. Do not open it, because names that are not UTF-8 contain replacement
     /// characters, and because the path would be walked again from `/`. See
     /// [`to_unguarded_path`](Self::to_unguarded_path).
     ///
@@ -159,6 +159,9 @@ impl Proof {
     /// client's own terms: relative if the place is in the root where relative requests start, and
     /// otherwise below the path under which the client [listed](Root::client_path) the root. If the
     /// path has names that are not UTF-8, it is the [`uri`](Self::uri).
+    ///
+    /// A path that the client listed and that was a symlink then stands for its target, also in this
+    /// text. An entry with that path itself has no other name.
     ///
     /// ```
     /// # use mcp_roots_guard::Roots;
@@ -212,10 +215,15 @@ impl Proof {
         self.found
     }
 
-    /// Whether something existed at the place when it was checked. To look again, use
-    /// [`metadata`](CheckedPath::metadata).
+    /// Whether something is at the place now, like [`std::path::Path::exists`]: false if it cannot be
+    /// looked up.
     #[must_use]
     pub fn exists(&self) -> bool {
+        self.look().is_ok_and(|found| !matches!(found, Stat::Missing))
+    }
+
+    /// Whether something was at the place when it was checked.
+    pub(crate) fn existed(&self) -> bool {
         !matches!(self.found, Presence::Missing(_))
     }
 
@@ -352,6 +360,9 @@ impl Proof {
         found: Presence,
     ) -> Self {
         let (number, relative) = self.roots.innermost(self.number, self.relative.join(&path));
+        // Defense: A root is what its own path leads to, and unavailable if that is another kind.
+        let (is_root, request) = (relative.as_os_str().is_empty(), self.request.join(&path));
+        let opened = OpenBase { directory: Arc::clone(directory), path };
         Self {
             roots: self.roots.clone(),
             root: self.roots.shared_root(number).unwrap_or_else(|_| Arc::clone(&self.root)),
@@ -360,8 +371,8 @@ impl Proof {
             found,
             is_target: false,
             names_directory: false,
-            request: self.request.join(&path),
-            opened: Some(OpenBase { directory: Arc::clone(directory), path }),
+            request,
+            opened: Some(opened).filter(|_| !is_root),
         }
     }
 
@@ -456,7 +467,7 @@ impl fmt::Debug for Proof {
         f.debug_struct("Proof")
             .field("root", &self.root.path())
             .field("relative", &self.relative)
-            .field("exists", &self.exists())
+            .field("existed", &self.existed())
             .finish_non_exhaustive()
     }
 }

@@ -162,7 +162,7 @@ impl Roots {
             .then(|| alias_of(request, &root.canonical))
             .flatten();
         let listed = || Some(join(Path::new(outer.listed.as_ref()?), relative));
-        root.listed = requested.clone().or_else(listed).as_deref().map(shown);
+        root.listed = requested.clone().or_else(listed).as_deref().and_then(shown);
         // The index already contains the declared aliases.
         let requested =
             requested.filter(|alias| index.declared(alias.as_os_str(), Origin::Request).is_none());

@@ -304,8 +304,7 @@ errors! {
         /// The last name of a request was a symlink that was followed, so the place is its target,
         /// not the symlink ([`CheckedPath::entry`](crate::CheckedPath::entry)).
         FollowedSymlink = "followed_symlink",
-            "the path ends at a symlink that was followed; use Roots::check_entry to change the \
-             symlink itself";
+            "the path ends at a symlink, which is not removed, renamed or linked by following it";
         /// The text is not a [`Revision`](crate::Revision).
         UnknownRevision = "unknown_revision", "not a known revision of the protocol";
         /// Options that contradict each other, or would have no effect.

@@ -426,13 +426,22 @@ impl Proof {
             Code::NotFound => Code::Changed.into(),
             _ => error,
         };
-        let missing = match self.found() {
+        let mut missing = match self.found() {
             Presence::Missing(missing) => missing.saturating_sub(above),
             Presence::Exists | Presence::Link => 0,
         };
         let mounts = self.roots().policy().mounts;
-        let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
-        let mut directory = handle.dir(present, mounts).map_err(is_removed)?;
+        let (present, mut directory) = loop {
+            let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
+            match handle.dir(present, mounts) {
+                Err(error)
+                    if error.reason() == Code::NotFound && !present.as_os_str().is_empty() =>
+                {
+                    missing += 1;
+                }
+                opened => break (present, opened.map_err(is_removed)?),
+            }
+        };
         // A root's own names are never created.
         let canonical = self.canonical();
         let first = canonical.ancestors().nth((above + missing).saturating_sub(1));

@@ -242,30 +242,33 @@ fn file_to_remove(path: &Proof) -> Result<(Handle, OsString)> {
     Ok((directory, name))
 }
 
-pub(super) fn remove_dir(path: &Proof) -> Result<()> {
-    path.ensure_removable()?;
-    let (directory, name) = path.parent_dir()?;
-    path.ensure_not_root_alias(&directory, &name)?;
-    path.ensure_not_moved(&directory)?;
-    Ok(directory.remove_dir(&name)?)
-}
-
-pub(super) fn remove_dir_all(path: &Proof) -> Result<()> {
-    path.ensure_removable()?;
-    if path.found() == Presence::Link {
-        return Err(Code::NotADirectory.into());
+// These are methods, so that for `CheckedPath::remove_dir_all` rustc does not propose
+// `create_dir_all`, and the reverse for a `CheckedEntry`.
+impl Proof {
+    pub(super) fn remove_dir(&self) -> Result<()> {
+        self.ensure_removable()?;
+        let (directory, name) = self.parent_dir()?;
+        self.ensure_not_root_alias(&directory, &name)?;
+        self.ensure_not_moved(&directory)?;
+        Ok(directory.remove_dir(&name)?)
     }
-    let (directory, name) = path.parent_dir()?;
-    path.ensure_not_root_alias(&directory, &name)?;
-    // A filesystem can also be mounted on the directory itself.
-    let base = directory.dir(Path::new(&name), Rule::Refuse)?;
-    path.ensure_contains_nothing_protected(&directory, &name)?;
-    path.ensure_not_moved(&directory)?;
-    let is_protected = |below: &Path, name: &OsStr| path.contains_protected(below, name);
-    remove_content(&base, &is_protected, REMOVED_ENTRIES)?;
-    // Windows does not remove an open directory.
-    drop(base);
-    Ok(directory.remove_dir(&name)?)
+
+    pub(super) fn remove_dir_all(&self) -> Result<()> {
+        self.ensure_removable()?;
+        let (directory, name) = self.parent_dir()?;
+        self.ensure_not_root_alias(&directory, &name)?;
+        // A filesystem can also be mounted on the directory itself.
+        let base = directory.dir(Path::new(&name), Rule::Refuse).map_err(|error| {
+            if self.found() == Presence::Link { Code::NotADirectory.into() } else { error }
+        })?;
+        self.ensure_contains_nothing_protected(&directory, &name)?;
+        self.ensure_not_moved(&directory)?;
+        let is_protected = |below: &Path, name: &OsStr| self.contains_protected(below, name);
+        remove_content(&base, &is_protected, REMOVED_ENTRIES)?;
+        // Windows does not remove an open directory.
+        drop(base);
+        Ok(directory.remove_dir(&name)?)
+    }
 }
 
 /// Removes everything in a directory, deepest entries first, one batch at a time. Each directory is

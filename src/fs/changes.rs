@@ -98,7 +98,7 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::atomic_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// The errors of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file); [`InvalidInput`](crate::ErrorKind::InvalidInput)
     /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_many_changes`) for more than [`CHANGES`] changes.
     pub fn write(

@@ -200,11 +200,8 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     ensure_names_no_directory(to).map_err(Error::of_destination)?;
     to.ensure_may_appear().map_err(Error::of_destination)?;
     let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
-    if from.found() == Presence::Link {
-        return Err(Code::SpecialFile.into());
-    }
     // While the file is open, no other file has its identity.
-    let (file, metadata) = from.open_existing(OpenHow::READ)?;
+    let (file, metadata) = from.open_entry(OpenHow::READ)?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
@@ -269,7 +266,7 @@ fn link_temporarily(from_directory: &Handle, from: &OsStr, directory: &Handle) -
 /// Refuses a link where the request names a directory (symlink(2), link(2)).
 fn ensure_names_no_directory(path: &Proof) -> Result<()> {
     path.ensure_names_file().map_err(|_| {
-        if path.exists() {
+        if path.existed() {
             return Code::AlreadyExists.into();
         }
         Error::new(Code::NotFound)

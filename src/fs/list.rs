@@ -1,4 +1,4 @@
-//! ListedDirectory and walking directories.
+//! Listing and walking directories.
 //!
 //! An entry of a listing or a walk is a name below the listed directory, which it keeps open. Its
 //! operations run beneath that directory, so the entry's path is not resolved again:

@@ -7,7 +7,7 @@
 //!
 //! | operation | on a | module | requires |
 //! | --- | --- | --- | --- |
-//! | open, read, read_to_string, version | path | `open`, `version` | a file |
+//! | open, read, read_to_string, content_hash | path | `open`, `version` | a file |
 //! | metadata | path, entry | `open` | something |
 //! | read_dir, walk | path | `list` | a directory |
 //! | open to create, write, write_with, atomic_file | path | `open`, `write`, `atomic` | its directory, unless the options create parents |
@@ -167,7 +167,7 @@ operations! {
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
     /// if the parent does not exist.
     CheckedPath.create_dir() -> (), "create directory", New,
-        |path| write::create_dir(path);
+        |path| path.create_dir();
 
     /// Creates a directory and its missing parents. Succeeds if the directory already exists.
     ///
@@ -177,7 +177,7 @@ operations! {
     /// or [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path exists and is
     /// not a directory. Directories that were created before an error remain.
     CheckedPath.create_dir_all() -> (), "create directory", New,
-        |path| write::create_dir_all(path);
+        |path| path.create_dir_all();
 
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
     /// or a symlink that points outside is listed like any other entry.
@@ -236,7 +236,7 @@ operations! {
     /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
     /// [`NotFound`](crate::ErrorKind::NotFound).
     CheckedEntry.remove_dir() -> (), "remove", Unfollowed,
-        |path| change::remove_dir(path);
+        |path| path.remove_dir();
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
@@ -265,5 +265,5 @@ operations! {
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.
     CheckedEntry.remove_dir_all() -> (), "remove", Unfollowed,
-        |path| change::remove_dir_all(path);
+        |path| path.remove_dir_all();
 }

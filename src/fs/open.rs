@@ -36,7 +36,8 @@ pub enum OpenMode {
     ReadWrite,
     /// Opens a file for reading and writing, and creates it if it does not exist.
     Create,
-    /// Creates a file, which must not exist, for reading and writing. Unlike `O_EXCL`, this follows
+    /// Creates a file, which must not exist, for reading and writing, as [`File::create_new`] does.
+    /// Unlike it, this follows
     /// a dangling symlink as the last name if its target is inside a root, and creates the target.
     CreateNew,
     /// Opens a file for writing only, as [`File::create`] does: creates it if it does not exist,
@@ -55,7 +56,7 @@ impl OpenMode {
         if self.creates() { LastName::New } else { LastName::Existing }
     }
 
-    fn want(self) -> OpenHow {
+    fn how(self) -> OpenHow {
         let append = self == Self::Append;
         let read = !matches!(self, Self::Truncate | Self::Append);
         OpenHow { read, write: !append, append, create_new: None }
@@ -110,18 +111,23 @@ impl OpenFile {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// Reads at most `limit` bytes, from the byte at `offset` on. There are fewer at the end of the
+    /// Reads at most `length` bytes, from the byte at `offset` on. There are fewer at the end of the
     /// file, and none behind it. The position of the next read is then behind these bytes.
     ///
     /// # Errors
     ///
     /// Operating system errors, for example for a special file without positions.
-    pub fn read_range(&mut self, offset: u64, limit: u64) -> Result<Vec<u8>> {
+    pub fn read_range(&mut self, offset: u64, length: u64) -> Result<Vec<u8>> {
         let mut content = Vec::new();
         let read = (&self.file)
             .seek(SeekFrom::Start(offset))
-            .and_then(|_| (&self.file).take(limit).read_to_end(&mut content));
-        read.map_err(|error| Error::from(error).at("read", self.request.sent()))?;
+            .and_then(|_| (&self.file).take(length).read_to_end(&mut content));
+        match read {
+            // The offset is larger than a file can be (lseek(2)).
+            Err(error)
+                if error.kind() == io::ErrorKind::InvalidInput && self.metadata.is_file() => {}
+            read => _ = read.map_err(|error| Error::from(error).at("read", self.request.sent()))?,
+        }
         Ok(content)
     }
 
@@ -303,7 +309,21 @@ impl Proof {
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
         let metadata = verify(&file, self.roots().policy(), self.root())?;
+        if self.names_directory() {
+            return Err(Code::NotADirectory.into());
+        }
         Ok((file, metadata))
+    }
+
+    /// Like [`open_existing`](Self::open_existing), for an entry that may be a symlink.
+    pub(super) fn open_entry(&self, how: OpenHow) -> Result<(File, Metadata)> {
+        self.open_existing(how).map_err(|error| self.blame_symlink(error))
+    }
+
+    /// The error for an entry that cannot be opened, if it was a symlink when it was checked.
+    pub(super) fn blame_symlink(&self, error: Error) -> Error {
+        let is_link = self.found() == Presence::Link && error.reason() == Code::Changed;
+        if is_link { Code::SpecialFile.into() } else { error }
     }
 
     fn open_to_write(&self, mode: OpenMode) -> Result<OpenFile> {
@@ -318,7 +338,7 @@ impl Proof {
             _ => handle.look(&place, self.roots().policy().mounts)?,
         };
         let (file, metadata) = match looked {
-            Stat::Missing if mode.creates() => self.create(mode, &handle, &place)?,
+            Stat::Missing if mode.creates() => self.create_file(mode, &handle, &place)?,
             Stat::Missing => return Err(Code::NotFound.into()),
             Stat::Link(..) | Stat::Other(_) if mode == OpenMode::CreateNew => {
                 return Err(Code::AlreadyExists.into());
@@ -326,7 +346,7 @@ impl Proof {
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) => {
                 self.roots().policy().allow(&metadata)?;
-                let (file, mut metadata) = self.open_existing(mode.want())?;
+                let (file, mut metadata) = self.open_existing(mode.how())?;
                 if mode == OpenMode::Truncate {
                     file.set_len(0)?;
                     metadata = Metadata::without_birth(&file)?;
@@ -337,10 +357,10 @@ impl Proof {
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
-    fn create(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
+    fn create_file(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
         self.ensure_may_appear()?;
         self.ensure_not_root()?;
-        let want = OpenHow { create_new: Some(NEW_FILE), ..mode.want() };
+        let want = OpenHow { create_new: Some(NEW_FILE), ..mode.how() };
         let file = at.open(place, want, self.roots().policy().mounts).map_err(|error| {
             // Another process has just created it.
             match error.reason() {
@@ -361,7 +381,22 @@ pub(super) fn metadata(path: &Proof) -> Result<Metadata> {
     match path.look()? {
         Stat::Missing => Err(Code::NotFound.into()),
         Stat::Link(..) => Err(Code::Changed.into()),
+        Stat::Other(metadata) if path.names_directory() && !metadata.is_dir() => {
+            Err(Code::NotADirectory.into())
+        }
         Stat::Other(metadata) => Ok(metadata),
+    }
+}
+
+impl Roots {
+    /// Returns the metadata of a directory entry itself, even if it is a symlink.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound); the errors of [`Roots::check_entry`].
+    pub fn symlink_metadata(&self, request: impl IntoLocation) -> Result<Metadata> {
+        let request = self.location(request)?;
+        self.run("describe", &request, LastName::Unfollowed, |entry, _| symlink_metadata(entry))
     }
 }
 
@@ -372,10 +407,14 @@ impl CheckedEntry {
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
     pub fn metadata(&self) -> Result<Metadata> {
-        self.0.run("describe", |entry| match entry.look()? {
-            Stat::Missing => Err(Code::NotFound.into()),
-            Stat::Link(_, metadata) | Stat::Other(metadata) => Ok(metadata),
-        })
+        self.0.run("describe", symlink_metadata)
+    }
+}
+
+fn symlink_metadata(entry: &Proof) -> Result<Metadata> {
+    match entry.look()? {
+        Stat::Missing => Err(Code::NotFound.into()),
+        Stat::Link(_, metadata) | Stat::Other(metadata) => Ok(metadata),
     }
 }
 

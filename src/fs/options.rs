@@ -82,7 +82,7 @@ impl WriteOptions {
         }
     }
 
-    /// Checks the options for a path that was checked with this intent.
+    /// Refuses options that contradict each other.
     pub(super) fn validate(self) -> Result<()> {
         if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
             let text = "a file that is never overwritten cannot be overwritten in place";

@@ -26,7 +26,7 @@ impl Proof {
     /// Refuses a file where the request names a directory, whether or not there is one (open(2)).
     pub(super) fn ensure_names_file(&self) -> Result<()> {
         // Defense: A request that names a directory never becomes a file.
-        match (self.names_directory(), self.exists()) {
+        match (self.names_directory(), self.existed()) {
             (false, _) => Ok(()),
             (true, true) => Err(Code::IsADirectory.into()),
             (true, false) => Err(named_as_directory()),

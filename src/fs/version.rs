@@ -21,7 +21,7 @@ use crate::check::{CheckedPath, Proof};
 use crate::dir::{Handle, Identity, Metadata, OpenHow, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
-use crate::roots::{Presence, Roots, WeakTable};
+use crate::roots::{Roots, WeakTable};
 
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
@@ -182,13 +182,10 @@ impl<'a> Condition<'a> {
     }
 
     fn compare_content(&self) -> Result<ComparedFile> {
-        if self.place.found() == Presence::Link {
-            return Err(Code::SpecialFile.into());
-        }
         let policy = self.place.roots().policy();
         let file = match self.directory.open(Path::new(self.name), OpenHow::READ, policy.mounts) {
             Err(error) if error.reason() == Code::NotFound => return Err(removed()),
-            file => file?,
+            file => file.map_err(|error| self.place.blame_symlink(error))?,
         };
         let metadata = verify(&file, policy, self.place.root())?;
         if !metadata.is_file() {

@@ -71,28 +71,30 @@ pub(super) fn parent_at(handle: &Handle, parent: &Path, mounts: Rule) -> Result<
     opened.map_err(|error| if error.reason() == Code::NotFound { without_parent() } else { error })
 }
 
-pub(super) fn create_dir(path: &Proof) -> Result<()> {
-    path.ensure_writable()?;
-    path.ensure_not_root()
-        .map_err(|error| if path.exists() { Code::AlreadyExists.into() } else { error })?;
-    let (directory, name) = path.parent_dir()?;
-    path.ensure_not_moved(&directory)?;
-    Ok(directory.create_dir(&name)?)
-}
-
-pub(super) fn create_dir_all(path: &Proof) -> Result<()> {
-    path.ensure_writable()?;
-    if path.root().is_file() {
-        return Err(Code::AlreadyExists.into());
+impl Proof {
+    pub(super) fn create_dir(&self) -> Result<()> {
+        self.ensure_writable()?;
+        self.ensure_not_root()
+            .map_err(|error| if self.existed() { Code::AlreadyExists.into() } else { error })?;
+        let (directory, name) = self.parent_dir()?;
+        self.ensure_not_moved(&directory)?;
+        Ok(directory.create_dir(&name)?)
     }
-    let (handle, place) = path.place()?;
-    let mut created = NewDirectories::default();
-    let result = path.create_dirs(&handle, &place, 0, &mut created);
-    created.keep();
-    match result {
-        Err(error) if error.reason() == Code::NotADirectory && path.exists() => {
-            Err(Code::AlreadyExists.into())
+
+    pub(super) fn create_dir_all(&self) -> Result<()> {
+        self.ensure_writable()?;
+        if self.root().is_file() {
+            return Err(Code::AlreadyExists.into());
         }
-        result => result.map(drop),
+        let (handle, place) = self.place()?;
+        let mut created = NewDirectories::default();
+        let result = self.create_dirs(&handle, &place, 0, &mut created);
+        created.keep();
+        match result {
+            Err(error) if error.reason() == Code::NotADirectory && self.existed() => {
+                Err(Code::AlreadyExists.into())
+            }
+            result => result.map(drop),
+        }
     }
 }

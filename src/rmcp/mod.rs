@@ -70,7 +70,7 @@
 //!
 //! | case | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |
-//! | the client did not declare roots | it is never asked; the allowed directories are in force, or nothing ([`ClientRoots::Narrow`]) | the same; the refusal is the error -32021 |
+//! | the client did not declare roots | it is never asked; the allowed directories are in force, or nothing ([`ClientRoots::Require`]) | the same; the refusal is the error -32021 |
 //! | the client does not answer | the waiting calls fail after [`fetch_limit`], the request `roots/list` is cancelled, and the client is not asked again for a while | the client does not retry its request |
 //! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails |
 //! | the roots cannot be obtained, and a directory is [always] in force | the calls do not fail: they are served from that directory, and relative paths are refused | the same |
@@ -89,7 +89,7 @@
 //! such as stdio, is one client without a key.
 //!
 //! [always]: crate::DirectoryOptions::always
-//! [`ClientRoots::Narrow`]: crate::ClientRoots::Narrow
+//! [`ClientRoots::Require`]: crate::ClientRoots::Require
 //! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 
 mod key;

@@ -26,7 +26,7 @@ use crate::events::refused;
 use crate::roots::{Lease, Roots};
 use crate::session::source::fetch_failed;
 use crate::session::{Client, Guard, RootsResponse, Session};
-use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
+use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
@@ -197,7 +197,9 @@ impl Guard {
             client.roots(PeerSource(ctx.peer.clone())).await?
         } else if can_ask {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
-            (client.roots_of_list(sent.unwrap_or(Ok(ListRootsResult::default()))).await?, None)
+            // Without a list, the list is not read.
+            let list = sent.unwrap_or_else(|| Err(Code::RootsFailed.into()));
+            (client.roots_of_list(list).await?, None)
         } else {
             (client.known_roots(&Error::new(Code::RootsStale).with_text(CANNOT_ASK))?, None)
         };

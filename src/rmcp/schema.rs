@@ -1,20 +1,27 @@
-//! The JSON schema of a [`Location`] among a tool's arguments.
+//! The JSON schemas of a [`Location`] and a [`ContentHash`] among a tool's arguments.
 
 use ::rmcp::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::fs::ContentHash;
 use crate::path::Location;
 
-/// A string. The description is that of the field.
-impl JsonSchema for Location {
-    fn inline_schema() -> bool {
-        true
-    }
+macro_rules! string {
+    ($($name:ident),*) => {$(
+        /// A string. The description is that of the field.
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
 
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Location".into()
-    }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string" })
+            }
+        }
+    )*};
 }
+
+string!(Location, ContentHash);

@@ -140,7 +140,7 @@ impl Guard {
     /// [always](crate::DirectoryOptions::always) in force are. `work` also runs if there are none.
     /// So that a list or a completion is then empty, take it from [`Roots::iter`](crate::Roots::iter),
     /// or read [`OutsideRoots`](crate::ErrorKind::OutsideRoots) from
-    /// [`Roots::outermost`](crate::Roots::outermost) as nothing. A subscription is refused when its
+    /// [`Roots::check_all`](crate::Roots::check_all) as nothing. A subscription is refused when its
     /// resource is checked.
     ///
     /// # Errors

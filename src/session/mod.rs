@@ -83,8 +83,8 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// | case | in force |
 /// | --- | --- |
 /// | the client sent a list | the part of it inside the allowed directories; all of it [without directories](crate::Boundary::without_directories) |
-/// | the client did not declare roots | the allowed directories, or nothing: [`ClientRoots::Narrow`] |
-/// | the list is empty | nothing, or the allowed directories: [`ClientRoots::Narrow`] |
+/// | the client did not declare roots | the allowed directories, or nothing: [`ClientRoots::Require`] |
+/// | the list is empty | nothing, or the allowed directories: [`ClientRoots::NarrowIfListed`] |
 /// | every entry of the list is rejected | nothing |
 /// | the list is late, malformed or an error | nothing |
 /// | in any of these cases | also the allowed directories that are [always] in force, after the client's roots |

@@ -19,9 +19,9 @@ pub enum RootsResponse {
     /// The client does not support the request. The call is refused with
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
-    /// This grants nothing. [`ClientRoots::Narrow`](crate::ClientRoots::Narrow) has a fallback only
-    /// for a client that declared no roots when its session began, and such a client is never asked. A
-    /// client that declares roots and then withholds them must not gain access in that way.
+    /// This grants nothing. [`ClientRoots`](crate::ClientRoots) grants something only to a client that
+    /// declared no roots when its session began, and such a client is never asked. A client that
+    /// declares roots and then withholds them must not gain access in that way.
     Unsupported,
     /// The request failed, or the response is not a root list. The text is for the operator's log.
     Failed(String),

@@ -1,9 +1,12 @@
 //! When two proofs are equal.
 
 use std::collections::HashSet;
+use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, CheckedPath, Location, Roots};
+#[cfg(unix)]
+use mcp_roots_guard::ListRootsResult;
+use mcp_roots_guard::{Access, Boundary, CheckedPath, Location, Roots, WalkOptions};
 
 use crate::support::tree::Tree;
 
@@ -63,4 +66,94 @@ fn proofs_of_a_file_from_different_roots_are_equal() {
     assert_eq!(proofs.iter().collect::<HashSet<_>>().len(), 1);
     let other = tree.roots(["root/d/g"]);
     assert_equal(&proofs[2], &check(&other, tree.path("root/d/g")), false);
+}
+
+/// The text of a place is a request for it, whatever the root where requests start.
+#[test]
+fn client_path_is_a_request_for_the_same_place() {
+    let tree = Tree::new("file a/f; file a/d/g; file a/d/in/h; file b/f; file c");
+    let odd = ["-x", "~", "a b", "..x", "#", "%2e", "C:x", "file:x", "a://b", "n\\n", "l\nl"];
+    let odd = if cfg!(windows) { &odd[..6] } else { &odd[..] };
+    for name in odd {
+        let path = name.split('/').filter(|name| !name.is_empty());
+        let path = path.fold(tree.path("a/d"), |path, name| path.join(name));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let roots = tree.roots(["a", "b", "a/d/in", "c"]);
+    let mut places = 0;
+    for base in ["a", "b", "a/d/in"] {
+        let roots = roots.with_base(tree.path(base)).unwrap();
+        let of_file = roots.check(tree.path("c")).unwrap();
+        assert_eq!(roots.check(of_file.client_path()).unwrap(), of_file);
+        for top in ["a", "b", "a/d/in"] {
+            let mut walk = roots.walk(tree.path(top), WalkOptions::default()).unwrap();
+            let mut checked = vec![roots.check(tree.path(top)).unwrap()];
+            while let Some(entry) = walk.next_entry().unwrap() {
+                checked.push(entry.follow().unwrap());
+            }
+            for place in checked {
+                let text = place.client_path();
+                assert_eq!(roots.check(&text).unwrap(), place, "{text:?} from {base}");
+                let is_short = !Path::new(&text).is_absolute();
+                let is_plain = !text.contains([':', '\\']);
+                let is_base = place.root().path() == tree.path(base);
+                assert_eq!(is_short, is_base && is_plain, "{text:?} from {base}");
+                places += 1;
+            }
+        }
+    }
+    assert!(places > 40, "{places}");
+    // A path that the client listed is kept.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("a", tree.path("listed")).unwrap();
+        let uris = [tree.uri("b"), tree.uri("listed")];
+        let roots = crate::support::listed(&ListRootsResult::from_uris(uris)).unwrap();
+        let place = roots.check(tree.path("a/d/g")).unwrap();
+        assert_eq!(place.client_path(), tree.path("listed/d/g").to_str().unwrap());
+        assert_eq!(roots.check(place.client_path()).unwrap(), place);
+    }
+    // Names that are not UTF-8 are named by a URI.
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::ffi::OsStrExt as _;
+        let name = std::ffi::OsStr::from_bytes(b"\xff");
+        fs::write(tree.path("a").join(name), "").unwrap();
+        let place = roots.check(tree.path("a").join(name)).unwrap();
+        assert_eq!(roots.check(place.client_path()).unwrap(), place);
+    }
+}
+
+#[test]
+fn a_place_starts_with_the_directories_that_contain_it() {
+    let tree = Tree::new("file a/d/f; dir a/dd; file b/f");
+    let roots = tree.roots(["a", "b"]);
+    let place = |path: &str| roots.check(tree.path(path)).unwrap();
+    for (path, directory, expected) in [
+        ("a/d/f", "a/d", true),
+        ("a/d/f", "a", true),
+        ("a/d", "a/d", true),
+        ("a/dd", "a/d", false),
+        ("a/d", "a/d/f", false),
+        ("b/f", "a", false),
+    ] {
+        assert_eq!(place(path).starts_with(&place(directory)), expected, "{path} {directory}");
+    }
+    let entry = roots.check_entry("d/f").unwrap();
+    assert!(entry.starts_with(&place("a/d")) && place("a/d/f").starts_with(&entry));
+}
+
+/// Whether something is there is looked up when it is asked.
+#[test]
+fn existence_is_that_of_now() {
+    let tree = Tree::new("file a/f");
+    let roots = tree.roots(["a"]);
+    let [file, new] = ["f", "new"].map(|path| roots.check(path).unwrap());
+    assert!(file.exists() && !new.exists());
+    new.write("x").unwrap();
+    file.entry().unwrap().remove_file().unwrap();
+    assert!(!file.exists() && new.exists());
+    assert!(roots.exists("new").unwrap() && !roots.exists("none/f").unwrap());
+    assert!(roots.exists("../b").is_err());
 }

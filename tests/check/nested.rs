@@ -406,6 +406,17 @@ fn an_allowed_file_that_became_a_directory_is_unavailable() {
     }
     let own = code(roots.check(tree.path("all/ws")));
     assert_eq!(own, Some("root_unavailable"));
+    // Nor is it used as an entry that was listed.
+    for entry in roots.read_dir(".").unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() == "ws" {
+            let place = entry.follow().unwrap();
+            let in_place = mcp_roots_guard::WriteOptions::default().in_place();
+            assert_eq!(code(place.read(99)), Some("root_unavailable"));
+            assert_eq!(code(place.write_with("no", in_place)), Some("root_unavailable"));
+            assert_eq!(code(entry.metadata()), Some("root_unavailable"));
+        }
+    }
 }
 
 /// A configuration in which what is read-only would be writable.

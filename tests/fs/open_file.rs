@@ -84,3 +84,22 @@ fn an_open_file_reads_writes_and_seeks_like_std_file() {
     assert_eq!(guarded.read_all(9).unwrap(), b"789");
     assert_eq!(fs::read(&ours).unwrap(), b"123456789");
 }
+
+#[test]
+fn a_range_ends_with_the_file() {
+    let tree = Tree::new("file root/f = 0123456789");
+    let roots = tree.roots(["root"]);
+    let mut file = roots.open("f").unwrap();
+    for (offset, length, expected) in [
+        (0, 4, "0123"),
+        (8, 4, "89"),
+        (10, 1, ""),
+        (3, 0, ""),
+        (1 << 50, 9, ""),
+        (u64::MAX, u64::MAX, ""),
+        (2, u64::MAX, "23456789"),
+    ] {
+        let read = file.read_range(offset, length).unwrap();
+        assert_eq!(read, expected.as_bytes(), "{offset} {length}");
+    }
+}

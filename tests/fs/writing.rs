@@ -66,10 +66,21 @@ fn missing_parents_are_created_only_if_requested() {
     let checked = roots.check("there/f").unwrap();
     fs::remove_dir(tree.path("root/there")).unwrap();
     assert_eq!(code(checked.write("6")), Some("not_found"));
-    let refused = checked.write_with("6", new().create_parents());
     // The directory was there when the path was checked.
-    assert_eq!(code(refused), Some("changed"));
-    assert!(!tree.path("root/there").exists());
+    checked.write_with("6", new().create_parents()).unwrap();
+    assert_eq!(fs::read(tree.path("root/there/f")).unwrap(), b"6");
+    // A request that names a directory does not name a file that is there later.
+    let directory = roots.check("new/").unwrap();
+    fs::write(tree.path("root/new"), "7").unwrap();
+    for refused in [
+        code(directory.read(9)),
+        code(directory.metadata()),
+        code(directory.open_with(OpenMode::ReadWrite)),
+        code(directory.content_hash(9)),
+    ] {
+        assert_eq!(refused, Some("not_a_directory"));
+    }
+    assert_eq!(code(directory.write("8")), Some("is_a_directory"));
 }
 
 #[test]
