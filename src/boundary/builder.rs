@@ -160,7 +160,8 @@ impl BoundaryBuilder {
     /// directory is not in force, because it is missing or the client does not list it, the outer
     /// one counts.
     ///
-    /// Relative requests start at the first directory, so add the workspace before `/`.
+    /// Relative requests start at the first directory, so add the one from which relative paths
+    /// should start before all others.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, ErrorKind};
