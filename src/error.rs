@@ -82,8 +82,9 @@ impl Error {
     /// The exact reason in snake case, such as `bad_escape`. [`ErrorKind`] lists the codes of each
     /// kind.
     ///
-    /// Codes are stable, and new ones may be added. They are for logs, tests, and programs that
-    /// read `data.kind` in an error response.
+    /// Codes are for logs, tests, and programs that read `data.kind` in an error response. New ones
+    /// may be added, and a minor release may give a failure a more exact code of the same kind, so
+    /// match on the [kind](Self::kind).
     ///
     /// ```
     /// use mcp_roots_guard::{ErrorKind, Location};

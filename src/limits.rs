@@ -85,7 +85,7 @@ pub const CHILD_OUTPUT: usize = 1 << 20;
 pub const CHILDREN: usize = 64;
 
 /// How often a running child process is checked for the end of its request.
-pub const CHILD_TICK: Duration = Duration::from_millis(50);
+pub(crate) const CHILD_TICK: Duration = Duration::from_millis(50);
 
 /// How long a child process that neither reads nor writes can have exited, or exceeded its time,
 /// before this is noticed. This limits how often an idle process is looked at.
@@ -115,11 +115,11 @@ pub(crate) const CHILD_DRAIN: Duration = Duration::from_millis(500);
 
 /// The maximum number of patterns for protected names in one configuration. This is ten times as
 /// many as a list of every known tool's settings would need.
-pub const PROTECTED_PATTERNS: usize = 1_000;
+pub(crate) const PROTECTED_PATTERNS: usize = 1_000;
 
 /// The maximum number of names in one of these patterns. A pattern for a single file of a deeply
 /// nested project has about ten.
-pub const PATTERN_NAMES: usize = 16;
+pub(crate) const PATTERN_NAMES: usize = 16;
 
 // Root lists.
 

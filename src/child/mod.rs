@@ -216,9 +216,9 @@ impl ChildCommand {
         self
     }
 
-    /// Stops the program when this function returns true. It is called about every 50 ms
-    /// ([`CHILD_TICK`](crate::limits::CHILD_TICK)) on the waiting thread, which
-    /// [`output_async`](Self::output_async) starts. The program is killed at most 20 ms later.
+    /// Stops the program when this function returns true. It is called about every 50 ms on the
+    /// waiting thread, which [`output_async`](Self::output_async) starts. The program is killed at
+    /// most 20 ms later.
     ///
     /// Roots of a request (`RequestRoots`) need no such function,
     /// because the program is stopped when they end. Other callers can pass a function that calls

@@ -9,7 +9,7 @@ use crate::dir::{Access, Policy};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events::SessionId;
 use crate::limits::ROOTS_NAMED;
-use crate::path::Location;
+use crate::path::IntoLocation;
 use crate::path::index::PathIndex;
 use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
@@ -112,23 +112,23 @@ impl Roots {
         self.snapshot.roots.is_empty()
     }
 
-    /// Returns the same roots, with relative requests resolved against the root at `path` (its
-    /// canonical path or an alias) instead of the first root.
+    /// Returns the same roots, with relative requests resolved against the root that `root` names
+    /// (its canonical path or an alias, or either as a URI) instead of the first root.
     ///
     /// # Errors
     ///
-    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root has that path.
-    pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let location = Location::from_path(path).ok().map(|it| it.with_separators(self.index()));
-        let path = location.as_ref().map_or(path, Location::as_unchecked_path);
+    /// The errors of [`Location::parse`]; [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root
+    /// has that path.
+    pub fn with_base(&self, root: impl IntoLocation) -> Result<Self> {
+        let location = root.try_into().map_err(Into::into)?.with_separators(self.index());
+        let path = location.as_unchecked_path();
         let base = self.iter().position(|root| root.paths().any(|alias| is_same(alias, path)));
         let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
         let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
         match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
-                Err(self.with_reason(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
+                Err(self.with_reason(Code::OutsideRoots.into()).at("set base", location.sent()))
             }
         }
     }
