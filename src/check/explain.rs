@@ -30,14 +30,8 @@ use crate::roots::{EntryKind, LastName, Lookup, Lookups, Presence, Roots, join};
 #[derive(Debug)]
 pub struct Explanation {
     steps: Vec<String>,
-    checked: Result<CheckedPath, Refusal>,
-    reading: Option<Refusal>,
-    writing: Option<Refusal>,
-}
-
-#[derive(Debug)]
-struct Refusal {
-    error: Error,
+    reading: Result<CheckedPath>,
+    writing: Result<CheckedPath>,
     advice: Option<String>,
 }
 
@@ -49,7 +43,7 @@ impl Explanation {
     /// The errors of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if nothing is there;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     pub fn reading(&self) -> Result<&CheckedPath, &Error> {
-        self.decision(self.reading.as_ref())
+        self.reading.as_ref()
     }
 
     /// What was decided about writing a file at the place. An operation can be refused for other
@@ -63,35 +57,19 @@ impl Explanation {
     /// [`Protected`](crate::ErrorKind::Protected);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     pub fn writing(&self) -> Result<&CheckedPath, &Error> {
-        self.decision(self.writing.as_ref())
-    }
-
-    fn decision<'a>(&'a self, refusal: Option<&'a Refusal>) -> Result<&'a CheckedPath, &'a Error> {
-        let checked = self.checked.as_ref().map_err(|refusal| &refusal.error)?;
-        refusal.map_or(Ok(checked), |refusal| Err(&refusal.error))
+        self.writing.as_ref()
     }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-        if let Err(refusal) = &self.checked {
-            return refusal.fmt(f);
-        }
-        for (name, refusal) in [("reading", &self.reading), ("\nwriting", &self.writing)] {
-            write!(f, "{name} is ")?;
-            match refusal {
-                None => f.write_str("allowed")?,
-                Some(refusal) => refusal.fmt(f)?,
+        for (name, decision) in [("reading", &self.reading), ("\nwriting", &self.writing)] {
+            match decision {
+                Ok(_) => write!(f, "{name} is allowed")?,
+                Err(error) => write!(f, "{name} is refused ({}): {error}", error.code())?,
             }
         }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "refused ({}): {}", self.error.code(), self.error)?;
         self.advice.iter().try_for_each(|advice| write!(f, "\nto allow it: {advice}"))
     }
 }
@@ -147,11 +125,10 @@ impl Roots {
         let request = match self.location(request) {
             Ok(request) => request,
             Err(error) => {
-                let checked = Err(Refusal { error, advice: None });
-                return Explanation { steps, checked, reading: None, writing: None };
+                let (writing, reading) = (Err(error.repeated()), Err(error));
+                return Explanation { steps, reading, writing, advice: None };
             }
         };
-        let refusal = |error| Refusal { advice: self.advice(&error, &request), error };
         let checked = self.run_check(&request, |budget| {
             steps.clear();
             let (proof, found) = self.decide_recorded(&request, budget, &mut steps)?;
@@ -162,14 +139,16 @@ impl Roots {
             Some(metadata) if !metadata.is_dir() => self.policy().allow(metadata),
             _ => Ok(()),
         };
-        let refused = |name, rule: &dyn Fn(&Proof) -> Result<()>| {
-            let error = checked.as_ref().ok().and_then(|proof| rule(proof).err())?;
-            Some(refusal(self.with_reason(error.at(name, request.sent()))))
+        let decide = |name, rule: &dyn Fn(&Proof) -> Result<()>| {
+            let again = |error: &Error| error.repeated().at("check", request.sent());
+            let proof = checked.as_ref().map_err(again)?;
+            let refused = |error: Error| self.with_reason(error.at(name, request.sent()));
+            rule(proof).map_err(refused).map(|()| CheckedPath(proof.clone()))
         };
-        let reading = refused("read", &|proof| {
+        let reading = decide("read", &|proof| {
             if proof.existed() { special() } else { Err(Code::NotFound.into()) }
         });
-        let writing = refused("write", &|proof| {
+        let writing = decide("write", &|proof| {
             proof.ensure_allows_changes()?;
             match proof.found() {
                 Presence::Missing(2..) => Err(without_parent()),
@@ -177,8 +156,10 @@ impl Roots {
                 _ => special(),
             }
         });
-        let checked = checked.map(CheckedPath).map_err(refusal);
-        Explanation { steps, checked, reading, writing }
+        let error = reading.as_ref().err().filter(|error| error.reason() != Code::NotFound);
+        let error = error.or(writing.as_ref().err());
+        let advice = error.and_then(|error| self.advice(error, &request));
+        Explanation { steps, reading, writing, advice }
     }
 
     fn decide_recorded(

@@ -193,8 +193,9 @@ fn the_operator_learns_why_a_request_is_outside() {
     let steps = explained("l");
     let lines: Vec<_> = steps.lines().collect();
     assert_eq!(lines[1], r#"in root 0, "l" is a symlink to "../b/f""#);
-    assert!(lines[2].starts_with("refused (outside_roots): "), "{steps}");
-    assert_eq!(lines[3..], ["to allow it: add an allowed directory that contains the place"]);
+    assert!(lines[2].starts_with("reading is refused (outside_roots): "), "{steps}");
+    assert!(lines[3].starts_with("writing is refused (outside_roots): "), "{steps}");
+    assert_eq!(lines[4..], ["to allow it: add an allowed directory that contains the place"]);
     assert!(explained("/none/f").contains("listed \"file:///none\", which was rej"));
     let both = "it can be read and changed\nreading is allowed\nwriting is allowed";
     assert!(explained("f").ends_with(both));

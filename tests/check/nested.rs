@@ -139,7 +139,7 @@ fn explain_names_the_root_and_the_pattern_that_decided() {
     assert_eq!(lines[1], r#"it can be read, but not changed: the pattern ".git" matches it"#);
     let lines = explained("ws/.env");
     assert_eq!(lines[0], r#"in root 0, the pattern ".env*" denies ".env""#);
-    assert!(lines[1].starts_with("refused (protected)"), "{lines:?}");
+    assert!(lines[1].starts_with("reading is refused (protected)"), "{lines:?}");
     let both = ["it can be read and changed", "reading is allowed", "writing is allowed"];
     assert_eq!(explained("ws/b")[1..], both);
     // The pattern that the directory's own name matches does not count in it.
