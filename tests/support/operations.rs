@@ -342,9 +342,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         => |bytes: u64, _| Ok(bytes.to_string())),
     Operation {
         letter: b'F',
-        name: "metadata(NoFollow)",
+        name: "symlink_metadata()",
         paths: &[reads(NoFollow, Any)],
-        directly: |roots, texts, pause| described(roots.check_entry(texts[0])?.metadata()?, pause),
+        directly: |roots, texts, pause| described(roots.symlink_metadata(texts[0])?, pause),
         by_proof: |checked, pause| described(checked[0].entry().metadata()?, pause),
     },
     Operation {
