@@ -360,7 +360,7 @@ impl Proof {
         found: Presence,
     ) -> Self {
         let (number, relative) = self.roots.innermost(self.number, self.relative.join(&path));
-        // Defense: A root is what its own path leads to, and unavailable if that is another kind.
+        // A root is what its own path leads to, and unavailable if that is another kind.
         let (is_root, request) = (relative.as_os_str().is_empty(), self.request.join(&path));
         let opened = OpenBase { directory: Arc::clone(directory), path };
         Self {
