@@ -114,7 +114,7 @@ fn names_that_are_not_utf8_work_in_roots_and_requests() {
 fn the_filesystem_root_can_be_a_root() {
     let tree = Tree::new("file f");
     let roots = crate::support::listed(&ListRootsResult::from_uris([uri(&top(&tree))])).unwrap();
-    assert_eq!(roots.roots().map(Root::path).collect::<Vec<_>>(), [top(&tree)]);
+    assert_eq!(roots.iter().map(Root::path).collect::<Vec<_>>(), [top(&tree)]);
     assert_eq!(roots.read(tree.path("f"), 9).unwrap(), b"f");
     assert_eq!(roots.read(tree.path("f").strip_prefix(top(&tree)).unwrap(), 9).unwrap(), b"f");
     assert_eq!(code(roots.read(r"Q:\f", 9)), Some("outside_roots"));
