@@ -335,7 +335,11 @@ impl Proof {
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
             Presence::Missing(_) if mode == OpenMode::CreateNew => Stat::Missing,
-            _ => handle.look(&place, self.roots().policy().mounts)?,
+            _ => match handle.look(&place, self.roots().policy().mounts) {
+                // Its directory is missing, too.
+                Err(error) if error.reason() == Code::NotFound => Stat::Missing,
+                looked => looked?,
+            },
         };
         let (file, metadata) = match looked {
             Stat::Missing if mode.creates() => self.create_file(mode, &handle, &place)?,
