@@ -117,7 +117,8 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`Location::parse`]; [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root
+    /// The errors of [`Location::parse`](crate::Location::parse);
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root
     /// has that path.
     pub fn with_base(&self, root: impl IntoLocation) -> Result<Self> {
         let location = root.try_into().map_err(Into::into)?.with_separators(self.index());
