@@ -12,6 +12,7 @@ mod support {
     pub(crate) mod model;
     pub(crate) mod one_step;
     pub(crate) mod operations;
+    pub(crate) mod proof;
     pub(crate) mod protected;
     pub(crate) mod rfc3986;
     pub(crate) mod seccomp;

@@ -54,7 +54,9 @@ impl Proof {
         let mut path = root.to_owned();
         // Joining an empty path would add a slash.
         path.extend(relative);
-        dunce::simplified(&path).to_owned()
+        #[cfg(windows)]
+        let path = dunce::simplified(&path).to_owned();
+        path
     }
 }
 
