@@ -262,7 +262,7 @@ pub(crate) fn proof(roots: &Roots) -> (CheckedPath, u64) {
 }
 
 fn version_of(roots: &Roots) -> u64 {
-    let root = roots.roots().next().unwrap();
+    let root = roots.iter().next().unwrap();
     root.path().file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).unwrap()
 }
 
