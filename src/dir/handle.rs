@@ -136,15 +136,17 @@ impl Handle {
         kernel::describe(self, name)
     }
 
-    /// Describes the name at `path`, without following it.
+    /// Describes the name at `path`, without following it. In a directory that does not exist,
+    /// everything is missing.
     pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Stat> {
         #[cfg(target_os = "linux")]
         if let Some(looked) = self.look_by_kernel(path, mounts) {
             return looked;
         }
-        match split(path) {
-            Some((parent, name)) => self.dir(parent, mounts)?.look_in(name, mounts),
-            None => Ok(Stat::Other(self.metadata()?)),
+        let Some((parent, name)) = split(path) else { return Ok(Stat::Other(self.metadata()?)) };
+        match self.dir(parent, mounts) {
+            Err(error) if error.reason() == Code::NotFound => Ok(Stat::Missing),
+            parent => parent?.look_in(name, mounts),
         }
     }
 
@@ -219,14 +221,14 @@ impl Handle {
 
     /// Opens the file at `path`, without blocking and without following any symlink, including the
     /// last name.
-    pub(crate) fn open(&self, path: &Path, want: OpenHow, mounts: Rule) -> Result<File> {
+    pub(crate) fn open(&self, path: &Path, how: OpenHow, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
-        if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
+        if let Some(opened) = kernel::open(&self.dir, path, how, mounts) {
             return opened.map_err(walk_error);
         }
         let (parent, name) = split(path).ok_or(Code::IsADirectory)?;
         let dir = self.dir(parent, mounts)?;
-        let file = match dir.dir.open_with(name, &want.options()) {
+        let file = match dir.dir.open_with(name, &how.options()) {
             #[cfg(windows)]
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && dir.is_dir(name) => {
                 return Err(Code::IsADirectory.into());
@@ -236,7 +238,7 @@ impl Handle {
         #[cfg(windows)]
         kernel::verify_place(&dir, name, &file)?;
         #[cfg(windows)]
-        let file = kernel::open_through_filter(&dir, name, file, want)?;
+        let file = kernel::open_through_filter(&dir, name, file, how)?;
         if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
             return Err(Code::MountCrossing.into());
         }
@@ -445,12 +447,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("f"), "old").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
-        let want = OpenHow { read: false, write: true, append: false, create_new: Some(0o600) };
+        let how = OpenHow { read: false, write: true, append: false, create_new: Some(0o600) };
         let made = |name| {
-            handle
-                .open(Path::new(name), want, Rule::Allow)
-                .map(drop)
-                .map_err(|error| error.reason())
+            handle.open(Path::new(name), how, Rule::Allow).map(drop).map_err(|error| error.reason())
         };
         assert_eq!((made("f"), made("g")), (Err(Code::AlreadyExists), Ok(())));
     }

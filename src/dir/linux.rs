@@ -47,16 +47,16 @@ pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<Fil
     plain(at, path, OFlags::PATH | OFlags::NOFOLLOW, None, mounts)
 }
 
-pub(super) fn open(at: &Dir, path: &Path, want: OpenHow, mounts: Rule) -> Option<io::Result<File>> {
-    let mut flags = match (want.read, want.write || want.append) {
+pub(super) fn open(at: &Dir, path: &Path, how: OpenHow, mounts: Rule) -> Option<io::Result<File>> {
+    let mut flags = match (how.read, how.write || how.append) {
         (true, true) => OFlags::RDWR,
         (false, true) => OFlags::WRONLY,
         _ => OFlags::RDONLY,
     };
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
-    flags.set(OFlags::APPEND, want.append);
-    flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
-    plain(at, path, flags, want.create_new, mounts)
+    flags.set(OFlags::APPEND, how.append);
+    flags.set(OFlags::CREATE | OFlags::EXCL, how.create_new.is_some());
+    plain(at, path, flags, how.create_new, mounts)
 }
 
 pub(super) fn follow(

@@ -190,13 +190,13 @@ pub(super) fn open_through_filter(
     at: &Handle,
     name: &OsStr,
     file: File,
-    want: OpenHow,
+    how: OpenHow,
 ) -> Result<File> {
     if !is_reparse_point(&file)? {
         return Ok(file);
     }
     let mut options = fs::OpenOptions::new();
-    options.read(want.read).write(want.write).append(want.append);
+    options.read(how.read).write(how.write).append(how.append);
     let shown = options.open(in_dir(at, name)?).map_err(super::walk_error)?;
     verify_place(at, name, &shown)?;
     if Metadata::of_file(&shown)?.identity() != Metadata::of_file(&file)?.identity() {

@@ -304,9 +304,9 @@ impl Proof {
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
-    pub(super) fn open_existing(&self, want: OpenHow) -> Result<(File, Metadata)> {
+    pub(super) fn open_existing(&self, how: OpenHow) -> Result<(File, Metadata)> {
         let (handle, place) = self.place()?;
-        let file = handle.open(&place, want, self.roots().policy().mounts)?;
+        let file = handle.open(&place, how, self.roots().policy().mounts)?;
         // Defense: The file that was opened is verified before it is read or changed.
         let metadata = verify(&file, self.roots().policy(), self.root())?;
         if self.names_directory() {
@@ -335,11 +335,7 @@ impl Proof {
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
             Presence::Missing(_) if mode == OpenMode::CreateNew => Stat::Missing,
-            _ => match handle.look(&place, self.roots().policy().mounts) {
-                // Its directory is missing, too.
-                Err(error) if error.reason() == Code::NotFound => Stat::Missing,
-                looked => looked?,
-            },
+            _ => handle.look(&place, self.roots().policy().mounts)?,
         };
         let (file, metadata) = match looked {
             Stat::Missing if mode.creates() => self.create_file(mode, &handle, &place)?,
@@ -364,14 +360,13 @@ impl Proof {
     fn create_file(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
         self.ensure_may_appear()?;
         self.ensure_not_root()?;
-        let want = OpenHow { create_new: Some(NEW_FILE), ..mode.how() };
-        let file = at.open(place, want, self.roots().policy().mounts).map_err(|error| {
+        let how = OpenHow { create_new: Some(NEW_FILE), ..mode.how() };
+        let opened = at.open(place, how, self.roots().policy().mounts);
+        let file = opened.map_err(|error| match error.reason() {
             // Another process has just created it.
-            match error.reason() {
-                Code::AlreadyExists if mode != OpenMode::CreateNew => Code::Changed.into(),
-                Code::NotFound => without_parent(),
-                _ => error,
-            }
+            Code::AlreadyExists if mode != OpenMode::CreateNew => Code::Changed.into(),
+            Code::NotFound => without_parent(),
+            _ => error,
         })?;
         let metadata = Metadata::without_birth(&file)?;
         Ok((file, metadata))
