@@ -48,10 +48,10 @@ pub struct RequestRoots {
     pub(super) request: Arc<Request>,
 }
 
-/// The roots for a request, or the result that asks the client for them.
-pub(super) enum RootsOutcome {
+/// The roots for a request, or the response that asks the client for them.
+pub(super) enum RootsOutcome<R> {
     Roots(RequestRoots),
-    Question(InputRequiredResult),
+    Question(R),
 }
 
 /// What all clones of the roots of a request share.
@@ -150,9 +150,9 @@ impl Deref for RequestRoots {
 }
 
 impl Guard {
-    /// Returns the roots in force for a request, or the result that asks the client for them. In
-    /// the stateless era, `can_ask` is false for a request in which the client cannot be asked. It
-    /// gets the directories that are in force without its list, even if there are none.
+    /// Returns the roots in force for a request, or the response with which `ask` asks the client
+    /// for them. Without `ask`, the client cannot be asked in the stateless era: the request gets
+    /// the directories that are in force without its list, even if there are none.
     ///
     /// In the session era, the client is asked within the request, so await this in the handler's
     /// own task. See [`Session::roots`] for time limits and changes.
@@ -164,12 +164,12 @@ impl Guard {
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if the client
     ///   capabilities in a request of the stateless era are missing or malformed.
     /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
-    pub(super) async fn roots_for(
+    pub(super) async fn roots_for<R>(
         &self,
         ctx: &RequestContext<RoleServer>,
         mut input: ClientInput,
-        can_ask: bool,
-    ) -> Result<RootsOutcome> {
+        ask: Option<fn(InputRequiredResult) -> R>,
+    ) -> Result<RootsOutcome<R>> {
         let stateless = stateless(ctx);
         let session = match self.session_of(&ctx.extensions) {
             _ if stateless => None,
@@ -188,14 +188,15 @@ impl Guard {
         };
         let must_list_again = stateless && client.without_list().is_none();
         let sent = input.roots.take();
-        if must_list_again && can_ask && sent.is_none() {
-            return Ok(RootsOutcome::Question(input.into_roots_request()));
+        if let (true, Some(ask), None) = (must_list_again, ask, &sent) {
+            return Ok(RootsOutcome::Question(ask(input.into_roots_request())));
         }
-        let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
-            (roots, Some(epoch))
-        } else if !stateless {
-            client.roots(PeerSource(ctx.peer.clone())).await?
-        } else if can_ask {
+        let (roots, epoch) = if !stateless {
+            match client.cached_roots() {
+                Some((roots, epoch)) => (roots, Some(epoch)),
+                None => client.roots(PeerSource(ctx.peer.clone())).await?,
+            }
+        } else if ask.is_some() {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
             // Without a list, the list is not read.
             let list = sent.unwrap_or_else(|| Err(Code::RootsFailed.into()));

@@ -138,10 +138,10 @@ impl Guard {
     /// with another request does not count. For a client that declared no roots, the allowed
     /// directories are in force. For any other, only the directories that are
     /// [always](crate::DirectoryOptions::always) in force are. `work` also runs if there are none.
-    /// So that a list or a completion is then empty, take it from [`Roots::iter`](crate::Roots::iter),
-    /// or read [`OutsideRoots`](crate::ErrorKind::OutsideRoots) from
-    /// [`Roots::check_all`](crate::Roots::check_all) as nothing. A subscription is refused when its
-    /// resource is checked.
+    /// A list or a completion that is made from [`Roots::iter`](crate::Roots::iter) is then empty.
+    /// If it is made from [`Roots::check_all`](crate::Roots::check_all), return an empty result for
+    /// the error [`OutsideRoots`](crate::ErrorKind::OutsideRoots). A subscription is refused when
+    /// its resource is checked.
     ///
     /// # Errors
     ///
@@ -223,12 +223,9 @@ impl Guard {
         let resource = input.resource.take();
         // Boxed to keep the handler's future small.
         let mut responding = Box::pin(async {
-            let roots = match self.roots_for(ctx, input, R::ASK.is_some()).await? {
+            let roots = match self.roots_for(ctx, input, R::ASK).await? {
                 RootsOutcome::Roots(roots) => roots,
-                RootsOutcome::Question(question) => match R::ASK {
-                    Some(ask) => return Ok(ask(question)),
-                    None => return Err(refused(None, Code::RootsStale.into()).into()),
-                },
+                RootsOutcome::Question(response) => return Ok(response),
             };
             let session = roots.request.roots.session();
             // The work may move the roots elsewhere, but they end when this is dropped.
