@@ -105,6 +105,10 @@ operations! {
     /// supports that and the process may read the directory. If that fails, the error says that the
     /// file has its new content.
     ///
+    /// With the sync, writing a small file takes several times as long. A file that can be created
+    /// again can be written without it, by [`write_with`](Self::write_with) and
+    /// [`Durability::None`](crate::Durability::None).
+    ///
     /// The new file keeps the permission bits of the old one, without set-user-ID and set-group-ID.
     /// It also keeps the owner and the group, as far as the process may set them. If the owner
     /// cannot be kept, the group and others keep only the bits that the old owner had too; if the
