@@ -9,8 +9,9 @@
 //! ```
 //!
 //! With `--intent open`, the default, the requested file must exist. Its type is `null` if it cannot
-//! be looked up, and special files are refused only when they are opened. With `--intent create`, the parent directory must exist and the file must be writable, but
-//! need not exist. Paths that are not valid UTF-8 are printed with replacement characters.
+//! be looked up, and special files are refused only when they are opened. With `--intent create`, the
+//! parent directory must exist and the file must be writable, but need not exist. Paths that are not
+//! valid UTF-8 are printed with replacement characters.
 //!
 //! With `--explain yes`, it writes the steps of each decision instead, and what the operator could
 //! change.

@@ -194,8 +194,8 @@ impl Error {
         self
     }
 
-    /// Replaces the text with that of the error that caused this one.
-    pub(crate) fn says_why(self, cause: &Self) -> Self {
+    /// Replaces the text with that of another error.
+    pub(crate) fn with_text_of(self, cause: &Self) -> Self {
         self.with_text(cause.0.text)
     }
 

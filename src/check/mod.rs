@@ -2,10 +2,10 @@
 //!
 //! [`Roots::check`] decides whether the place that a [`Location`] names is inside the roots, and
 //! returns a [`CheckedPath`]. [`Roots::check_entry`] does not follow a symlink at the end of the
-//! path, and returns a [`CheckedEntry`]. Nothing else creates them. Both contain a
-//! [`Proof`]: the place was inside the root when it was checked. Every operation runs
-//! beneath the handle of the allowed directory, along the root's own names and the proof's names,
-//! so the place is also inside when it is used.
+//! path, and returns a [`CheckedEntry`]. Nothing else creates them. Both contain a [`Proof`]: the
+//! place was inside the root when it was checked. Every operation runs beneath the handle of the
+//! allowed directory, along the root's own names and the proof's names, so the place is also inside
+//! when it is used.
 //!
 //! The decision is the resolver's ([`Roots::locate`]). What an operation requires of the place,
 //! such as that something is there, is decided by the operation.
@@ -52,8 +52,8 @@ use crate::roots::{LastName, Presence, Root, Roots};
 /// Equality compares names, so it is not sufficient for the key of a lock. Two hard links are two
 /// names of one file. Names that differ in case or in Unicode normalization are unequal, even if
 /// the filesystem treats them as one. As the key of a map, the [`uri`](Proof::uri) keeps no snapshot
-/// alive. (A proof itself makes clippy warn of a mutable key, because it shares the cached handle of
-/// its allowed directory. Its hash does not depend on that.)
+/// alive. With the proof itself as the key, clippy warns of a mutable key, because a proof shares the
+/// cached handle of its allowed directory. Its hash does not depend on that handle.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -108,8 +108,8 @@ impl Roots {
     /// followed, including one at the end of the path whose target does not exist yet.
     ///
     /// A place need not exist, and neither does the directory that would contain it: a misspelled
-    /// name in a root is no error here. [`exists`](Proof::exists) says whether something is there, and
-    /// an operation that needs it returns [`NotFound`](crate::ErrorKind::NotFound). Nothing is
+    /// name in a root is no error here. [`exists`](Proof::exists) says whether something is there,
+    /// and an operation that needs it returns [`NotFound`](crate::ErrorKind::NotFound). Nothing is
     /// looked up below a missing name, and only plain names may follow it.
     ///
     /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request is

@@ -14,8 +14,8 @@ use crate::path::protect::{Pattern, has_temporary_name};
 use crate::path::{IntoLocation, Location};
 use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, file_uri, join};
 
-/// What a [`CheckedPath`] and a [`CheckedEntry`](super::CheckedEntry) have in common: a name inside a root, and the
-/// snapshot of the roots in which it was checked.
+/// What a [`CheckedPath`] and a [`CheckedEntry`](crate::CheckedEntry) have in common: a name inside
+/// a root, and the snapshot of the roots in which it was checked.
 ///
 /// Both dereference to it. It has no file operations.
 #[derive(Clone)]
@@ -129,8 +129,8 @@ impl Proof {
     ///
     /// For a client that will name the place again, use [`client_path`](Self::client_path) or
     /// [`uri`](Self::uri). Show this path only to the client that the roots belong to, because it
-    /// contains the targets of symlinks. Do not open it, because names that are not UTF-8 contain replacement
-    /// characters, and because the path would be walked again from `/`. See
+    /// contains the targets of symlinks. Do not open it, because names that are not UTF-8 contain
+    /// replacement characters, and because the path would be walked again from `/`. See
     /// [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
@@ -160,8 +160,8 @@ impl Proof {
     /// otherwise below the path under which the client [listed](Root::client_path) the root. If the
     /// path has names that are not UTF-8, it is the [`uri`](Self::uri).
     ///
-    /// A path that the client listed and that was a symlink then stands for its target, also in this
-    /// text. An entry with that path itself has no other name.
+    /// A path that the client listed and that was a symlink stands for its target, also in this
+    /// text. No text names the symlink itself then.
     ///
     /// ```
     /// # use mcp_roots_guard::Roots;
@@ -215,8 +215,8 @@ impl Proof {
         self.found
     }
 
-    /// Whether something is at the place now, like [`std::path::Path::exists`]: false if it cannot be
-    /// looked up.
+    /// Whether something is at the place now. As with [`std::path::Path::exists`], the answer is
+    /// false if the place cannot be looked up.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.look().is_ok_and(|found| !matches!(found, Stat::Missing))

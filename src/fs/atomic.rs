@@ -101,9 +101,9 @@ impl CheckedPath {
     /// # Errors
     ///
     /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) with the options to write in place, which such a file never does; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
-    /// [`Overwrite::Never`]; [`Changed`](crate::ErrorKind::Changed) (`modified`) with
-    /// [`Overwrite::IfUnchanged`].
+    /// (`invalid_options`) with an option to write in place, because such a file never is;
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Overwrite::Never`];
+    /// [`Changed`](crate::ErrorKind::Changed) (`modified`) with [`Overwrite::IfUnchanged`].
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
         self.0.run(Name::preparing("write"), |path| AtomicFile::create(path, options))
     }

@@ -98,9 +98,10 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_many_changes`) for more than [`CHANGES`] changes.
+    /// The errors of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file);
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`);
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
+    /// [`CHANGES`] changes.
     pub fn write(
         &mut self,
         request: impl IntoLocation,

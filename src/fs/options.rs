@@ -136,10 +136,10 @@ pub enum Overwrite {
     /// look-up and the rename, conditional changes of this process in the same directory exclude
     /// one another. A change by another process in that time, which is a few microseconds, or by an
     /// unconditional operation of this process, is lost. While a file is overwritten
-    /// [in place](WriteOptions::in_place) under this condition, other conditional changes of the file fail
-    /// with [`Changed`](crate::ErrorKind::Changed). A change in place that keeps the size is also
-    /// not detected if it is so soon after the comparison that the filesystem records the same
-    /// times, which is up to 10 ms on Linux.
+    /// [in place](WriteOptions::in_place) under this condition, other conditional changes of the
+    /// file fail with [`Changed`](crate::ErrorKind::Changed). A change in place that keeps the size
+    /// is also not detected if it is so soon after the comparison that the filesystem records the
+    /// same times, which is up to 10 ms on Linux.
     IfUnchanged(ContentHash),
 }
 

@@ -118,8 +118,7 @@ impl Roots {
     /// # Errors
     ///
     /// The errors of [`Location::parse`](crate::Location::parse);
-    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root
-    /// has that path.
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root has that path.
     pub fn with_base(&self, root: impl IntoLocation) -> Result<Self> {
         let location = root.try_into().map_err(Into::into)?.with_separators(self.index());
         let path = location.as_unchecked_path();
@@ -221,7 +220,7 @@ impl Roots {
 
     fn why_empty(&self, error: Error) -> Error {
         if let Some(failure) = &self.failure {
-            return error.says_why(failure);
+            return error.with_text_of(failure);
         }
         error.with_text(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
             (true, false, _) => {

@@ -221,8 +221,9 @@ impl Session {
     /// and relative requests are refused with the error.
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if the client declared no roots and
-    /// gets [nothing](crate::ClientRoots::Require), or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
-    /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
+    /// gets [nothing](crate::ClientRoots::Require), or the source returned it;
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`, `roots_timed_out`,
+    /// `roots_changing`) if the list could not be obtained;
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
     /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
     /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);

@@ -1,9 +1,9 @@
 //! Resolves a request without ever looking outside the roots.
 //!
-//! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), what is done with the
-//! [`LastName`], and a [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside a root or at
-//! an ancestor of roots, or a refusal. Every look-up consists of plain names inside a root, so
-//! nothing outside is opened, read or looked up.
+//! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), whether the [`LastName`] is
+//! followed, and a [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside
+//! a root or at an ancestor of roots, or a refusal. Every look-up consists of plain names inside a
+//! root, so nothing outside is opened, read or looked up.
 //!
 //! The resolver is a state machine. Its state is the position, the remaining components, and the
 //! number of symlinks followed. The position is either inside a root, where names are looked up, or
