@@ -119,11 +119,13 @@ impl OpenFile {
     /// Operating system errors, for example for a special file without positions.
     pub fn read_range(&mut self, offset: u64, length: u64) -> Result<Vec<u8>> {
         let mut content = Vec::new();
+        // A position is a signed number on every system. A larger one has an error of its own.
+        let position = SeekFrom::Start(offset.min(i64::MAX.unsigned_abs()));
         let read = (&self.file)
-            .seek(SeekFrom::Start(offset))
+            .seek(position)
             .and_then(|_| (&self.file).take(length).read_to_end(&mut content));
         match read {
-            // The offset is larger than a file can be (lseek(2)).
+            // The offset is larger than a file of this filesystem can be (lseek(2)).
             Err(error)
                 if error.kind() == io::ErrorKind::InvalidInput && self.metadata.is_file() => {}
             read => _ = read.map_err(|error| Error::from(error).at("read", self.request.sent()))?,
