@@ -134,6 +134,11 @@ impl Error {
         reported.or_else(|| number_of(self.reason()))
     }
 
+    /// Whether the system refused the arguments of a call (`EINVAL`).
+    pub(crate) fn is_invalid_input(&self) -> bool {
+        self.0.cause.as_ref().is_some_and(|it| it.kind() == io::ErrorKind::InvalidInput)
+    }
+
     pub(crate) fn reason(&self) -> Code {
         self.0.code
     }

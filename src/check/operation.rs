@@ -58,7 +58,8 @@ impl Operation<'_> {
         has_lost_root: impl FnOnce(&Error) -> bool,
     ) -> Result<T> {
         let mut budget = Budget::new();
-        retry_changed(|| attempt(&mut budget)).map_err(|mut error| {
+        let active = self.roots.ensure_not_ended();
+        active.and_then(|()| retry_changed(|| attempt(&mut budget))).map_err(|mut error| {
             // A request that leaves the roots is refused, whether or not a root is available.
             let is_known = matches!(error.reason(), Code::OutsideRoots | Code::RootUnavailable);
             if !is_known && has_lost_root(&error) {

@@ -219,9 +219,14 @@ impl Handle {
         Ok(self.dir.read_link_contents(name).map_err(|_| Code::Changed)?.into_os_string())
     }
 
-    /// Opens the file at `path`, without blocking and without following any symlink, including the
-    /// last name.
-    pub(crate) fn open(&self, path: &Path, how: OpenHow, mounts: Rule) -> Result<File> {
+    /// Opens the file at `path` for reading, without blocking and without following any symlink,
+    /// including the last name.
+    pub(crate) fn open(&self, path: &Path, mounts: Rule) -> Result<File> {
+        self.open_with(path, OpenHow::READ, mounts)
+    }
+
+    /// Like [`open`](Self::open). Only a [`Slot`](super::Slot) opens for writing.
+    pub(super) fn open_with(&self, path: &Path, how: OpenHow, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, how, mounts) {
             return opened.map_err(walk_error);
@@ -295,43 +300,6 @@ impl Handle {
         }
     }
 
-    /// Creates a directory in this one.
-    pub(crate) fn create_dir(&self, name: &OsStr) -> io::Result<()> {
-        #[cfg(windows)]
-        return kernel::create_dir(self, name);
-        #[cfg(not(windows))]
-        self.dir.create_dir(name)
-    }
-
-    /// Creates a symlink in this directory, and fails with `AlreadyExists` if the name exists.
-    /// `is_dir` states whether the target is a directory, because Windows has two kinds of symlink.
-    #[cfg_attr(not(windows), allow(unused_variables, reason = "Unix has one kind of symlink"))]
-    pub(crate) fn symlink(&self, text: &OsStr, name: &OsStr, is_dir: bool) -> io::Result<()> {
-        #[cfg(windows)]
-        return kernel::symlink(self, text, name, is_dir);
-        #[cfg(not(windows))]
-        Ok(rustix::fs::symlinkat(text, &self.dir, name)?)
-    }
-
-    /// Gives a file in this directory a second name in `to_dir`. Fails with `AlreadyExists` if that
-    /// name exists. If `from` is a symlink, the new name is another name of the symlink itself.
-    pub(crate) fn hard_link(&self, from: &OsStr, to_dir: &Self, to: &OsStr) -> io::Result<()> {
-        #[cfg(windows)]
-        return kernel::hard_link(self, from, to_dir, to);
-        #[cfg(not(windows))]
-        Ok(rustix::fs::linkat(&self.dir, from, &to_dir.dir, to, rustix::fs::AtFlags::empty())?)
-    }
-
-    /// Gives an open file a name in this directory, and fails with `AlreadyExists` if the name
-    /// exists. Returns `None` if the system cannot link a file without its name.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unused_self))]
-    pub(crate) fn link_file(&self, file: &File, to: &OsStr) -> Option<io::Result<()>> {
-        #[cfg(target_os = "linux")]
-        return kernel::link_file(file, &self.dir, to);
-        #[cfg(not(target_os = "linux"))]
-        None
-    }
-
     /// Opens the directory at `path` for reading, without following symlinks. On Linux, the handles
     /// from [`dir`](Self::dir) are not open for reading (`O_PATH`, open(2)).
     #[cfg(unix)]
@@ -358,68 +326,26 @@ impl Handle {
         Ok(self.dir(path, mounts)?.dir.into_std_file())
     }
 
-    /// Opens the file or directory at `path` to set its attributes.
-    #[cfg(windows)]
-    pub(crate) fn open_to_set_attributes(&self, path: &Path, mounts: Rule) -> Result<File> {
-        match split(path) {
-            Some((parent, name)) => {
-                kernel::open_to_set_attributes(&self.dir(parent, mounts)?, name)
-            }
-            None => kernel::open_to_set_attributes(self, OsStr::new("")),
-        }
-    }
-
-    /// Removes an entry that is not a directory from this directory. If the entry is a symlink, its
-    /// target is not affected.
-    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
-        #[cfg(windows)]
-        return kernel::remove_file(self, name);
-        #[cfg(not(windows))]
-        self.dir.remove_file(name)
-    }
-
-    /// Removes an empty directory from this one.
-    pub(crate) fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
-        #[cfg(windows)]
-        return kernel::remove_dir(self, name);
-        #[cfg(not(windows))]
-        self.dir.remove_dir(name)
-    }
-
-    /// Renames an entry of this directory to a name in `to_dir`. Fails with `AlreadyExists` if the
-    /// destination exists and `replace` is false. If the system cannot check this atomically, a
-    /// destination that is created at the same time can be replaced.
-    pub(crate) fn rename(
-        &self,
-        from: &OsStr,
-        to_dir: &Self,
-        to: &OsStr,
-        replace: bool,
-    ) -> io::Result<()> {
-        if !replace {
-            if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
-                return renamed;
-            }
-            match to_dir.describe(to) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-                Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-            }
-        }
-        #[cfg(windows)]
-        return kernel::rename(self, from, to_dir, to);
-        #[cfg(not(windows))]
-        self.dir.rename(from, &to_dir.dir, to)
-    }
-
     /// Opens the directory to sync its entries, because fsync(2) refuses the handle itself if that
-    /// was opened with `O_PATH`. Returns `None` if the process may not read the directory. Windows
-    /// has no call to sync one.
-    #[cfg(not(windows))]
+    /// was opened with `O_PATH`. Returns `None` if the process may not read the directory, and on
+    /// Windows, which has no call to sync one.
     pub(crate) fn open_to_sync(&self) -> io::Result<Option<File>> {
+        if cfg!(windows) {
+            return Ok(None);
+        }
         match self.dir.open(".") {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
             opened => Ok(Some(opened?.into_std())),
+        }
+    }
+
+    /// Syncs a directory from [`open_to_sync`](Self::open_to_sync), if its filesystem supports that
+    /// (EINVAL, fsync(2)).
+    pub(crate) fn sync(opened: Option<File>) -> io::Result<()> {
+        use io::ErrorKind::{InvalidInput, Unsupported};
+        match opened.map_or(Ok(()), |directory| directory.sync_all()) {
+            Err(error) if matches!(error.kind(), InvalidInput | Unsupported) => Ok(()),
+            synced => synced,
         }
     }
 }
@@ -449,7 +375,10 @@ mod tests {
         let handle = Handle::ambient(directory.path()).unwrap();
         let how = OpenHow { read: false, write: true, append: false, create_new: Some(0o600) };
         let made = |name| {
-            handle.open(Path::new(name), how, Rule::Allow).map(drop).map_err(|error| error.reason())
+            handle
+                .open_with(Path::new(name), how, Rule::Allow)
+                .map(drop)
+                .map_err(|error| error.reason())
         };
         assert_eq!((made("f"), made("g")), (Err(Code::AlreadyExists), Ok(())));
     }

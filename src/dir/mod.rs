@@ -24,6 +24,7 @@ mod budget;
 mod metadata;
 mod policy;
 mod handle;
+mod slot;
 mod listing;
 mod cursor;
 
@@ -46,6 +47,7 @@ pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::Access;
 pub(crate) use self::policy::{Policy, Rule};
+pub(crate) use self::slot::{Permit, Slot, TemporaryName};
 #[cfg(not(windows))]
 use crate::error::Code;
 use crate::error::Error;
@@ -65,6 +67,9 @@ pub(crate) struct OpenHow {
 impl OpenHow {
     pub(crate) const READ: Self =
         Self { read: true, write: false, append: false, create_new: None };
+
+    pub(crate) const WRITE: Self =
+        Self { read: false, write: true, append: false, create_new: None };
 
     fn options(self) -> OpenOptions {
         let mut options = OpenOptions::new();

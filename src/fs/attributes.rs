@@ -17,11 +17,8 @@ use std::os::fd::OwnedFd;
 use std::os::windows::io::OwnedHandle as OwnedFd;
 use std::time::SystemTime;
 
-#[cfg(unix)]
-use super::atomic::WRITE;
+use super::permit::ChangeKind;
 use crate::check::{CheckedPath, Proof};
-#[cfg(unix)]
-use crate::dir::OpenHow;
 use crate::dir::{Metadata, Stat};
 use crate::error::{Code, Error, Result};
 
@@ -97,10 +94,9 @@ impl Attribute {
     /// Sets the attribute of a file or directory.
     fn set(self, path: &Proof) -> Result<()> {
         self.ensure_supported()?;
-        path.ensure_writable()?;
-        let (handle, place) = path.place()?;
+        let permit = path.permit(ChangeKind::Modify)?;
         let policy = path.roots().policy();
-        let is_dir = match handle.look(&place, policy.mounts)? {
+        let is_dir = match permit.look()? {
             Stat::Missing => return Err(Code::NotFound.into()),
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) if metadata.is_dir() => true,
@@ -111,19 +107,7 @@ impl Attribute {
                 false
             }
         };
-        #[cfg(windows)]
-        let file = handle.open_to_set_attributes(&place, policy.mounts)?;
-        #[cfg(unix)]
-        let file = if is_dir {
-            handle.open_dir(&place, policy.mounts)?
-        } else {
-            // Either permission is sufficient: the owner may change the attributes in any case.
-            let opened = path.open_existing(OpenHow::READ).or_else(|error| match error.reason() {
-                Code::PermissionDenied => path.open_existing(WRITE),
-                _ => Err(error),
-            });
-            opened?.0
-        };
+        let file = permit.slot().open_to_set_attributes(is_dir, policy.mounts)?;
         let metadata = Metadata::without_birth(&file)?;
         // Another process replaced it after the look-up.
         if metadata.is_dir() != is_dir || metadata.is_symlink() {

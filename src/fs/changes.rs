@@ -115,8 +115,9 @@ impl ChangeSet {
         let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
         let place = file.place().clone();
         let affected = place.run(Name::preparing("write"), |place| {
-            let (directory, name) = file.location();
-            let affected = self.affected(place, directory.identity()?, name)?;
+            let entry = file.permit();
+            let identity = entry.directory().identity()?;
+            let affected = self.affected(place, identity, entry.path().as_os_str())?;
             file.write_content(&content)?;
             file.sync()?;
             Ok(affected)
@@ -236,7 +237,7 @@ impl ChangeSet {
 
     fn affected_entry(&self, place: &Proof) -> Result<AffectedName> {
         let (directory, name) = place.parent_dir()?;
-        self.affected(place, directory.identity()?, &name)
+        self.affected(place, directory.identity()?, name.as_os_str())
     }
 
     /// Returns the name that a change affects, or an error if another change conflicts with it.

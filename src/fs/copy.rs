@@ -1,7 +1,7 @@
 //! Copying files.
 //!
 //! A file is copied through two open files. The source is verified after it was opened, and the
-//! destination is written like any other file ([`AtomicFile`]).
+//! destination is written like any other file ([`AtomicFile`](super::AtomicFile)).
 //!
 //! | case | result |
 //! | --- | --- |
@@ -20,12 +20,10 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
-use super::atomic::{AtomicFile, WRITE};
 use super::open::{PRIVATE_FILE, too_large};
 use super::options::{Durability, WriteOptions};
-#[cfg(unix)]
-use super::permissions::{Permissions, set_mode};
-use super::version::{Condition, change_in_place_if};
+use super::permissions::{Permissions, narrow_mode};
+use super::permit::ChangeKind;
 use crate::check::{CheckedPath, Proof};
 use crate::dir::{Metadata, OpenHow};
 use crate::error::{Code, Error, Result};
@@ -97,33 +95,19 @@ impl CheckedPath {
 impl Proof {
     fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
-        // An overwritten destination would be left incomplete.
-        self.roots().ensure_not_ended()?;
         to.roots().ensure_not_ended().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
         let source = Source::open(self, to, limit)?;
-        let place = to.destination(options).map_err(of_destination)?;
-        if let Some(old) = &place.old {
-            source.ensure_is_not(old)?;
-        }
-        if options.is_in_place() && place.old.is_some() {
-            return source.copy_in_place(options);
-        }
         // Until the commit, only the owner can read it.
-        #[cfg_attr(windows, allow(unused_mut))]
-        let mut file =
-            AtomicFile::begin(to, place, options, PRIVATE_FILE).map_err(of_destination)?;
-        #[cfg(unix)]
-        if options.in_place == super::options::InPlace::IfOwnerChanges
-            && !file.can_keep_owner().map_err(of_destination)?
-        {
-            drop(file);
-            return source.copy_in_place(options);
+        let Some(mut file) = to.begin_write(options, PRIVATE_FILE).map_err(of_destination)? else {
+            return to.change_in_place(options, || source.overwrite(options.durability));
+        };
+        if let Some(old) = file.old() {
+            source.ensure_is_not(old)?;
         }
         let copied = source.copy_to(file.file())?;
         // The source can have become private, and have got more content, while it was copied.
-        #[cfg(unix)]
-        file.copied_from(source.permissions()?).map_err(of_destination)?;
+        file.copied_from(Permissions::of(&source.file)?).map_err(of_destination)?;
         file.put_in_place().map_err(of_destination)?;
         Ok(copied)
     }
@@ -140,7 +124,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn open(from: &'a Proof, to: &'a Proof, limit: u64) -> Result<Self> {
-        let (file, metadata) = from.open_existing(OpenHow::READ)?;
+        let (file, metadata) = from.open_existing()?;
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }
@@ -148,11 +132,6 @@ impl<'a> Source<'a> {
             return Err(too_large(limit));
         }
         Ok(Self { from, to, file, metadata, limit })
-    }
-
-    #[cfg(unix)]
-    fn permissions(&self) -> Result<Permissions> {
-        Ok(Permissions::of(&self.file)?)
     }
 
     /// While the source is open, no other file has its identity.
@@ -185,31 +164,19 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
-        let (directory, name) = &self.to.parent_dir().map_err(Error::of_destination)?;
-        let condition = Condition::new(self.to, (directory, name), options.version());
-        let condition = condition.map(Condition::of_destination);
-        change_in_place_if(condition, || self.overwrite(options.durability))
-    }
-
     /// Overwrites the destination before truncating it, as a write in place does.
     fn overwrite(&self, durability: Durability) -> Result<u64> {
         let of_destination = Error::of_destination;
-        let opened = self.to.open_existing(WRITE);
+        let opened = self.to.open_to_change(ChangeKind::Overwrite, OpenHow::WRITE);
         let (to, metadata) = opened.map_err(of_destination)?;
         // The name can refer to another file than when it was looked up.
         self.ensure_is_not(&metadata)?;
         if !metadata.is_file() {
             return Err(Error::from(Code::SpecialFile).of_destination());
         }
-        #[cfg(unix)]
-        if let Some(mode) = metadata.mode() {
-            let limit = self.permissions()?.limit_of_copy(&Permissions::of(&to)?);
-            let narrowed = mode & (limit | 0o1000);
-            if narrowed != mode {
-                set_mode(&to, narrowed).map_err(|error| Error::from(error).of_destination())?;
-            }
-        }
+        let limit = Permissions::of(&self.file)?.limit_of_copy(&Permissions::of(&to)?);
+        let narrowed = narrow_mode(&to, &metadata, limit);
+        narrowed.map_err(|error| Error::from(error).of_destination())?;
         (&self.file).rewind()?;
         let copied = self.copy_to(&to)?;
         to.set_len(copied)?;

@@ -24,7 +24,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::list::WalkOptions;
 use super::open::verify;
 use crate::check::Proof;
-use crate::dir::{Handle, OpenHow, Policy, Rule, Stat};
+use crate::dir::{Handle, Policy, Rule, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{
     IGNORE_BYTES, IGNORE_LOOK_UP, IGNORE_NAME, IGNORE_SIZE, IGNORE_WILDCARD, IGNORE_WORK,
@@ -206,7 +206,7 @@ impl IgnoreRules {
         if self.is_denied(covered, path) {
             return Ok(None);
         }
-        let file = match directory.open(Path::new(path), OpenHow::READ, self.policy.mounts) {
+        let file = match directory.open(Path::new(path), self.policy.mounts) {
             Err(error) if is_absent(error.reason()) => return Ok(None),
             file => file?,
         };

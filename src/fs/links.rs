@@ -21,15 +21,16 @@
 //! the symlink can be moved. Every later access through the symlink is therefore decided again.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::permit::{ChangeKind, ChangePermit};
 use crate::check::{CheckedEntry, Name, Proof};
-use crate::dir::{Budget, Handle, Metadata, OpenHow, Rule, Stat, symlink_text, temporary_name};
+use crate::dir::{Budget, Metadata, Rule, Stat, TemporaryName, symlink_text};
 use crate::error::{Code, Error, Result, quoted};
-use crate::limits::{NAMES_TRIED, PATH_BYTES};
+use crate::limits::PATH_BYTES;
 use crate::roots::{PlaceInRoot, Presence, resolve_symlink_in};
 
 impl CheckedEntry {
@@ -177,18 +178,14 @@ fn read_link(path: &Proof) -> Result<PathBuf> {
 }
 
 fn symlink(path: &Proof, text: &OsStr) -> Result<()> {
-    path.ensure_removable()?;
-    ensure_names_no_directory(path)?;
-    path.ensure_may_appear()?;
+    let permit = path.permit(ChangeKind::CreateLink)?;
     let (text, is_dir) = path.resolve_symlink(text).map_err(Error::of_target)?;
-    let (directory, name) = path.parent_dir()?;
-    path.ensure_not_moved(&directory)?;
-    Ok(directory.symlink(&text, &name, is_dir)?)
+    permit.slot().symlink(&text, is_dir)
 }
 
 fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
-    from.ensure_removable()?;
-    to.ensure_removable().map_err(Error::of_destination)?;
+    from.ensure_may_change(ChangeKind::Link)?;
+    to.ensure_may_change(ChangeKind::CreateLink).map_err(Error::of_destination)?;
     // Defense: A hard link gives a file no other access than that of its root.
     if from.root().path() != to.root().path() {
         return Err(Code::DifferentRoots.into());
@@ -197,18 +194,15 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
         return Err(Error::new(Code::HardLinked).with_text("the server refuses hard links"));
     }
-    ensure_names_no_directory(to).map_err(Error::of_destination)?;
-    to.ensure_may_appear().map_err(Error::of_destination)?;
-    let (to_directory, to_name) = to.parent_dir().map_err(Error::of_destination)?;
+    let to = to.permit(ChangeKind::CreateLink).map_err(Error::of_destination)?;
     // While the file is open, no other file has its identity.
-    let (file, metadata) = from.open_entry(OpenHow::READ)?;
+    let (file, metadata) = from.open_entry()?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
-    to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
-    let linked = match to_directory.link_file(&file, &to_name) {
-        Some(linked) => linked.map_err(Error::from),
-        None => link_by_name(from, &file, to, &to_directory, &to_name),
+    let linked = match to.slot().link_file(&file) {
+        Some(linked) => linked,
+        None => link_by_name(from, &file, &to),
     };
     linked.map_err(|error| match error.reason() {
         Code::AlreadyExists => error.of_destination(),
@@ -218,60 +212,29 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
 
 /// Links a file by its name, where an open file cannot be linked: first to a temporary name, which
 /// must then refer to the open file.
-fn link_by_name(
-    from: &Proof,
-    file: &File,
-    to: &Proof,
-    directory: &Handle,
-    name: &OsStr,
-) -> Result<()> {
-    let (from_directory, from_name) = from.parent_dir()?;
-    from.ensure_not_moved(&from_directory)?;
-    let temporary = link_temporarily(&from_directory, &from_name, directory)?;
-    let link = || -> Result<()> {
-        match directory.look_in(&temporary, Rule::Allow)? {
-            // The identity is read again, because overlayfs can change it when a file is linked.
-            Stat::Other(it) if it.identity() == Metadata::without_birth(file)?.identity() => {}
-            _ => return Err(Code::Changed.into()),
+fn link_by_name(from: &Proof, file: &File, to: &ChangePermit<'_>) -> Result<()> {
+    let from = from.permit(ChangeKind::Link)?;
+    let linked = TemporaryName::of_link(&from.slot(), Arc::clone(to.directory()));
+    let temporary = linked.map_err(|error| match error.reason() {
+        // The file was there when it was opened.
+        Code::NotFound => Code::Changed.into(),
+        _ => error,
+    })?;
+    let link = || match temporary.look(Rule::Allow)? {
+        // The identity is read again, because overlayfs can change it when a file is linked.
+        Stat::Other(it) if it.identity() == Metadata::without_birth(file)?.identity() => {
+            temporary.link(&to.slot())
         }
-        to.ensure_not_moved(directory).map_err(Error::of_destination)?;
-        Ok(directory.hard_link(&temporary, directory, name)?)
+        _ => Err(Code::Changed.into()),
     };
     let linked = link();
-    directory.remove_file(&temporary).map_err(|error| {
+    temporary.remove().map_err(|error| {
         let created =
             if linked.is_ok() { "the link was created, but" } else { "no link was created, and" };
-        let outcome = format!("{created} the temporary name {} remains", quoted(&temporary));
-        Error::from(error).with_outcome(outcome)
+        let name = quoted(temporary.name());
+        Error::from(error).with_outcome(format!("{created} the temporary name {name} remains"))
     })?;
     linked
-}
-
-/// Gives the file a temporary name in a directory, and returns the name.
-fn link_temporarily(from_directory: &Handle, from: &OsStr, directory: &Handle) -> Result<OsString> {
-    for _ in 0..NAMES_TRIED {
-        let name = temporary_name();
-        match from_directory.hard_link(from, directory, &name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // The file was there when it was opened.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Code::Changed.into());
-            }
-            linked => return linked.map(|()| name).map_err(Error::from),
-        }
-    }
-    Err(Code::AlreadyExists.into())
-}
-
-/// Refuses a link where the request names a directory (symlink(2), link(2)).
-fn ensure_names_no_directory(path: &Proof) -> Result<()> {
-    path.ensure_names_file().map_err(|_| {
-        if path.existed() {
-            return Code::AlreadyExists.into();
-        }
-        Error::new(Code::NotFound)
-            .with_text("there is no such directory; omit the slash at the end to name a new entry")
-    })
 }
 
 const SYMLINK: &str = "create symlink";

@@ -3,7 +3,8 @@
 //! An operation that follows symlinks is a method of [`CheckedPath`], and one on a directory entry
 //! itself is a method of [`CheckedEntry`]. Those that most tools need are also methods of [`Roots`],
 //! which check the request and perform the operation in one step. Nothing outside the roots is read
-//! or changed, and every opened file is verified before it is read or changed.
+//! or changed, and every opened file is verified before it is read or changed. What a change requires
+//! of its place is the table of `permit`.
 //!
 //! | operation | on a | module | requires |
 //! | --- | --- | --- | --- |
@@ -22,7 +23,7 @@
 //! A write replaces a file by an [`AtomicFile`]. A [`ChangeSet`] (`changes`) prepares several of
 //! these operations and commits them in order.
 
-mod preconditions;
+mod permit;
 mod open;
 #[cfg(feature = "ignore")]
 mod ignored;
@@ -34,8 +35,12 @@ mod list;
 mod acl;
 #[cfg(unix)]
 mod permissions;
+#[cfg(windows)]
+#[path = "no_permissions.rs"]
+mod permissions;
 mod version;
 mod options;
+mod parents;
 mod atomic;
 mod write;
 mod change;

@@ -8,11 +8,11 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
 use std::sync::OnceLock;
 
+use super::permit::ChangeKind;
 use crate::check::{CheckedEntry, CheckedPath, Proof, without_parent};
-use crate::dir::{Handle, Metadata, OpenHow, Policy, Stat};
+use crate::dir::{Metadata, OpenHow, Policy, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
@@ -302,13 +302,27 @@ impl CheckedPath {
 
 impl Proof {
     fn open_for_reading(&self) -> Result<OpenFile> {
-        let (file, metadata) = self.open_existing(OpenHow::READ)?;
+        let (file, metadata) = self.open_existing()?;
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
-    pub(super) fn open_existing(&self, how: OpenHow) -> Result<(File, Metadata)> {
+    pub(super) fn open_existing(&self) -> Result<(File, Metadata)> {
         let (handle, place) = self.place()?;
-        let file = handle.open(&place, how, self.roots().policy().mounts)?;
+        let file = handle.open(&place, self.roots().policy().mounts)?;
+        self.verify_opened(file)
+    }
+
+    /// Opens an existing file to change it.
+    pub(super) fn open_to_change(
+        &self,
+        kind: ChangeKind,
+        how: OpenHow,
+    ) -> Result<(File, Metadata)> {
+        let permit = self.permit(kind)?;
+        self.verify_opened(permit.slot().open(how, self.roots().policy().mounts)?)
+    }
+
+    fn verify_opened(&self, file: File) -> Result<(File, Metadata)> {
         // Defense: The file that was opened is verified before it is read or changed.
         let metadata = verify(&file, self.roots().policy(), self.root())?;
         if self.names_directory() {
@@ -318,8 +332,8 @@ impl Proof {
     }
 
     /// Like [`open_existing`](Self::open_existing), for an entry that may be a symlink.
-    pub(super) fn open_entry(&self, how: OpenHow) -> Result<(File, Metadata)> {
-        self.open_existing(how).map_err(|error| self.blame_symlink(error))
+    pub(super) fn open_entry(&self) -> Result<(File, Metadata)> {
+        self.open_existing().map_err(|error| self.blame_symlink(error))
     }
 
     /// The error for an entry that cannot be opened, if it was a symlink when it was checked.
@@ -329,18 +343,17 @@ impl Proof {
     }
 
     fn open_to_write(&self, mode: OpenMode) -> Result<OpenFile> {
-        self.ensure_writable()?;
+        let permit = self.permit(ChangeKind::Modify)?;
         if mode.creates() {
             self.ensure_names_file()?;
         }
-        let (handle, place) = self.place()?;
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
             Presence::Missing(_) if mode == OpenMode::CreateNew => Stat::Missing,
-            _ => handle.look(&place, self.roots().policy().mounts)?,
+            _ => permit.look()?,
         };
         let (file, metadata) = match looked {
-            Stat::Missing if mode.creates() => self.create_file(mode, &handle, &place)?,
+            Stat::Missing if mode.creates() => self.create_file(mode)?,
             Stat::Missing => return Err(Code::NotFound.into()),
             Stat::Link(..) | Stat::Other(_) if mode == OpenMode::CreateNew => {
                 return Err(Code::AlreadyExists.into());
@@ -348,7 +361,8 @@ impl Proof {
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) => {
                 self.roots().policy().allow(&metadata)?;
-                let (file, mut metadata) = self.open_existing(mode.how())?;
+                let file = permit.slot().open(mode.how(), self.roots().policy().mounts)?;
+                let (file, mut metadata) = self.verify_opened(file)?;
                 if mode == OpenMode::Truncate {
                     file.set_len(0)?;
                     metadata = Metadata::without_birth(&file)?;
@@ -359,11 +373,10 @@ impl Proof {
         Ok(OpenFile::new(file, metadata, self.request()))
     }
 
-    fn create_file(&self, mode: OpenMode, at: &Handle, place: &Path) -> Result<(File, Metadata)> {
-        self.ensure_may_appear()?;
-        self.ensure_not_root()?;
+    fn create_file(&self, mode: OpenMode) -> Result<(File, Metadata)> {
+        let permit = self.permit(ChangeKind::CreateFile)?;
         let how = OpenHow { create_new: Some(NEW_FILE), ..mode.how() };
-        let opened = at.open(place, how, self.roots().policy().mounts);
+        let opened = permit.slot().open(how, self.roots().policy().mounts);
         let file = opened.map_err(|error| match error.reason() {
             // Another process has just created it.
             Code::AlreadyExists if mode != OpenMode::CreateNew => Code::Changed.into(),

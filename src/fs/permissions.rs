@@ -13,11 +13,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, fchown};
+use std::sync::Arc;
 
 use rustix::fs::Stat;
 
 use super::acl;
-use super::open::PRIVATE_FILE;
+use super::open::{PRIVATE_FILE, verify};
+use super::permit::ChangePermit;
+use crate::dir::{Handle, Metadata, OpenHow, TemporaryName};
+use crate::error::{Code, Error, Result};
 
 /// The permissions of a file.
 #[derive(Debug)]
@@ -32,15 +36,22 @@ pub(super) struct Permissions {
     list: Option<Vec<u8>>,
 }
 
-/// What a new file keeps of the permissions of the old one, and the mode that puts it into effect.
+/// What a new file keeps of the permissions of the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeptPermissions {
-    /// The owner, the group and the list.
-    All(u32),
-    /// The bits of the mode, narrowed for another owner or group. There was no list.
-    Mode(u32),
-    /// Nothing, because there was a list that the new file cannot have.
-    Nothing,
+pub(super) struct KeptPermissions {
+    /// The mode that puts them into effect, narrowed for another owner or group. `None` if there was
+    /// a list that the new file cannot have.
+    mode: Option<u32>,
+    /// Whether the owner, the group and the list are kept.
+    pub(super) is_all: bool,
+}
+
+impl KeptPermissions {
+    pub(super) fn mode(self) -> Result<u32> {
+        let text = "the file's access control list cannot be kept on the new file; write in place, \
+                    or to another file";
+        self.mode.ok_or_else(|| Error::new(Code::PermissionDenied).with_text(text))
+    }
 }
 
 impl Permissions {
@@ -54,10 +65,43 @@ impl Permissions {
         })
     }
 
-    /// The permissions of a file that replaces a special file of this mode, which is not opened:
-    /// only its owner can use it.
-    pub(super) fn private(mode: u32) -> Self {
-        Self { mode: mode & 0o700, uid: None, gid: None, list: None }
+    /// The permissions of the file to be replaced. The file is opened for this. If it cannot be
+    /// opened, its list is not known, so it cannot be kept. A special file is not opened, and only
+    /// its owner can use the file that replaces it.
+    pub(super) fn of_replaced(permit: &ChangePermit<'_>, old: &Metadata) -> Result<Self> {
+        if !old.is_file() {
+            let mode = old.mode().unwrap_or_default() & 0o700;
+            return Ok(Self { mode, uid: None, gid: None, list: None });
+        }
+        let place = permit.place();
+        let policy = place.roots().policy();
+        let opened = match permit.directory().open(permit.path(), policy.mounts) {
+            Err(error) if error.reason() == Code::PermissionDenied => {
+                permit.slot().open(OpenHow::WRITE, policy.mounts)
+            }
+            opened => opened,
+        };
+        let file = opened.map_err(|error| match error.reason() {
+            // The file existed when it was looked up.
+            Code::NotFound => Code::Changed.into(),
+            Code::PermissionDenied => error.with_text(
+                "the file's permissions cannot be kept, because this process may neither read nor \
+                 write it; write to another file",
+            ),
+            _ => error,
+        })?;
+        verify(&file, policy, place.root())?;
+        Ok(Self::of(&file)?)
+    }
+
+    /// The most bits that a new file in this directory receives. A process cannot read its umask
+    /// without changing it (umask(2)), and the directory can have a default access control list.
+    pub(super) fn most_of_new_file(directory: &Arc<Handle>) -> Result<u32> {
+        let (name, file) = TemporaryName::of_new_file(Arc::clone(directory), 0o777)?;
+        let permissions = Self::of(&file);
+        // An append-only directory keeps the empty file.
+        let _ = name.remove();
+        Ok(permissions?.mode)
     }
 
     /// Gives a new file these permissions, as far as permitted. Only its owner can use the file
@@ -73,15 +117,10 @@ impl Permissions {
         let has_both = has == (true, true);
         if self.list.is_some() {
             let is_kept = has_both && acl::set_without_effect(new, self.list.as_deref()).is_ok();
-            return Ok(if is_kept {
-                KeptPermissions::All(self.mode)
-            } else {
-                KeptPermissions::Nothing
-            });
+            return Ok(KeptPermissions { mode: is_kept.then_some(self.mode), is_all: is_kept });
         }
         acl::set_without_effect(new, None)?;
-        let mode = self.mode_without_list(has);
-        Ok(if has_both { KeptPermissions::All(mode) } else { KeptPermissions::Mode(mode) })
+        Ok(KeptPermissions { mode: Some(self.mode_without_list(has)), is_all: has_both })
     }
 
     /// Returns the mode for a file that has no list, and the same owner and group or others.
@@ -120,6 +159,15 @@ impl Permissions {
 
 pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(mode))
+}
+
+/// Clears set-user-ID and set-group-ID, as the kernel does for an unprivileged write (write(2)), and
+/// all bits that are not in `limit`.
+pub(super) fn narrow_mode(file: &File, metadata: &Metadata, limit: u32) -> io::Result<()> {
+    match metadata.mode() {
+        Some(mode) if mode & !(limit | 0o1000) != 0 => set_mode(file, mode & (limit | 0o1000)),
+        _ => Ok(()),
+    }
 }
 
 #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.

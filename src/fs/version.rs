@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::open::{too_large, verify};
 use crate::check::{CheckedPath, Proof};
-use crate::dir::{Handle, Identity, Metadata, OpenHow, Stat};
+use crate::dir::{Handle, Identity, Metadata, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
 use crate::roots::{Roots, WeakTable};
@@ -183,7 +183,7 @@ impl<'a> Condition<'a> {
 
     fn compare_content(&self) -> Result<ComparedFile> {
         let policy = self.place.roots().policy();
-        let file = match self.directory.open(Path::new(self.name), OpenHow::READ, policy.mounts) {
+        let file = match self.directory.open(Path::new(self.name), policy.mounts) {
             Err(error) if error.reason() == Code::NotFound => return Err(removed()),
             file => file.map_err(|error| self.place.blame_symlink(error))?,
         };
@@ -300,7 +300,7 @@ impl CheckedPath {
 }
 
 fn version(path: &Proof, limit: u64) -> Result<ContentHash> {
-    let (file, metadata) = path.open_existing(OpenHow::READ)?;
+    let (file, metadata) = path.open_existing()?;
     if !metadata.is_file() {
         return Err(Code::SpecialFile.into());
     }
@@ -326,7 +326,7 @@ mod tests {
         let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
         let place = roots.check("a").unwrap().0;
         let (directory, name) = &place.parent_dir().unwrap();
-        let condition = Condition::new(&place, (directory, name), Some(version));
+        let condition = Condition::new(&place, (directory, name.as_os_str()), Some(version));
         change_in_place_if(condition, || {
             roots.write_with("b", "new", if_unchanged)?;
             let refused = roots.write_with("a", "new", if_unchanged).unwrap_err();

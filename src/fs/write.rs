@@ -1,52 +1,63 @@
 //! Writing whole files and creating directories.
 
-use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::Path;
 
-use super::atomic::{AtomicFile, NewDirectories, WRITE};
+use super::atomic::AtomicFile;
 use super::open::NEW_FILE;
-use super::options::{Durability, WriteOptions};
-#[cfg(unix)]
-use super::permissions::set_mode;
+use super::options::{Durability, InPlace, WriteOptions};
+use super::parents::NewDirectories;
+use super::permissions::narrow_mode;
+use super::permit::ChangeKind;
 use super::version::{Condition, change_in_place_if};
-use crate::check::{Proof, without_parent};
-use crate::dir::{Handle, Rule, split};
+use crate::check::Proof;
+use crate::dir::{OpenHow, Stat};
 use crate::error::{Code, Result};
 
 /// Writes a whole file.
 pub(super) fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-    let to = path.destination(options)?;
-    if options.is_in_place() && to.old.is_some() {
-        return path.write_in_place(content.as_ref(), options);
-    }
-    let mut file = AtomicFile::begin(path, to, options, NEW_FILE)?;
-    #[cfg(unix)]
-    if options.in_place == super::options::InPlace::IfOwnerChanges && !file.can_keep_owner()? {
-        drop(file);
-        return path.write_in_place(content.as_ref(), options);
-    }
+    let Some(mut file) = path.begin_write(options, NEW_FILE)? else {
+        let content = content.as_ref();
+        return path.change_in_place(options, || path.overwrite(content, options.durability));
+    };
     file.write_content(content)?;
     file.put_in_place()
 }
 
 impl Proof {
-    fn write_in_place(&self, content: &[u8], options: WriteOptions) -> Result<()> {
+    /// Begins to write a file, which has this mode if it is new. Returns `None` if an existing file
+    /// must be overwritten in place.
+    pub(super) fn begin_write(
+        &self,
+        options: WriteOptions,
+        mode: u32,
+    ) -> Result<Option<AtomicFile>> {
+        options.validate()?;
+        if options.is_in_place() {
+            if let Stat::Other(_) = self.permit(ChangeKind::Modify)?.look()? {
+                return Ok(None);
+            }
+        }
+        let file = AtomicFile::begin(self, options, mode)?;
+        let is_kept = options.in_place != InPlace::IfOwnerChanges || file.can_keep_owner()?;
+        Ok(Some(file).filter(|_| is_kept))
+    }
+
+    /// Runs a change in place, if the file has the version in the options.
+    pub(super) fn change_in_place<T>(
+        &self,
+        options: WriteOptions,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let (directory, name) = &self.parent_dir()?;
-        let condition = Condition::new(self, (directory, name), options.version());
-        change_in_place_if(condition, || self.overwrite(content, options.durability))
+        let entry = (directory, name.as_os_str());
+        change_in_place_if(Condition::new(self, entry, options.version()), change)
     }
 
     /// Overwrites the file before truncating it, so a full disk causes an error only if the new
     /// content is longer than the old.
     fn overwrite(&self, content: &[u8], durability: Durability) -> Result<()> {
-        let (mut file, metadata) = self.open_existing(WRITE)?;
-        // Set-user-ID and set-group-ID are cleared, as the kernel does for an unprivileged write
-        // (write(2)).
-        #[cfg(unix)]
-        if let Some(mode) = metadata.mode().filter(|mode| mode & 0o6000 != 0) {
-            set_mode(&file, mode & 0o1777)?;
-        }
+        let (mut file, metadata) = self.open_to_change(ChangeKind::Overwrite, OpenHow::WRITE)?;
+        narrow_mode(&file, &metadata, 0o777)?;
         file.write_all(content)?;
         if metadata.is_file() {
             file.set_len(u64::try_from(content.len()).unwrap_or(u64::MAX))?;
@@ -57,28 +68,8 @@ impl Proof {
         Ok(())
     }
 
-    /// Opens the directory that contains the last name, and returns it with that name.
-    pub(super) fn parent_dir(&self) -> Result<(Handle, OsString)> {
-        let (handle, place) = self.place()?;
-        let (parent, name) = split(&place).ok_or(Code::RootItself)?;
-        Ok((parent_at(&handle, parent, self.roots().policy().mounts)?, name.to_owned()))
-    }
-}
-
-/// Opens the directory that contains an entry.
-pub(super) fn parent_at(handle: &Handle, parent: &Path, mounts: Rule) -> Result<Handle> {
-    let opened = handle.dir(parent, mounts);
-    opened.map_err(|error| if error.reason() == Code::NotFound { without_parent() } else { error })
-}
-
-impl Proof {
     pub(super) fn create_dir(&self) -> Result<()> {
-        self.ensure_writable()?;
-        self.ensure_not_root()
-            .map_err(|error| if self.existed() { Code::AlreadyExists.into() } else { error })?;
-        let (directory, name) = self.parent_dir()?;
-        self.ensure_not_moved(&directory)?;
-        Ok(directory.create_dir(&name)?)
+        self.permit(ChangeKind::CreateDir)?.slot().create_dir()
     }
 
     pub(super) fn create_dir_all(&self) -> Result<()> {
@@ -86,9 +77,8 @@ impl Proof {
         if self.root().is_file() {
             return Err(Code::AlreadyExists.into());
         }
-        let (handle, place) = self.place()?;
         let mut created = NewDirectories::default();
-        let result = self.create_dirs(&handle, &place, 0, &mut created);
+        let result = self.create_dirs(0, &mut created);
         created.keep();
         match result {
             Err(error) if error.reason() == Code::NotADirectory && self.existed() => {

@@ -21,7 +21,7 @@
 //! | write `.GIT/config`, `.git./config` or `.g\u{200c}it/config`, which a filesystem could treat as `.git/config` | names are compared in folded form |
 //! | remove or rename `.git` or an entry in it, or replace either by a rename | `ensure_writable`, for source and destination |
 //! | rename or remove a directory that contains `.git` at any depth | the directory is searched before anything changes; a removal also checks each name |
-//! | put a symlink, a file or a directory with content at `.github`, to make `.github/workflows` appear | at a name that begins a pattern, only an empty directory is created (`Proof::ensure_may_appear`) |
+//! | put a symlink, a file or a directory with content at `.github`, to make `.github/workflows` appear | at a name that begins a pattern, only an empty directory is created (`Proof::permit`) |
 //! | rename the parent directory to `.git` while a file is written in it | the write verifies that the directory is still at its path, before the file is put in place |
 //! | list only `.git/hooks` as a client root, and write in it | a client root has the allowed directory in which it was resolved, so `.git` is below that directory |
 //! | change `.git` in an allowed directory that is itself inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |

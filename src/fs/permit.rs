@@ -1,0 +1,360 @@
+//! What must hold before an entry is changed: [`ChangePermit`].
+//!
+//! [`Proof::permit`] opens the directory of an entry, and compares the entry with the row of the
+//! [`ChangeKind`]. The permit is asked again immediately before the change, by the
+//! [`Slot`] that it gives. Every change requires a writable place and roots that have not ended.
+//!
+//! | change | contains no root | names an entry | names no directory, begins no pattern | is no root under another name | contains no protected name | its directory is still there |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | `Modify` | | | | | | opened by its path |
+//! | `Overwrite` | | | yes | | | opened by its path |
+//! | `CreateFile` | yes | | yes | | | opened by its path |
+//! | `CreateDir` | yes | | | | | yes |
+//! | `CreateLink` | yes | yes | yes | | | yes |
+//! | `Replace` | yes | | yes | a file | | yes |
+//! | `Link` | yes | yes | | | | yes |
+//! | `RemoveFile` | yes | yes | | a file | | yes |
+//! | `RemoveDir` | yes | yes | | yes | | yes |
+//! | `RemoveTree`, `MoveFrom` | yes | yes | | yes | yes | yes |
+//! | `MoveTo` | yes | yes | begins no pattern | if it replaces | | yes |
+//!
+//! An entry that is opened by its path beneath the handle of its root needs no comparison of its
+//! directory, because the system walks the path when it opens it.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::parents::NewDirectories;
+use super::version::{Condition, ContentHash};
+use crate::check::{Proof, named_as_directory, without_parent};
+use crate::dir::{Handle, Permit, Rule, Slot, Stat, split};
+use crate::error::{Code, Error, Result};
+use crate::roots::{Root, Roots};
+
+/// What is done to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangeKind {
+    /// An existing file or directory gets other attributes, or a file is opened for writing.
+    Modify,
+    /// An existing file gets other content.
+    Overwrite,
+    /// A missing file is created by opening it.
+    CreateFile,
+    CreateDir,
+    /// A symlink or a hard link is created.
+    CreateLink,
+    /// A file is created, or replaced by a new one.
+    Replace,
+    /// A file gets another hard link.
+    Link,
+    RemoveFile,
+    RemoveDir,
+    RemoveTree,
+    MoveFrom,
+    MoveTo {
+        replaces: bool,
+    },
+}
+
+/// The permit for one change of an entry, whose directory is open.
+pub(super) struct ChangePermit<'a> {
+    place: Cow<'a, Proof>,
+    kind: ChangeKind,
+    directory: Arc<Handle>,
+    /// The name in the directory, or the path from the handle of the root.
+    path: PathBuf,
+    /// How many names the directory is above the place. `None` if `path` is that of the place.
+    above: Option<usize>,
+}
+
+impl Proof {
+    /// Permits a change, and opens the directory of the entry or, for an entry that is changed by
+    /// opening it, that of the root.
+    ///
+    /// # Errors
+    ///
+    /// Those of the table. `NotFound` if the directory does not exist.
+    pub(super) fn permit(&self, kind: ChangeKind) -> Result<ChangePermit<'_>> {
+        self.ensure_may_change(kind)?;
+        // As for open(2), a missing directory matters first to a new file.
+        if kind != ChangeKind::Replace {
+            self.ensure_may_be_put(kind)?;
+        }
+        if matches!(kind, ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::CreateFile) {
+            let (handle, place) = self.place()?;
+            return self.permit_in(kind, handle, place, None);
+        }
+        let (directory, name) = self.parent_dir()?;
+        if kind == ChangeKind::Replace {
+            self.ensure_may_be_put(kind)?;
+        }
+        self.permit_in(kind, Arc::new(directory), name, Some(1))
+    }
+
+    fn permit_in(
+        &self,
+        kind: ChangeKind,
+        directory: Arc<Handle>,
+        path: PathBuf,
+        above: Option<usize>,
+    ) -> Result<ChangePermit<'_>> {
+        let permit = ChangePermit { place: Cow::Borrowed(self), kind, directory, path, above };
+        permit.ensure_no_root()?;
+        permit.ensure_contains_nothing_protected()?;
+        Ok(permit)
+    }
+
+    /// Like [`permit`](Self::permit), but creates missing directories on the path.
+    pub(super) fn permit_with_parents(
+        &self,
+        kind: ChangeKind,
+        created: &mut NewDirectories,
+    ) -> Result<ChangePermit<'_>> {
+        self.ensure_may_change(kind)?;
+        self.ensure_may_be_put(kind)?;
+        let (directory, path) = self.create_dirs(1, created)?;
+        self.permit_in(kind, directory, path, Some(1))
+    }
+
+    /// The permit to create a directory on the path to this place, in the open `directory`, which
+    /// is this many names above the place.
+    pub(super) fn permit_parent(
+        &self,
+        directory: Arc<Handle>,
+        name: PathBuf,
+        above: usize,
+    ) -> ChangePermit<'_> {
+        let place = Cow::Borrowed(self);
+        ChangePermit {
+            place,
+            kind: ChangeKind::CreateDir,
+            directory,
+            path: name,
+            above: Some(above),
+        }
+    }
+
+    /// Opens the directory that contains the last name, and returns it with that name.
+    pub(super) fn parent_dir(&self) -> Result<(Handle, PathBuf)> {
+        let (handle, place) = self.place()?;
+        let (parent, name) = split(&place).ok_or(Code::RootItself)?;
+        let opened = handle.dir(parent, self.roots().policy().mounts);
+        let parent = opened.map_err(|error| match error.reason() {
+            Code::NotFound => without_parent(),
+            _ => error,
+        })?;
+        Ok((parent, name.into()))
+    }
+
+    /// Decides by the names of the place whether what is there may be changed.
+    pub(super) fn ensure_may_change(&self, kind: ChangeKind) -> Result<()> {
+        // Defense: Nothing is changed, and nothing is moved to a place, that is read-only.
+        self.ensure_writable()?;
+        if matches!(kind, ChangeKind::Modify | ChangeKind::Overwrite) {
+            return Ok(());
+        }
+        if self.holds_root(&self.canonical()) {
+            return Err(match kind {
+                ChangeKind::CreateDir if self.existed() => Code::AlreadyExists.into(),
+                ChangeKind::Replace if self.existed() && !self.root().is_file() => {
+                    Code::IsADirectory.into()
+                }
+                _ => Code::RootItself.into(),
+            });
+        }
+        match kind {
+            ChangeKind::CreateFile | ChangeKind::CreateDir | ChangeKind::Replace => Ok(()),
+            _ => self.ensure_names_entry(),
+        }
+    }
+
+    /// Decides by the names of the place whether something other than a directory may be put there.
+    fn ensure_may_be_put(&self, kind: ChangeKind) -> Result<()> {
+        match kind {
+            ChangeKind::Overwrite | ChangeKind::CreateFile | ChangeKind::Replace => {
+                self.ensure_names_file()?;
+            }
+            ChangeKind::CreateLink => self.ensure_names_file().map_err(|_| {
+                let text = "there is no such directory; omit the slash at the end to name a new \
+                            entry";
+                // symlink(2), link(2)
+                if self.existed() {
+                    return Code::AlreadyExists.into();
+                }
+                Error::new(Code::NotFound).with_text(text)
+            })?,
+            ChangeKind::MoveTo { .. } => {}
+            _ => return Ok(()),
+        }
+        let place = [self.root().path(), self.relative()];
+        // A file, a symlink or a renamed directory must not make a protected name appear.
+        if self.roots().protected().is_some_and(|protected| protected.begin_at(&place)) {
+            let text = "protected: only a new directory can have this name";
+            return Err(Error::new(Code::Protected).with_text(text));
+        }
+        Ok(())
+    }
+
+    /// Refuses a file where the request names a directory, whether or not there is one (open(2)).
+    pub(super) fn ensure_names_file(&self) -> Result<()> {
+        // Defense: A request that names a directory never becomes a file.
+        match (self.names_directory(), self.existed()) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Code::IsADirectory.into()),
+            (true, false) => Err(named_as_directory()),
+        }
+    }
+
+    /// Whether a root of this snapshot or an allowed directory, even a missing one, is at this
+    /// canonical path or below it.
+    pub(super) fn holds_root(&self, canonical: &Path) -> bool {
+        self.roots().with_allowed().any(|roots| roots.hold(canonical))
+    }
+
+    /// The roots that no operation may remove or move: those of the snapshot, and the allowed
+    /// directories.
+    fn kept_roots(&self) -> impl Iterator<Item = &Root> {
+        self.roots().with_allowed().flat_map(Roots::iter)
+    }
+}
+
+impl ChangePermit<'_> {
+    /// The entry to be changed.
+    pub(super) fn slot(&self) -> Slot<'_> {
+        Slot::new(&self.directory, &self.path, self)
+    }
+
+    /// The same permit, which can be kept.
+    pub(super) fn into_owned(self) -> ChangePermit<'static> {
+        ChangePermit { place: Cow::Owned(self.place.into_owned()), ..self }
+    }
+
+    pub(super) fn place(&self) -> &Proof {
+        &self.place
+    }
+
+    pub(super) fn directory(&self) -> &Arc<Handle> {
+        &self.directory
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Describes what is there now, without following it.
+    pub(super) fn look(&self) -> Result<Stat> {
+        let mounts = self.place.roots().policy().mounts;
+        match self.above {
+            None => self.directory.look(&self.path, mounts),
+            Some(_) => self.directory.look_in(self.path.as_os_str(), mounts),
+        }
+    }
+
+    /// The condition that the file has this version, if there is one.
+    pub(super) fn condition(&self, version: Option<ContentHash>) -> Option<Condition<'_>> {
+        Condition::new(&self.place, (&self.directory, self.path.as_os_str()), version)
+    }
+
+    /// Refuses to remove, move or replace a root under another name, for example through a bind
+    /// mount, or in a different case on a case-insensitive filesystem.
+    pub(super) fn ensure_no_root(&self) -> Result<()> {
+        match self.kind {
+            ChangeKind::Replace | ChangeKind::RemoveFile => self.ensure_no_file_root(),
+            ChangeKind::RemoveDir
+            | ChangeKind::RemoveTree
+            | ChangeKind::MoveFrom
+            | ChangeKind::MoveTo { replaces: true } => match self.look_anywhere()? {
+                Stat::Other(metadata) if metadata.is_dir() => {
+                    let mut seen = HashSet::new();
+                    for root in self.place.kept_roots() {
+                        self.place.roots().ensure_not_ended()?;
+                        // Defense: A root is not removed under another name, such as a bind mount.
+                        if root.is_at_or_below(metadata.identity(), &mut seen)? {
+                            return Err(Code::RootItself.into());
+                        }
+                    }
+                    Ok(())
+                }
+                Stat::Other(_) => self.ensure_no_file_root(),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn look_anywhere(&self) -> Result<Stat> {
+        self.directory.look_in(self.path.as_os_str(), Rule::Allow)
+    }
+
+    fn ensure_no_file_root(&self) -> Result<()> {
+        let roots = self.place.kept_roots();
+        let mut files = roots.filter_map(|root| Some((root, root.leaf()?))).peekable();
+        if files.peek().is_none() {
+            return Ok(());
+        }
+        let here = self.directory.identity()?;
+        let Stat::Other(found) = self.look_anywhere()? else { return Ok(()) };
+        let is_found = |leaf| match self.directory.look_in(leaf, Rule::Allow) {
+            Ok(Stat::Other(leaf)) => leaf.identity() == found.identity(),
+            _ => false,
+        };
+        let is_here = |root: &Root| {
+            root.handle().and_then(|parent| parent.identity()).is_ok_and(|parent| parent == here)
+        };
+        if files.any(|(root, leaf)| is_here(root) && is_found(leaf)) {
+            return Err(Code::RootItself.into());
+        }
+        Ok(())
+    }
+
+    fn ensure_contains_nothing_protected(&self) -> Result<()> {
+        if matches!(self.kind, ChangeKind::RemoveTree | ChangeKind::MoveFrom) {
+            return self.search_as(&self.place);
+        }
+        Ok(())
+    }
+
+    /// Refuses a directory that contains a protected name if it is, or will be, at this place.
+    pub(super) fn search_as(&self, place: &Proof) -> Result<()> {
+        if place.roots().protected().is_none() {
+            return Ok(());
+        }
+        match self.look()? {
+            Stat::Other(metadata) if metadata.is_dir() => {
+                place.search(&self.directory.dir(&self.path, place.roots().policy().mounts)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Permits the removal of what is in the tree that this permit allows to remove.
+    pub(super) fn content(&self) -> Result<ContentPermit<'_>> {
+        self.ask()?;
+        Ok(ContentPermit(self.place.roots()))
+    }
+}
+
+impl Permit for ChangePermit<'_> {
+    /// Fails if the request has ended, or if the open directory is no longer at the path that was
+    /// checked, so that it has not been moved to where less is allowed.
+    fn ask(&self) -> Result<()> {
+        let place = &self.place;
+        place.roots().ensure_not_ended()?;
+        let Some(above) = self.above else { return Ok(()) };
+        let path = place.root().beneath_handle(place.relative());
+        let parent = path.ancestors().nth(above).ok_or(Code::RootItself)?;
+        // This comes last, so that hardly any time passes before the change.
+        place.ensure_at(&self.directory, place.root(), parent)
+    }
+}
+
+/// The permit to remove what is in a tree whose own permit was asked.
+pub(super) struct ContentPermit<'a>(&'a Roots);
+
+impl Permit for ContentPermit<'_> {
+    fn ask(&self) -> Result<()> {
+        self.0.ensure_not_ended()
+    }
+}
