@@ -33,7 +33,8 @@ impl Proof {
     ) -> Result<Option<AtomicFile>> {
         options.validate()?;
         if options.is_in_place() {
-            if let Stat::Other(_) = self.permit(ChangeKind::Modify)?.look()? {
+            if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.look()? {
+                self.roots().policy().allow(&metadata)?;
                 return Ok(None);
             }
         }
@@ -48,6 +49,9 @@ impl Proof {
         options: WriteOptions,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        if options.version().is_none() {
+            return change();
+        }
         let (directory, name) = &self.parent_dir()?;
         let entry = (directory, name.as_os_str());
         change_in_place_if(Condition::new(self, entry, options.version()), change)
