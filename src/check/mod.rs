@@ -26,7 +26,7 @@ pub use self::proof::Proof;
 pub(crate) use self::proof::{OpenDirectory, named_as_directory, without_parent};
 use crate::error::{Code, Error, Result};
 use crate::events;
-use crate::path::index::Above;
+use crate::path::index::Position;
 use crate::path::names::components;
 use crate::path::protect::has_temporary_name;
 use crate::path::{IntoLocation, Location};
@@ -213,7 +213,7 @@ impl Roots {
         let mut missing = None;
         let mut checked = Vec::new();
         for (number, root) in self.iter().enumerate() {
-            if let Above::Root(outer, _) = self.index().above(number) {
+            if let (Position::Root(outer), _) = self.index().above(number) {
                 // The parent of `/` is `/`.
                 if outer != number && !self.omits(outer, root)? {
                     continue;

@@ -55,10 +55,11 @@ pub(crate) enum Origin {
 /// The index of a node in a tree.
 pub(crate) type Node = u32;
 
-/// The position above a root: a path in the enclosing root or, if no root encloses it, an ancestor.
-#[derive(Debug)]
-pub(crate) enum Above {
-    Root(usize, PathBuf),
+/// Where a path can lead by its names alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    Root(usize),
+    /// At an ancestor of roots, which is known by name.
     Ancestor(Node),
 }
 
@@ -193,17 +194,18 @@ impl PathIndex {
     /// The root whose canonical path or alias is the longest one that an absolute path starts with,
     /// and the rest of the path.
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
-        self.begin_from(path, Origin::Request)
+        match self.begin_from(path, Origin::Request) {
+            (Position::Root(root), rest) => Some((root, rest)),
+            (Position::Ancestor(_), _) => None,
+        }
     }
 
-    /// Like [`begin`](Self::begin), but also for the target of a symlink.
-    pub(crate) fn begin_from<'a>(
-        &self,
-        path: &'a OsStr,
-        origin: Origin,
-    ) -> Option<(usize, &'a OsStr)> {
+    /// Like [`begin`](Self::begin), but also for the target of a symlink. A path that starts in no
+    /// root starts at the place of a declared alias, or else at `/`.
+    pub(crate) fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
-            Some((place, rest)) => self.begin_at(place?, None, rest),
+            Some((Some(place), rest)) => self.begin_at(place, None, rest),
+            Some((None, _)) => (Position::Ancestor(TOP), path),
             None => self.begin_at(TOP, Some(TOP), path),
         }
     }
@@ -242,8 +244,8 @@ impl PathIndex {
         start: Node,
         mut alias: Option<Node>,
         path: &'a OsStr,
-    ) -> Option<(usize, &'a OsStr)> {
-        let mut best = self.root_at(start).map(|root| (root, path));
+    ) -> (Position, &'a OsStr) {
+        let mut best = (self.position(start), path);
         let mut canonical = Some(start);
         for (name, rest) in components(path) {
             match name.as_encoded_bytes() {
@@ -256,7 +258,7 @@ impl PathIndex {
             let root = canonical
                 .and_then(|node| self.canonical.root(node))
                 .or(alias.and_then(|node| self.aliases.root(node)));
-            best = root.map(|root| (root, rest)).or(best);
+            best = root.map_or(best, |root| (Position::Root(root), rest));
             if canonical.is_none() && alias.is_none() {
                 break;
             }
@@ -288,23 +290,27 @@ impl PathIndex {
         self.roots.get(root).map_or(RootKind::File, |(_, is)| *is)
     }
 
-    /// The position above a root.
-    pub(crate) fn above(&self, root: usize) -> Above {
-        let Some(&(node, _)) = self.roots.get(root) else { return Above::Ancestor(TOP) };
+    /// The position of a node.
+    pub(crate) fn position(&self, node: Node) -> Position {
+        self.root_at(node).map_or(Position::Ancestor(node), Position::Root)
+    }
+
+    /// The position above a root. In an enclosing root, it is at a path.
+    pub(crate) fn above(&self, root: usize) -> (Position, PathBuf) {
         // The parent of `/` is `/`.
-        let above = self.parent(node);
+        let above = self.parent(self.node(root));
         let mut names = Vec::new();
         let mut node = above;
         loop {
-            if let Some(outer) = self.root_at(node) {
-                return Above::Root(outer, names.into_iter().rev().collect());
-            }
-            match self.canonical.get(node) {
-                Some(branch) if node != TOP => {
+            match (self.position(node), self.canonical.get(node)) {
+                (outer @ Position::Root(_), _) => {
+                    return (outer, names.into_iter().rev().collect());
+                }
+                (_, Some(branch)) if node != TOP => {
                     names.push(&*branch.name);
                     node = branch.parent;
                 }
-                _ => return Above::Ancestor(above),
+                _ => return (Position::Ancestor(above), PathBuf::new()),
             }
         }
     }
@@ -464,10 +470,9 @@ mod tests {
         for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {
             aliases.add(Path::new(path), RootKind::Directory);
         }
-        assert!(matches!(aliases.above(1), Above::Root(0, path) if path == Path::new("a/b")));
-        assert!(
-            matches!(aliases.above(0), Above::Ancestor(node) if aliases.beneath(node) == [0, 1, 2])
-        );
+        assert_eq!(aliases.above(1), (Position::Root(0), PathBuf::from("a/b")));
+        let (Position::Ancestor(above), _) = aliases.above(0) else { panic!() };
+        assert_eq!(aliases.beneath(above), [0, 1, 2]);
         assert_eq!(aliases.beneath(TOP), [0, 1, 2]);
         let none = PathIndex::default();
         assert_eq!(
