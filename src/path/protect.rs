@@ -490,32 +490,28 @@ pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
 /// Whether a folded name matches a folded pattern. `*` matches any number of characters, and `?`
 /// matches one.
 fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else {
-        return after(pattern, name) == Some("");
-    };
-    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let Some(mut name) = after(start, name) else { return false };
-    for part in middle.split('*') {
-        // The first occurrence leaves the most for the other parts.
-        let found = if part.contains('?') {
-            name.char_indices().find_map(|(at, _)| after(part, name.get(at..)?))
-        } else {
-            name.find(part).and_then(|at| name.get(at + part.len()..))
-        };
-        let Some(rest) = found else { return false };
-        name = rest;
+    let (mut pattern, mut name) = (pattern.chars(), name.chars());
+    // What follows the last `*`, and the first characters of the name that can match it.
+    let mut again = None;
+    loop {
+        let rest = name.clone();
+        match (pattern.next(), name.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                name = rest;
+                again = Some((pattern.clone(), name.clone()));
+            }
+            (Some(wanted), Some(one)) if wanted == '?' || wanted == one => {}
+            _ => {
+                // The last `*` matches one more character.
+                let Some((after, from)) = &mut again else { return false };
+                if from.next().is_none() {
+                    return false;
+                }
+                (pattern, name) = (after.clone(), from.clone());
+            }
+        }
     }
-    let length = end.chars().count();
-    let at = name.char_indices().rev().map(|(at, _)| at).take(length);
-    let (count, at) = at.fold((0, name.len()), |(count, _), at| (count + 1, at));
-    count == length && name.get(at..).and_then(|name| after(end, name)) == Some("")
-}
-
-/// The rest of a name after a part of a pattern without `*`, if the name begins with it.
-fn after<'a>(part: &str, name: &'a str) -> Option<&'a str> {
-    let mut name = name.chars();
-    let is_equal = |wanted| name.next().is_some_and(|one| wanted == '?' || wanted == one);
-    part.chars().all(is_equal).then_some(name.as_str())
 }
 
 const WILDCARDS: [char; 2] = ['*', '?'];
