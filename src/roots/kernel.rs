@@ -80,8 +80,7 @@ impl Roots {
             }
         };
         let names_directory = last.is_none() && ends_as_directory(rest);
-        let (root, path) = (number, names);
-        Some(Ok(PlaceInRoot { root, path, found, is_target: false, names_directory }))
+        Some(Ok(PlaceInRoot { names_directory, ..PlaceInRoot::plain(number, names, found) }))
     }
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to

@@ -80,6 +80,13 @@ pub(crate) struct PlaceInRoot {
     pub(crate) names_directory: bool,
 }
 
+impl PlaceInRoot {
+    /// A place that no symlink led to, by a path that need not name a directory.
+    pub(crate) fn plain(root: usize, path: PathBuf, found: Presence) -> Self {
+        Self { root, path, found, is_target: false, names_directory: false }
+    }
+}
+
 /// What exists at a place inside a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Presence {
