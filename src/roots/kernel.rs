@@ -54,7 +54,6 @@ impl Roots {
             LastName::New | LastName::Unfollowed => split_last(rest)?,
         };
         let mut names = lexical_path(path)?;
-        let mounts = self.policy().mounts;
         let opened = match self.walk_plain(root, path, Follow::NoLink)? {
             Ok(opened) => opened,
             Err(error) if last.is_none() => {
@@ -69,14 +68,13 @@ impl Roots {
         let found = match last {
             None => Presence::Exists,
             Some(last) => {
-                let found = match Handle::from(opened).look_in(last, mounts).ok()? {
+                names.push(last);
+                match Handle::from(opened).look_in(last, self.policy().mounts).ok()? {
                     Stat::Missing => Presence::Missing(1),
                     Stat::Other(_) => Presence::Exists,
                     Stat::Link(..) if last_name == LastName::Unfollowed => Presence::Link,
                     Stat::Link(..) => return None,
-                };
-                names.push(last);
-                found
+                }
             }
         };
         let names_directory = last.is_none() && ends_as_directory(rest);
