@@ -76,21 +76,14 @@ struct Branch {
     root: Option<u32>,
     /// The name as it was inserted.
     name: Box<OsStr>,
-    children: Children,
-}
-
-/// Most trees contain a single path, so their nodes have at most one child and need no map.
-#[derive(Debug, Default)]
-enum Children {
-    #[default]
-    None,
-    One(Node),
+    /// Most trees contain a single path, so their nodes have at most one child and need no map.
+    first_child: Option<Node>,
     /// Keyed by [`key`].
     #[expect(
         clippy::box_collection,
         reason = "a map is rare, and three times as large as the rest"
     )]
-    Many(Box<HashMap<Box<OsStr>, Node>>),
+    other_children: Option<Box<HashMap<Box<OsStr>, Node>>>,
 }
 
 impl PathIndex {
@@ -181,11 +174,8 @@ impl PathIndex {
         let mut todo = vec![node];
         while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
             found.extend(branch.root());
-            match &branch.children {
-                Children::None => {}
-                Children::One(child) => todo.push(*child),
-                Children::Many(children) => todo.extend(children.values()),
-            }
+            todo.extend(branch.first_child);
+            todo.extend(branch.other_children.iter().flat_map(|others| others.values()));
         }
         found.sort_unstable();
         found
@@ -346,35 +336,24 @@ impl Tree {
         // far below 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
         self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
-        let siblings = match self
-            .0
-            .get_mut(parent as usize)
-            .map(|branch| std::mem::take(&mut branch.children))
-        {
-            None | Some(Children::None) => Children::One(new),
-            Some(Children::One(first)) => Children::Many(Box::new(
-                [first, new].map(|node| (key(self.name(node)).into(), node)).into(),
-            )),
-            Some(Children::Many(mut siblings)) => {
-                siblings.insert(key(name).into(), new);
-                Children::Many(siblings)
-            }
-        };
         if let Some(branch) = self.0.get_mut(parent as usize) {
-            branch.children = siblings;
+            if branch.first_child.is_none() {
+                branch.first_child = Some(new);
+            } else {
+                branch.other_children.get_or_insert_default().insert(key(name).into(), new);
+            }
         }
         new
     }
 
     /// The roots that mark a path or one of its ancestors, outermost first, each with its depth.
     pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
-        let mut node = Some(TOP);
-        let names =
-            std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
-                node = node.and_then(|node| self.child(node, name));
-                node
-            }));
-        names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
+        let below = components(path.as_os_str()).scan(TOP, |node, (name, _)| {
+            *node = self.child(*node, name)?;
+            Some(*node)
+        });
+        let nodes = std::iter::once(TOP).chain(below);
+        nodes.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
     /// The root that marks a path.
@@ -398,14 +377,10 @@ impl Tree {
     }
 
     fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
-        match &self.get(node)?.children {
-            Children::None => None,
-            Children::One(child) => {
-                // Defense: A name is a root's only if it is equal as a whole, not in its prefix.
-                Some(*child).filter(|child| key(self.name(*child)) == key(name))
-            }
-            Children::Many(children) => children.get(&*key(name)).copied(),
-        }
+        let Branch { first_child, other_children, .. } = self.get(node)?;
+        // Defense: A name is a root's only if it is equal as a whole, not in its prefix.
+        let first = first_child.filter(|child| key(self.name(*child)) == key(name));
+        first.or_else(|| other_children.as_ref()?.get(&*key(name)).copied())
     }
 
     fn name(&self, node: Node) -> &OsStr {
@@ -446,11 +421,12 @@ mod tests {
         }
         // Only a node with several children has a map.
         let children = |path: &str| {
-            tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children)
+            let branch = tree.find(Path::new(path)).and_then(|node| tree.get(node)).unwrap();
+            let others = branch.other_children.as_ref().map(|others| others.len());
+            (branch.first_child.is_some(), others)
         };
-        assert!(matches!(children("/a"), Some(Children::Many(all)) if all.len() == SIBLINGS));
-        assert!(matches!(children("/a/7"), Some(Children::One(_))));
-        assert!(matches!(children("/a/7/b"), Some(Children::None)));
+        assert_eq!(children("/a"), (true, Some(SIBLINGS - 1)));
+        assert_eq!((children("/a/7"), children("/a/7/b")), ((true, None), (false, None)));
     }
 
     #[test]

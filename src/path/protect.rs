@@ -219,14 +219,11 @@ impl Pattern {
         for name in exempt {
             let is_name = components(name).map(|(name, _)| name).eq([&**name]);
             let forms = forms(name);
-            let mut is_used = false;
-            for pattern in &mut patterns {
-                if is_name && pattern.names.last().is_some_and(|last| last.matches(&forms)) {
-                    pattern.exempt.push(name.clone());
-                    is_used = true;
-                }
-            }
-            if !is_used {
+            let is_matched = |pattern: &&mut Self| {
+                is_name && pattern.names.last().is_some_and(|last| last.matches(&forms))
+            };
+            let matched = patterns.iter_mut().filter(is_matched);
+            if matched.map(|pattern| pattern.exempt.push(name.clone())).count() == 0 {
                 let text = "no pattern for protected names matches this name: leave it out";
                 return Err(Error::new(Code::InvalidPattern).with_text(text).at("exempt", name));
             }
