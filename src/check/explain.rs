@@ -16,7 +16,7 @@ use crate::dir::{Access, Budget, Metadata, Stat};
 use crate::error::{Code, Error, Result, quoted};
 use crate::path::names::components;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{EntryKind, LastName, Lookup, Lookups, Presence, Roots, join};
+use crate::roots::{LastName, Lookup, Lookups, Presence, Roots, join};
 
 /// The steps of a decision, from [`Roots::explain`].
 ///
@@ -82,9 +82,9 @@ struct Recorder<'a, 'b> {
 }
 
 impl Lookup for Recorder<'_, '_> {
-    fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
+    fn look(&mut self, root: usize, path: &Path) -> Result<Stat> {
         let found = self.lookups.look(root, path)?;
-        if let EntryKind::Link(text) = &found {
+        if let Stat::Link(text, _) = &found {
             self.links.push((root, path.to_owned(), text.clone()));
         }
         Ok(found)

@@ -26,11 +26,10 @@ pub use self::proof::Proof;
 pub(crate) use self::proof::{OpenDirectory, named_as_directory, without_parent};
 use crate::error::{Code, Error, Result};
 use crate::events;
-use crate::path::index::Above;
-use crate::path::names::components;
-use crate::path::protect::has_temporary_name;
+use crate::path::index::Position;
+use crate::path::protect::{ProtectedNames, has_temporary_name};
 use crate::path::{IntoLocation, Location};
-use crate::roots::{LastName, Presence, Root, Roots};
+use crate::roots::{LastName, Presence, Roots};
 
 /// Proof that a request, with all symlinks followed, names a place inside a root, whether or not
 /// something is there. The file operations that follow symlinks are methods of this type. Those on
@@ -201,7 +200,7 @@ impl Roots {
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     ///
-    /// A root can be a single file, which cannot be walked ([`Root::is_file`]). What a walk leaves
+    /// A root can be a single file, which cannot be walked ([`Root::is_file`](crate::Root::is_file)). What a walk leaves
     /// out, such as a mount that the boundary refuses, is left out even if it is a root itself.
     ///
     /// # Errors
@@ -213,9 +212,13 @@ impl Roots {
         let mut missing = None;
         let mut checked = Vec::new();
         for (number, root) in self.iter().enumerate() {
-            if let Above::Root(outer, _) = self.index().above(number) {
-                // The parent of `/` is `/`.
-                if outer != number && !self.omits(outer, root)? {
+            if let (Position::Root(outer), way) = self.index().above(number) {
+                let is_denied = |it: &ProtectedNames| {
+                    it.denies_last_names(&[root.path()], way.iter().count() + 1, |_| true)
+                };
+                // The walk of the enclosing root visits this one, unless a name on the way is
+                // denied. The parent of `/` is `/`.
+                if outer != number && !self.protected().is_some_and(is_denied) {
                     continue;
                 }
             }
@@ -233,14 +236,6 @@ impl Roots {
             (true, Some(error)) => Err(error),
             (true, None) => Err(self.log_refused(Code::OutsideRoots.into())),
         }
-    }
-
-    /// Whether a walk of the root that encloses another one omits it, because of a denied name.
-    fn omits(&self, outer: usize, inner: &Root) -> Result<bool> {
-        let (outer, place) = (self.root(outer)?, inner.path());
-        let names = |path: &Path| components(path.as_os_str()).count();
-        let below = names(place) - names(outer.path());
-        Ok(self.protected().is_some_and(|it| it.denies_last_names(&[place], below, |_| true)))
     }
 
     /// Parses a request, and logs the error if this fails. Every operation on a request starts

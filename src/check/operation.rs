@@ -97,6 +97,18 @@ impl Roots {
         self.run_directly(name, request, last_name, || None, work)
     }
 
+    /// Parses a request, and runs an operation on it.
+    pub(crate) fn operate<T>(
+        &self,
+        name: &'static str,
+        request: impl IntoLocation,
+        last_name: LastName,
+        mut attempt: impl FnMut(&Proof) -> Result<T>,
+    ) -> Result<T> {
+        let request = self.location(request)?;
+        self.run(name, &request, last_name, |place, _| attempt(place))
+    }
+
     /// Like [`run`](Self::run), with a shortcut that does not learn which place the request names.
     /// It is not taken when that place would be reported.
     pub(crate) fn run_directly<'a, T>(

@@ -21,15 +21,9 @@ use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, f
 #[derive(Clone)]
 pub struct Proof {
     roots: Roots,
-    /// The innermost root that contains the place, and its number in the snapshot.
+    /// The innermost root that contains the place.
     root: Arc<Root>,
-    number: usize,
-    relative: PathBuf,
-    found: Presence,
-    /// Whether the last name of the request is a symlink that was followed.
-    is_target: bool,
-    /// Whether the request ends in a slash, `.` or `..`, and so names a directory.
-    names_directory: bool,
+    located: PlaceInRoot,
     request: Location,
     /// The directory beneath which the operations run, if it is not the root.
     opened: Option<OpenBase>,
@@ -71,30 +65,21 @@ impl Roots {
     /// `RootUnavailable` if the name of the innermost root that contains the place does not lead to
     /// a directory or a file.
     pub(super) fn proof(&self, located: PlaceInRoot, request: &Location) -> Result<Proof> {
-        let PlaceInRoot { root, path, found, is_target, names_directory } = located;
         // Defense: The innermost root in force decides what may be done.
-        let (number, relative) = self.innermost(root, path);
-        let inner = self.shared_root(number)?;
-        let is_there = || match found {
-            Presence::Missing(missing) => missing <= relative.iter().count(),
+        let (number, path) = self.innermost(located.root, located.path);
+        let is_nested = number != located.root;
+        let located = PlaceInRoot { root: number, path, ..located };
+        let root = self.shared_root(number)?;
+        let is_there = || match located.found {
+            Presence::Missing(missing) => missing <= located.path.iter().count(),
             // The place is the root itself, whose own path would be refused.
-            _ if relative.as_os_str().is_empty() => inner.is_there(),
+            _ if located.path.as_os_str().is_empty() => root.is_there(),
             _ => true,
         };
-        if number != root && !is_there() {
+        if is_nested && !is_there() {
             return Err(Error::from(Code::RootUnavailable).in_root(number));
         }
-        Ok(Proof {
-            roots: self.clone(),
-            root: inner,
-            number,
-            relative,
-            found,
-            is_target,
-            names_directory,
-            request: request.clone(),
-            opened: None,
-        })
+        Ok(Proof { roots: self.clone(), root, located, request: request.clone(), opened: None })
     }
 }
 
@@ -111,18 +96,18 @@ impl Proof {
 
     /// The number of the root in the snapshot of this proof.
     pub(crate) fn root_number(&self) -> usize {
-        self.number
+        self.located.root
     }
 
     /// The path relative to the root. It consists of plain names and contains no symlink that was
     /// followed. It is empty for the root itself.
     #[must_use]
     pub fn relative(&self) -> &Path {
-        &self.relative
+        &self.located.path
     }
 
     pub(crate) fn canonical(&self) -> PathBuf {
-        join(self.root.path(), &self.relative)
+        join(self.root.path(), self.relative())
     }
 
     /// The canonical path as text that people and models can read in responses and logs.
@@ -175,18 +160,19 @@ impl Proof {
     /// ```
     #[must_use]
     pub fn client_path(&self) -> String {
-        let is_base = self.roots.base() == Some(self.number) && !self.root.is_file();
-        let canonical = self.canonical();
-        match (canonical.to_str(), self.relative.to_str().unwrap_or_default()) {
-            (None, _) => self.uri(),
-            (_, "") if is_base => ".".to_owned(),
-            (_, "") => self.root.client_path(),
+        let is_base = self.roots.base() == Some(self.root_number()) && !self.root.is_file();
+        let Some(relative) = self.canonical().to_str().and(self.relative().to_str()) else {
+            return self.uri();
+        };
+        match relative {
+            "" if is_base => ".".to_owned(),
+            "" => self.root.client_path(),
             // With a colon, it could be a URI.
-            (_, relative) if is_base && !relative.contains(':') => relative.to_owned(),
-            // Below an alias of Windows, a backslash would separate names.
-            (_, relative) if cfg!(unix) && relative.contains('\\') => display_path(&canonical),
-            (_, relative) => {
-                Path::new(&self.root.client_path()).join(relative).display().to_string()
+            relative if is_base && !relative.contains(':') => relative.to_owned(),
+            _ => {
+                let root = Location::of_place(Path::new(&self.root.client_path()));
+                let named = root.entry(self.relative(), || self.root.path().to_owned());
+                named.display().to_string()
             }
         }
     }
@@ -212,7 +198,7 @@ impl Proof {
     }
 
     pub(crate) fn found(&self) -> Presence {
-        self.found
+        self.located.found
     }
 
     /// Whether something is at the place now. As with [`std::path::Path::exists`], the answer is
@@ -224,15 +210,15 @@ impl Proof {
 
     /// Whether something was at the place when it was checked.
     pub(crate) fn existed(&self) -> bool {
-        !matches!(self.found, Presence::Missing(_))
+        !matches!(self.located.found, Presence::Missing(_))
     }
 
     pub(super) fn is_target(&self) -> bool {
-        self.is_target
+        self.located.is_target
     }
 
     pub(crate) fn names_directory(&self) -> bool {
-        self.names_directory
+        self.located.names_directory
     }
 
     /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the innermost
@@ -278,12 +264,12 @@ impl Proof {
     ) -> Result<Self> {
         let (roots, named) = (&self.roots, |error: Error| error.at("check", request.sent()));
         // The name of a directory in the root can look like an alias of another system.
-        let mut from_root = Path::new(".").join(&self.relative);
+        let mut from_root = Path::new(".").join(self.relative());
         // Joining an empty path would add a slash.
         from_root.extend(Some(below).filter(|below| !below.as_os_str().is_empty()));
         let from_root =
             Location::from_path(from_root).map_err(|error| roots.log_refused(named(error)))?;
-        let roots_here = &roots.with_base_number(Some(self.number));
+        let roots_here = &roots.with_base_number(Some(self.root_number()));
         roots_here.run_check(&from_root, |budget| {
             let checked = roots_here.decide(&from_root, last_name, budget).map_err(named)?;
             Ok(Self { roots: roots.clone(), request: request.clone(), ..checked })
@@ -294,20 +280,19 @@ impl Proof {
     /// is looked up.
     #[must_use]
     pub fn parent(&self) -> Option<CheckedPath> {
-        let relative = self.relative.parent()?.to_owned();
-        let found = match self.found {
+        let path = self.relative().parent()?.to_owned();
+        let found = match self.located.found {
             Presence::Missing(names) if names > 1 => Presence::Missing(names - 1),
             _ => Presence::Exists,
         };
+        let request = Location::of_place(&join(self.root.path(), &path));
         // The listed directory itself is an entry of its parent, and is reached from the root.
         let opened = self.opened.as_ref().and_then(|OpenBase { directory, path }| {
             let path = path.parent().filter(|path| !path.as_os_str().is_empty())?.to_owned();
             Some(OpenBase { directory: Arc::clone(directory), path })
         });
-        let mut parent = Self { relative, found, is_target: false, opened, ..self.clone() };
-        parent.names_directory = false;
-        parent.request = Location::of_place(&parent.canonical());
-        Some(CheckedPath(parent))
+        let located = PlaceInRoot::plain(self.root_number(), path, found);
+        Some(CheckedPath(Self { located, request, opened, ..self.clone() }))
     }
 
     /// Returns the handle beneath which to operate, and the path relative to it.
@@ -316,7 +301,7 @@ impl Proof {
     /// checked, because its content is protected if it was moved to such a name.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         let Some(OpenBase { directory, path }) = &self.opened else {
-            return Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)));
+            return Ok((self.root.handle()?, self.root.beneath_handle(self.relative())));
         };
         if self.roots.protected().is_some() {
             self.ensure_not_moved_from(directory)?;
@@ -348,7 +333,7 @@ impl Proof {
 
     /// This place as an open directory.
     pub(crate) fn opened_as(&self, handle: Arc<Handle>) -> OpenDirectory {
-        OpenDirectory { handle, root: Arc::clone(&self.root), relative: self.relative.clone() }
+        OpenDirectory { handle, root: Arc::clone(&self.root), relative: self.located.path.clone() }
     }
 
     /// Returns the proof for an entry that was listed below this place, which is the open
@@ -359,18 +344,15 @@ impl Proof {
         path: PathBuf,
         found: Presence,
     ) -> Self {
-        let (number, relative) = self.roots.innermost(self.number, self.relative.join(&path));
+        let (number, relative) =
+            self.roots.innermost(self.root_number(), self.relative().join(&path));
         // A root is what its own path leads to, and unavailable if that is another kind.
         let (is_root, request) = (relative.as_os_str().is_empty(), self.request.join(&path));
         let opened = OpenBase { directory: Arc::clone(directory), path };
         Self {
             roots: self.roots.clone(),
             root: self.roots.shared_root(number).unwrap_or_else(|_| Arc::clone(&self.root)),
-            number,
-            relative,
-            found,
-            is_target: false,
-            names_directory: false,
+            located: PlaceInRoot::plain(number, relative, found),
             request,
             opened: Some(opened).filter(|_| !is_root),
         }
@@ -378,12 +360,12 @@ impl Proof {
 
     /// The pattern that protects the place.
     pub(super) fn pattern(&self) -> Option<&Pattern> {
-        self.roots.protected()?.of(&[self.root.path(), &self.relative], self.root.consented())
+        self.roots.protected()?.of(&[self.root.path(), self.relative()], self.root.consented())
     }
 
     /// Whether the entry `name` of the directory at a path below this place is denied.
     pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
-        let place = [self.root.path(), &self.relative, directory, Path::new(name)];
+        let place = [self.root.path(), self.relative(), directory, Path::new(name)];
         let protected = self.roots.protected();
         protected.is_some_and(|it| it.denies_last_names(&place, 1, |_| true))
     }
@@ -406,7 +388,7 @@ impl Proof {
             return Err(pattern.protection.refusal());
         }
         // A symlink can lead to it.
-        if [self.root.path(), &self.relative]
+        if [self.root.path(), self.relative()]
             .map(Path::as_os_str)
             .into_iter()
             .any(has_temporary_name)
@@ -466,7 +448,7 @@ impl fmt::Debug for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proof")
             .field("root", &self.root.path())
-            .field("relative", &self.relative)
+            .field("relative", &self.relative())
             .field("existed", &self.existed())
             .finish_non_exhaustive()
     }

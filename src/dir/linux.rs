@@ -10,21 +10,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use cap_std::fs::Dir;
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, openat2};
 use rustix::io::Errno;
 
 use super::{Follow, Metadata, Mount, OpenHow, Rule, proc_link};
 use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
-
-enum Symlinks {
-    /// Fails with `ELOOP` at the first symlink.
-    Refuse,
-    /// Follows symlinks inside the directory, and fails with `EXDEV` at one that leaves it.
-    Beneath,
-}
 
 /// Does the same as cap-std's `Dir::open_ambient_dir`, also with musl: there, `std` removes `O_PATH`
 /// from its custom flags, and a confined process may not open `/` for reading.
@@ -65,14 +56,13 @@ pub(super) fn follow(
     want: Follow,
     mounts: Rule,
 ) -> Option<io::Result<File>> {
+    let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let (flags, links) = match want {
-        Follow::NoLink => (OFlags::PATH, Symlinks::Refuse),
-        Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Symlinks::Beneath),
-        Follow::ReadNoLink => {
-            (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Symlinks::Refuse)
-        }
+        Follow::NoLink => (OFlags::PATH, ResolveFlags::NO_SYMLINKS),
+        Follow::Read => (read, ResolveFlags::empty()),
+        Follow::ReadNoLink => (read, ResolveFlags::NO_SYMLINKS),
     };
-    call(at, path, flags, None, mounts, &links)
+    call(at, path, flags, None, mounts, links)
 }
 
 /// Opens a path of plain names. The walk can leave the directory only if another process moves a
@@ -85,14 +75,16 @@ fn plain(
     mounts: Rule,
 ) -> Option<io::Result<File>> {
     let path = path.as_os_str();
-    let opened = call(at, path, flags, mode, mounts, &Symlinks::Refuse)?;
+    let opened = call(at, path, flags, mode, mounts, ResolveFlags::NO_SYMLINKS)?;
     Some(opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::XDEV) if mounts == Rule::Allow || has_moved(at, path) => Errno::LOOP.into(),
         _ => error,
     }))
 }
 
-/// Calls `openat2`. Returns `None` if it is not available to this process, or if it keeps failing
+/// Calls `openat2`. With `NO_SYMLINKS` in `links`, it fails with `ELOOP` at the first symlink.
+/// Otherwise, it follows symlinks inside the directory, and fails with `EXDEV` at one that leaves
+/// it. Returns `None` if it is not available to this process, or if it keeps failing
 /// with `EAGAIN` or `EINTR`. Its availability is not cached, because a seccomp filter can be installed at any
 /// time.
 fn call(
@@ -101,17 +93,16 @@ fn call(
     flags: OFlags,
     mode: Option<u32>,
     mounts: Rule,
-    links: &Symlinks,
+    links: ResolveFlags,
 ) -> Option<io::Result<File>> {
     let path = if path.is_empty() { OsStr::new(".") } else { path };
     // Defense: The kernel opens nothing outside the directory, even if a name is swapped.
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Symlinks::Refuse));
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
     let mut again: Option<Instant> = None;
     for _ in 0..OPENAT2_RETRIES {
-        match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
+        match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve | links) {
             // A file was renamed somewhere on the system while the kernel resolved `..`, or a signal
             // interrupted it (openat2(2)).
             Err(Errno::AGAIN | Errno::INTR)
@@ -133,15 +124,9 @@ fn call(
 /// mount point on the path, which `RESOLVE_NO_XDEV` refuses. The walk is repeated without
 /// `RESOLVE_NO_XDEV`, so it fails with `EXDEV` again only in the first case.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let asked = openat2(
-        at,
-        path,
-        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-        resolve,
-    );
-    matches!(asked, Err(Errno::XDEV))
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let again = call(at, path, flags, None, Rule::Allow, ResolveFlags::NO_SYMLINKS);
+    matches!(again, Some(Err(error)) if Errno::from_io_error(&error) == Some(Errno::XDEV))
 }
 
 pub(super) fn classify(error: &io::Error) -> Option<Code> {
@@ -210,21 +195,16 @@ pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
 }
 
 pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
-    let stat = rustix::fs::statx(at, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
-        .map_err(io::Error::from)?;
-    Ok(mounted(&stat))
+    mount_of(at, OsStr::new(""))
 }
 
-pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
-    let stat = rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID)
-        .map_err(io::Error::from)?;
-    Ok(mounted(&stat))
-}
-
-fn mounted(stat: &Statx) -> Mount {
+/// An empty name is the open file itself.
+pub(super) fn mount_of<F: AsFd>(at: &F, name: &OsStr) -> Result<Mount> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = rustix::fs::statx(at, name, flags, StatxFlags::MNT_ID).map_err(io::Error::from)?;
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
     let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-    (known, if known { stat.stx_mnt_id } else { device })
+    Ok((known, if known { stat.stx_mnt_id } else { device }))
 }
 
 /// Gives an open file a name, and fails with `EEXIST` if the name exists. Returns `None` if no proc

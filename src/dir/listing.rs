@@ -130,21 +130,6 @@ fn is_entry(name: &OsStr) -> bool {
     name != "." && name != ".."
 }
 
-#[cfg(unix)]
-fn known_type(listed: rustix::fs::FileType) -> Option<FileType> {
-    use rustix::fs::FileType as Listed;
-
-    match listed {
-        Listed::Directory => Some(FileType::Directory),
-        Listed::RegularFile => Some(FileType::File),
-        Listed::Symlink => Some(FileType::Symlink),
-        Listed::Fifo => Some(FileType::Fifo),
-        Listed::Socket => Some(FileType::Socket),
-        Listed::BlockDevice | Listed::CharacterDevice => Some(FileType::Device),
-        Listed::Unknown => None,
-    }
-}
-
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::VecDeque;
@@ -154,7 +139,7 @@ mod linux {
     use rustix::fs::RawDir;
     use rustix::io::Errno;
 
-    use super::{FileType, NameAt, NameList, OsStr, USUAL_ENTRIES, io, is_entry, known_type};
+    use super::{FileType, NameAt, NameList, OsStr, USUAL_ENTRIES, io, is_entry};
     use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`. There are none after an error.
@@ -215,7 +200,7 @@ mod linux {
                     Some(Ok(next)) => {
                         let name = OsStr::from_bytes(next.file_name().to_bytes());
                         if is_entry(name) {
-                            let file_type = known_type(next.file_type());
+                            let file_type = FileType::known(next.file_type());
                             self.read.push_back((self.names.push(name), file_type));
                         }
                     }
@@ -242,7 +227,7 @@ mod other {
     use std::os::unix::ffi::OsStrExt as _;
     use std::sync::Arc;
 
-    use super::{FileType, OsStr, OsString, io, is_entry, known_type};
+    use super::{FileType, OsStr, OsString, io, is_entry};
     use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`.
@@ -271,7 +256,7 @@ mod other {
                 if is_entry(name) {
                     self.name.clear();
                     self.name.push(name);
-                    return Some(Ok(known_type(next.file_type())));
+                    return Some(Ok(FileType::known(next.file_type())));
                 }
             }
         }

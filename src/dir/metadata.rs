@@ -271,10 +271,7 @@ impl Metadata {
             modified: metadata.modified().ok(),
             accessed: metadata.accessed().ok(),
             created,
-            status_changed: time(
-                metadata.ctime(),
-                u64::try_from(metadata.ctime_nsec()).unwrap_or_default(),
-            ),
+            status_changed: time(metadata.ctime(), metadata.ctime_nsec()),
             mode: Some(metadata.mode() & 0o7777),
             identity: Identity { device: metadata.dev(), inode: metadata.ino() },
         }
@@ -295,19 +292,10 @@ impl Metadata {
             file_type: FileType::of_mode(mode),
             len: u64::try_from(stat.st_size).unwrap_or_default(),
             links: u64::from(stat.st_nlink),
-            modified: time(
-                stat.st_mtime.into(),
-                u64::try_from(stat.st_mtime_nsec).unwrap_or_default(),
-            ),
-            accessed: time(
-                stat.st_atime.into(),
-                u64::try_from(stat.st_atime_nsec).unwrap_or_default(),
-            ),
+            modified: time(stat.st_mtime.into(), stat.st_mtime_nsec),
+            accessed: time(stat.st_atime.into(), stat.st_atime_nsec),
             created: None,
-            status_changed: time(
-                stat.st_ctime.into(),
-                u64::try_from(stat.st_ctime_nsec).unwrap_or_default(),
-            ),
+            status_changed: time(stat.st_ctime.into(), stat.st_ctime_nsec),
             mode: Some(mode & 0o7777),
             identity: Identity {
                 device: u64::try_from(stat.st_dev).unwrap_or_default(),
@@ -328,8 +316,7 @@ impl Metadata {
 
     /// Converts the result of statx(2).
     pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
-        let at =
-            |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, u64::from(moment.tv_nsec));
+        let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, moment.tv_nsec);
         let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
         let created = at(stat.stx_btime).filter(|_| has_birth);
         let mode = u32::from(stat.stx_mode);
@@ -353,16 +340,22 @@ impl Metadata {
 #[cfg(unix)]
 impl FileType {
     fn of_mode(mode: u32) -> Self {
-        match rustix::fs::FileType::from_raw_mode(mode as rustix::fs::RawMode) {
-            rustix::fs::FileType::RegularFile => Self::File,
-            rustix::fs::FileType::Directory => Self::Directory,
-            rustix::fs::FileType::Symlink => Self::Symlink,
-            rustix::fs::FileType::Fifo => Self::Fifo,
-            rustix::fs::FileType::Socket => Self::Socket,
-            rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice => {
-                Self::Device
-            }
-            rustix::fs::FileType::Unknown => Self::Other,
+        let reported = rustix::fs::FileType::from_raw_mode(mode as rustix::fs::RawMode);
+        Self::known(reported).unwrap_or(Self::Other)
+    }
+
+    /// The type that the system reports, or `None` if it reports none that is known.
+    pub(super) fn known(reported: rustix::fs::FileType) -> Option<Self> {
+        use rustix::fs::FileType as Reported;
+
+        match reported {
+            Reported::RegularFile => Some(Self::File),
+            Reported::Directory => Some(Self::Directory),
+            Reported::Symlink => Some(Self::Symlink),
+            Reported::Fifo => Some(Self::Fifo),
+            Reported::Socket => Some(Self::Socket),
+            Reported::BlockDevice | Reported::CharacterDevice => Some(Self::Device),
+            Reported::Unknown => None,
         }
     }
 }
@@ -370,11 +363,11 @@ impl FileType {
 /// Converts seconds and nanoseconds since 1970. The owner of a file can set any time, so this
 /// returns `None` for a time that `SystemTime` cannot represent.
 #[cfg(unix)]
-fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
+fn time(seconds: i64, nanoseconds: impl TryInto<u64>) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let second =
         if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    second?.checked_add(Duration::from_nanos(nanoseconds))
+    second?.checked_add(Duration::from_nanos(nanoseconds.try_into().unwrap_or_default()))
 }
 
 #[cfg(test)]

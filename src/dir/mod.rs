@@ -89,7 +89,7 @@ impl OpenHow {
 }
 
 /// The result of looking up a name without following it. For a symlink, this includes its target.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Stat {
     Missing,
     Link(OsString, Metadata),

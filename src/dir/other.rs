@@ -29,13 +29,11 @@ pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
 
 pub(super) fn mount<F: std::os::fd::AsFd>(at: &F) -> Result<Mount> {
     let stat = rustix::fs::fstat(at).map_err(io::Error::from)?;
-    Ok((false, Metadata::of_stat(&stat).identity().device))
+    Ok((false, Metadata::of_stat(&stat).device()))
 }
 
 pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
-    let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(io::Error::from)?;
-    Ok((false, Metadata::of_stat(&stat).identity().device))
+    Ok((false, describe(at, name)?.device()))
 }
 
 #[cfg(target_vendor = "apple")]

@@ -42,7 +42,7 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
 /// Looks up a name without following a symlink. Reads its metadata and, if it is a symlink, its
 /// target.
 pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Stat> {
-    let file = match open_itself(&at.dir, name) {
+    let file = match open_itself(&at.dir, name, FILE_READ_ATTRIBUTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stat::Missing),
         file => file.map_err(super::walk_error)?,
     };
@@ -57,7 +57,7 @@ pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Stat> {
 /// Reads the metadata of a name without following it. A reparse point that silently redirects is
 /// reported as a symlink whose target cannot be read.
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
-    let file = open_itself(&at.dir, name)?;
+    let file = open_itself(&at.dir, name, FILE_READ_ATTRIBUTES)?;
     match verify_place(at, name, &file) {
         Err(error) if error.reason() == Code::OutsideRoots => Ok(Metadata::unreadable_link()),
         Err(error) => Err(io::Error::other(error)),
@@ -69,10 +69,10 @@ pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
 /// directory itself. The directory cannot be renamed while its handle is open, and the identities
 /// are compared.
 pub(super) fn open_to_set_attributes(at: &Handle, name: &OsStr) -> Result<File> {
-    let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
     let access = FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES;
     if name.is_empty() {
         use std::os::windows::fs::OpenOptionsExt as _;
+        let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
         let mut options = fs::OpenOptions::new();
         let file = options.access_mode(access).custom_flags(flags).open(in_dir(at, name)?)?;
         if Metadata::of_file(&file)?.identity() != at.identity()? {
@@ -80,19 +80,15 @@ pub(super) fn open_to_set_attributes(at: &Handle, name: &OsStr) -> Result<File> 
         }
         return Ok(file);
     }
-    let mut options = OpenOptions::new();
-    options.access_mode(access).custom_flags(flags).follow(FollowSymlinks::No);
-    let file = at.dir.open_with(name, &options).map_err(super::walk_error)?.into_std();
+    let file = open_itself(&at.dir, name, access).map_err(super::walk_error)?;
     verify_place(at, name, &file)?;
     Ok(file)
 }
 
-fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
+fn open_itself(at: &Dir, name: &OsStr, access: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options
-        .access_mode(FILE_READ_ATTRIBUTES)
-        .custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
-    options.follow(FollowSymlinks::No);
+    let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
+    options.access_mode(access).custom_flags(flags).follow(FollowSymlinks::No);
     Ok(at.open_with(name, &options)?.into_std())
 }
 

@@ -169,6 +169,92 @@ impl CheckedEntry {
     }
 }
 
+impl Roots {
+    /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is
+    /// not affected.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn remove_file(&self, request: impl IntoLocation) -> Result<()> {
+        self.operate("remove", request, LastName::Unfollowed, |path| remove_file(path, None))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
+    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn remove_dir(&self, request: impl IntoLocation) -> Result<()> {
+        self.operate("remove", request, LastName::Unfollowed, Proof::remove_dir)
+    }
+
+    /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
+    /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
+    /// so memory use does not grow with their number (under 20 MB). If another process adds entries
+    /// meanwhile, the directory that they are in remains, and the error is
+    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty). This also happens on systems
+    /// that keep the name of an open file until it is closed (Windows before version 10, some
+    /// network filesystems).
+    ///
+    /// If names are protected, the directory is searched first, and nothing is removed if it
+    /// contains a protected name.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`remove_dir`](Self::remove_dir).
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a directory more than
+    ///   [`WALK_DEPTH`] deep.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after ten million
+    ///   entries, or if more than [`WALK_ENTRIES`] would have to be
+    ///   searched for protected names.
+    /// - [`Protected`](crate::ErrorKind::Protected) for a directory that contains a protected name.
+    /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
+    ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
+    ///
+    /// Entries that were removed before an error stay removed, so another call continues after
+    /// `too_many_entries`.
+    pub fn remove_dir_all(&self, request: impl IntoLocation) -> Result<()> {
+        self.operate("remove", request, LastName::Unfollowed, Proof::remove_dir_all)
+    }
+}
+
+impl CheckedEntry {
+    /// Removes the file, symlink or special file.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::remove_file`].
+    pub fn remove_file(&self) -> Result<()> {
+        self.0.run("remove", |path| remove_file(path, None))
+    }
+
+    /// Removes the empty directory.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::remove_dir`].
+    pub fn remove_dir(&self) -> Result<()> {
+        self.0.run("remove", Proof::remove_dir)
+    }
+
+    /// Removes the directory and everything in it.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::remove_dir_all`].
+    pub fn remove_dir_all(&self) -> Result<()> {
+        self.0.run("remove", Proof::remove_dir_all)
+    }
+}
+
 pub(super) fn rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
     from.run_to("rename", to, |from, to| Rename::check(from, to, overwrite)?.run())
 }
@@ -204,11 +290,11 @@ fn file_to_remove(path: &Proof) -> Result<ChangePermit<'_>> {
 // These are methods, so that for `CheckedPath::remove_dir_all` rustc does not propose
 // `create_dir_all`, and the reverse for a `CheckedEntry`.
 impl Proof {
-    pub(super) fn remove_dir(&self) -> Result<()> {
+    fn remove_dir(&self) -> Result<()> {
         self.permit(ChangeKind::RemoveDir)?.slot().remove_dir()
     }
 
-    pub(super) fn remove_dir_all(&self) -> Result<()> {
+    fn remove_dir_all(&self) -> Result<()> {
         let permit = self.permit(ChangeKind::RemoveTree)?;
         // A filesystem can also be mounted on the directory itself.
         let base = permit.directory().dir(permit.path(), Rule::Refuse).map_err(|error| {

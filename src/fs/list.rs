@@ -28,7 +28,8 @@ use crate::check::{CheckedEntry, CheckedPath, OpenDirectory, Proof};
 use crate::dir::{Entries, FileType, Handle, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES};
 use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
-use crate::roots::Presence;
+use crate::path::IntoLocation;
+use crate::roots::{LastName, Presence, Roots};
 
 /// A directory that is being listed, or in which a walk began.
 #[derive(Debug)]
@@ -601,13 +602,66 @@ pub(super) fn is_replaced(kind: Code) -> bool {
     matches!(kind, Code::NotFound | Code::NotADirectory | Code::Changed)
 }
 
-pub(super) fn read_dir(path: &Proof) -> Result<ReadDir> {
+impl Roots {
+    /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a
+    /// FIFO or a symlink that points outside is listed like any other entry.
+    /// [Denied](crate::BoundaryBuilder::deny) names are omitted.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a directory of a
+    /// proc filesystem; operating system errors, which the iterator can also yield.
+    pub fn read_dir(&self, request: impl IntoLocation) -> Result<ReadDir> {
+        self.operate("list", request, LastName::Existing, read_dir)
+    }
+
+    /// Walks a directory and everything beneath it. The entries of each directory are sorted by
+    /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
+    /// the walk has no loops and stays inside. It is limited in depth
+    /// ([`WALK_DEPTH`]), entries
+    /// ([`WALK_ENTRIES`], or the limit in the options) and memory
+    /// ([`WALK_BYTES`]). Denied names are omitted, and do not count.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory).
+    /// The walk itself ends with an error at a directory that it cannot read, unless
+    /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
+    /// memory.
+    pub fn walk(&self, request: impl IntoLocation, options: WalkOptions) -> Result<Walk> {
+        self.operate("walk", request, LastName::Existing, |path| walk(path, options))
+    }
+}
+
+impl CheckedPath {
+    /// Lists the directory, in no particular order.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::read_dir`].
+    pub fn read_dir(&self) -> Result<ReadDir> {
+        self.0.run("list", read_dir)
+    }
+
+    /// Walks the directory and everything beneath it.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::walk`].
+    pub fn walk(&self, options: WalkOptions) -> Result<Walk> {
+        self.0.run("walk", |path| walk(path, options))
+    }
+}
+
+fn read_dir(path: &Proof) -> Result<ReadDir> {
     let (listed, names) = path.list()?;
     let parent = Arc::new(Parent { listed, path: PathBuf::new() });
     Ok(ReadDir { names, parent })
 }
 
-pub(super) fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
+fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
     let (listed, names) = if options.max_depth > 0 {
         let (listed, names) = path.list()?;
         (listed, Some(names))

@@ -211,8 +211,7 @@ impl Roots {
     /// The errors of [`open`](Self::open); [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
     pub fn open_with(&self, request: impl IntoLocation, mode: OpenMode) -> Result<OpenFile> {
-        let request = self.location(request)?;
-        self.run(OPEN_TO_WRITE, &request, mode.last_name(), |path, _| path.open_to_write(mode))
+        self.operate(OPEN_TO_WRITE, request, mode.last_name(), |path| path.open_to_write(mode))
     }
 
     /// Reads a file of at most `limit` bytes.
@@ -388,10 +387,34 @@ impl Proof {
     }
 }
 
+impl Roots {
+    /// Returns the metadata of the named file or directory. Symlinks are followed. For a symlink
+    /// itself, use [`CheckedEntry::metadata`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
+    pub fn metadata(&self, request: impl IntoLocation) -> Result<Metadata> {
+        self.operate("describe", request, LastName::Existing, metadata)
+    }
+}
+
+impl CheckedPath {
+    /// Returns the metadata of what is at the place. For a symlink itself, use
+    /// [`CheckedEntry::metadata`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::metadata`].
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.0.run("describe", metadata)
+    }
+}
+
 /// What errors and events call an open that can change the file.
 const OPEN_TO_WRITE: &str = "open for writing";
 
-pub(super) fn metadata(path: &Proof) -> Result<Metadata> {
+fn metadata(path: &Proof) -> Result<Metadata> {
     match path.look()? {
         Stat::Missing => Err(Code::NotFound.into()),
         Stat::Link(..) => Err(Code::Changed.into()),
@@ -409,8 +432,7 @@ impl Roots {
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound); the errors of [`Roots::check_entry`].
     pub fn symlink_metadata(&self, request: impl IntoLocation) -> Result<Metadata> {
-        let request = self.location(request)?;
-        self.run("describe", &request, LastName::Unfollowed, |entry, _| symlink_metadata(entry))
+        self.operate("describe", request, LastName::Unfollowed, symlink_metadata)
     }
 }
 

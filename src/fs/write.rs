@@ -9,12 +9,152 @@ use super::parents::NewDirectories;
 use super::permissions::narrow_mode;
 use super::permit::ChangeKind;
 use super::version::{Condition, change_in_place_if};
-use crate::check::Proof;
+use crate::check::{CheckedPath, Proof};
 use crate::dir::{OpenHow, Stat};
 use crate::error::{Code, Result};
+use crate::path::IntoLocation;
+use crate::roots::{LastName, Roots};
+
+impl Roots {
+    /// Writes a whole file atomically. The content is written to a new file in the same directory,
+    /// which is then renamed to the final name. A reader sees either the old content or the new,
+    /// and a failed write leaves the old content. This requires permission to write to the
+    /// directory (rename(2)) and, on Unix, to read or to write the old file. The content is synced
+    /// to the device before the rename. The directory is synced afterwards, if the filesystem
+    /// supports that and the process may read the directory. If that fails, the error says that the
+    /// file has its new content.
+    ///
+    /// With the sync, writing a small file takes several times as long. A file that can be created
+    /// again can be written without it, by [`write_with`](Self::write_with) and
+    /// [`Durability::None`].
+    ///
+    /// The new file keeps the permission bits of the old one, without set-user-ID and set-group-ID.
+    /// It also keeps the owner and the group, as far as the process may set them. If the owner
+    /// cannot be kept, the group and others keep only the bits that the old owner had too; if the
+    /// group cannot be kept, only those that the old group and all others had. On Linux, a POSIX
+    /// access control list is kept exactly. If it cannot be kept, which takes the same owner and
+    /// group, the write is refused. So nobody gains access, except the owner of the new file, who
+    /// can always change its mode. The permissions are those of the old file immediately before it
+    /// is replaced, after the content was written. Lists of other kinds (NFSv4, macOS, Windows) are
+    /// not kept, and the new file inherits the list of its directory.
+    ///
+    /// The new file does not keep extended attributes, the birth time or other hard links, which
+    /// still name the old content. [`write_with`](Self::write_with) can write in place, which keeps
+    /// all of these, and can create missing parents, require an unchanged file, and reduce what is
+    /// synced. A file that did not exist has mode 0666 minus the umask, or the permissions
+    /// from the default access control list of its directory.
+    ///
+    /// Exceeding the process's file size limit (`RLIMIT_FSIZE`, setrlimit(2)) kills the process,
+    /// unless it handles or ignores `SIGXFSZ`.
+    ///
+    /// If the process is killed during a write, the new file remains. Its name is
+    /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. A server that keeps no
+    /// [`AtomicFile`] or [`ChangeSet`](crate::ChangeSet) for longer than an hour can remove the
+    /// files that were not modified for that long:
+    ///
+    /// ```sh
+    /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type f -mmin +60 -delete
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly);
+    /// [`RootItself`](crate::ErrorKind::RootItself) for a single-file root, even inside another
+    /// root, because it can only be written [in place](crate::WriteOptions::in_place);
+    /// [`IsADirectory`](crate::ErrorKind::IsADirectory), also for a new name that ends in a slash;
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
+    /// may neither read nor write, or whose access control list cannot be kept; operating system
+    /// errors.
+    pub fn write(&self, request: impl IntoLocation, content: impl AsRef<[u8]>) -> Result<()> {
+        self.operate("write", request, LastName::New, |path| {
+            write(path, &content, WriteOptions::default())
+        })
+    }
+
+    /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
+    /// file is treated, whether missing parents are created, whether the file must be unchanged,
+    /// and what is synced.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write), and the errors of
+    /// [`CheckedPath::atomic_file`] for its options, except that a file can be written in place. A
+    /// write in place that fails midway leaves part of the new content.
+    pub fn write_with(
+        &self,
+        request: impl IntoLocation,
+        content: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.operate("write", request, LastName::New, |path| write(path, &content, options))
+    }
+
+    /// Creates a directory. Its parent must exist. Unlike mkdir(2), this follows a dangling symlink
+    /// as the last name if its target is inside a root, and creates the target.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
+    /// if the parent does not exist.
+    pub fn create_dir(&self, request: impl IntoLocation) -> Result<()> {
+        self.operate("create directory", request, LastName::New, Proof::create_dir)
+    }
+
+    /// Creates a directory and its missing parents. Succeeds if the directory already exists.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly);
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) or
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path exists and is not a
+    /// directory. Directories that were created before an error remain.
+    pub fn create_dir_all(&self, request: impl IntoLocation) -> Result<()> {
+        self.operate("create directory", request, LastName::New, Proof::create_dir_all)
+    }
+}
+
+impl CheckedPath {
+    /// Writes the whole file atomically.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::write`].
+    pub fn write(&self, content: impl AsRef<[u8]>) -> Result<()> {
+        self.0.run("write", |path| write(path, &content, WriteOptions::default()))
+    }
+
+    /// Writes the whole file as the options say.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::write_with`].
+    pub fn write_with(&self, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+        self.0.run("write", |path| write(path, &content, options))
+    }
+
+    /// Creates a directory at this place. Its parent must exist.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::create_dir`].
+    pub fn create_dir(&self) -> Result<()> {
+        self.0.run("create directory", Proof::create_dir)
+    }
+
+    /// Creates a directory at this place, and its missing parents.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::create_dir_all`].
+    pub fn create_dir_all(&self) -> Result<()> {
+        self.0.run("create directory", Proof::create_dir_all)
+    }
+}
 
 /// Writes a whole file.
-pub(super) fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
     let Some(mut file) = path.begin_write(options, NEW_FILE)? else {
         let content = content.as_ref();
         return path.change_in_place(options, || path.overwrite(content, options.durability));
@@ -72,11 +212,11 @@ impl Proof {
         Ok(())
     }
 
-    pub(super) fn create_dir(&self) -> Result<()> {
+    fn create_dir(&self) -> Result<()> {
         self.permit(ChangeKind::CreateDir)?.slot().create_dir()
     }
 
-    pub(super) fn create_dir_all(&self) -> Result<()> {
+    fn create_dir_all(&self) -> Result<()> {
         self.ensure_writable()?;
         if self.root().is_file() {
             return Err(Code::AlreadyExists.into());

@@ -1,6 +1,34 @@
-//! Percent-decoding of a URI's path.
+//! What is the same in `file:` URIs on every system.
 
 use super::error::Code;
+
+/// Returns the text after the scheme of a `file:` URI. Refuses everything that a URL parser would
+/// silently repair, a query and a fragment. `allows_backslash` decides by the text after the scheme.
+pub(crate) fn after_scheme(
+    text: &str,
+    allows_backslash: impl FnOnce(&str) -> bool,
+) -> Result<&str, Code> {
+    let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
+    // WHATWG URL, "basic URL parser", steps 1 to 3, remove surrounding control characters and
+    // spaces, and all tabs and newlines.
+    let is_dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
+    match text {
+        _ if !scheme.eq_ignore_ascii_case("file") => Err(Code::ForeignScheme),
+        _ if text.contains('\0') => Err(Code::Nul),
+        _ if is_dropped || (text.contains('\\') && !allows_backslash(rest)) => {
+            Err(Code::DroppedCharacter)
+        }
+        _ if text.contains('#') => Err(Code::Fragment),
+        _ if text.contains('?') => Err(Code::Query),
+        _ => Ok(rest),
+    }
+}
+
+/// Splits the text after the scheme into the host, which is empty if there is none, and the path.
+pub(crate) fn split_host(rest: &str) -> (&str, &str) {
+    let Some(rest) = rest.strip_prefix("//") else { return ("", rest) };
+    rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""))
+}
 
 /// Decodes each `%XX` once (RFC 3986, 2.1). `%2e` is a dot (6.2.2.3). An escaped NUL or separator
 /// is refused, so decoding does not change how the path splits into segments.

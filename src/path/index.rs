@@ -55,10 +55,11 @@ pub(crate) enum Origin {
 /// The index of a node in a tree.
 pub(crate) type Node = u32;
 
-/// The position above a root: a path in the enclosing root or, if no root encloses it, an ancestor.
-#[derive(Debug)]
-pub(crate) enum Above {
-    Root(usize, PathBuf),
+/// Where a path can lead by its names alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    Root(usize),
+    /// At an ancestor of roots, which is known by name.
     Ancestor(Node),
 }
 
@@ -75,21 +76,14 @@ struct Branch {
     root: Option<u32>,
     /// The name as it was inserted.
     name: Box<OsStr>,
-    children: Children,
-}
-
-/// Most trees contain a single path, so their nodes have at most one child and need no map.
-#[derive(Debug, Default)]
-enum Children {
-    #[default]
-    None,
-    One(Node),
+    /// Most trees contain a single path, so their nodes have at most one child and need no map.
+    first_child: Option<Node>,
     /// Keyed by [`key`].
     #[expect(
         clippy::box_collection,
         reason = "a map is rare, and three times as large as the rest"
     )]
-    Many(Box<HashMap<Box<OsStr>, Node>>),
+    other_children: Option<Box<HashMap<Box<OsStr>, Node>>>,
 }
 
 impl PathIndex {
@@ -180,11 +174,8 @@ impl PathIndex {
         let mut todo = vec![node];
         while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
             found.extend(branch.root());
-            match &branch.children {
-                Children::None => {}
-                Children::One(child) => todo.push(*child),
-                Children::Many(children) => todo.extend(children.values()),
-            }
+            todo.extend(branch.first_child);
+            todo.extend(branch.other_children.iter().flat_map(|others| others.values()));
         }
         found.sort_unstable();
         found
@@ -193,17 +184,18 @@ impl PathIndex {
     /// The root whose canonical path or alias is the longest one that an absolute path starts with,
     /// and the rest of the path.
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
-        self.begin_from(path, Origin::Request)
+        match self.begin_from(path, Origin::Request) {
+            (Position::Root(root), rest) => Some((root, rest)),
+            (Position::Ancestor(_), _) => None,
+        }
     }
 
-    /// Like [`begin`](Self::begin), but also for the target of a symlink.
-    pub(crate) fn begin_from<'a>(
-        &self,
-        path: &'a OsStr,
-        origin: Origin,
-    ) -> Option<(usize, &'a OsStr)> {
+    /// Like [`begin`](Self::begin), but also for the target of a symlink. A path that starts in no
+    /// root starts at the place of a declared alias, or else at `/`.
+    pub(crate) fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
-            Some((place, rest)) => self.begin_at(place?, None, rest),
+            Some((Some(place), rest)) => self.begin_at(place, None, rest),
+            Some((None, _)) => (Position::Ancestor(TOP), path),
             None => self.begin_at(TOP, Some(TOP), path),
         }
     }
@@ -242,8 +234,8 @@ impl PathIndex {
         start: Node,
         mut alias: Option<Node>,
         path: &'a OsStr,
-    ) -> Option<(usize, &'a OsStr)> {
-        let mut best = self.root_at(start).map(|root| (root, path));
+    ) -> (Position, &'a OsStr) {
+        let mut best = (self.position(start), path);
         let mut canonical = Some(start);
         for (name, rest) in components(path) {
             match name.as_encoded_bytes() {
@@ -256,7 +248,7 @@ impl PathIndex {
             let root = canonical
                 .and_then(|node| self.canonical.root(node))
                 .or(alias.and_then(|node| self.aliases.root(node)));
-            best = root.map(|root| (root, rest)).or(best);
+            best = root.map_or(best, |root| (Position::Root(root), rest));
             if canonical.is_none() && alias.is_none() {
                 break;
             }
@@ -288,23 +280,27 @@ impl PathIndex {
         self.roots.get(root).map_or(RootKind::File, |(_, is)| *is)
     }
 
-    /// The position above a root.
-    pub(crate) fn above(&self, root: usize) -> Above {
-        let Some(&(node, _)) = self.roots.get(root) else { return Above::Ancestor(TOP) };
+    /// The position of a node.
+    pub(crate) fn position(&self, node: Node) -> Position {
+        self.root_at(node).map_or(Position::Ancestor(node), Position::Root)
+    }
+
+    /// The position above a root. In an enclosing root, it is at a path.
+    pub(crate) fn above(&self, root: usize) -> (Position, PathBuf) {
         // The parent of `/` is `/`.
-        let above = self.parent(node);
+        let above = self.parent(self.node(root));
         let mut names = Vec::new();
         let mut node = above;
         loop {
-            if let Some(outer) = self.root_at(node) {
-                return Above::Root(outer, names.into_iter().rev().collect());
-            }
-            match self.canonical.get(node) {
-                Some(branch) if node != TOP => {
+            match (self.position(node), self.canonical.get(node)) {
+                (outer @ Position::Root(_), _) => {
+                    return (outer, names.into_iter().rev().collect());
+                }
+                (_, Some(branch)) if node != TOP => {
                     names.push(&*branch.name);
                     node = branch.parent;
                 }
-                _ => return Above::Ancestor(above),
+                _ => return (Position::Ancestor(above), PathBuf::new()),
             }
         }
     }
@@ -340,35 +336,24 @@ impl Tree {
         // far below 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
         self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
-        let siblings = match self
-            .0
-            .get_mut(parent as usize)
-            .map(|branch| std::mem::take(&mut branch.children))
-        {
-            None | Some(Children::None) => Children::One(new),
-            Some(Children::One(first)) => Children::Many(Box::new(
-                [first, new].map(|node| (key(self.name(node)).into(), node)).into(),
-            )),
-            Some(Children::Many(mut siblings)) => {
-                siblings.insert(key(name).into(), new);
-                Children::Many(siblings)
-            }
-        };
         if let Some(branch) = self.0.get_mut(parent as usize) {
-            branch.children = siblings;
+            if branch.first_child.is_none() {
+                branch.first_child = Some(new);
+            } else {
+                branch.other_children.get_or_insert_default().insert(key(name).into(), new);
+            }
         }
         new
     }
 
     /// The roots that mark a path or one of its ancestors, outermost first, each with its depth.
     pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
-        let mut node = Some(TOP);
-        let names =
-            std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
-                node = node.and_then(|node| self.child(node, name));
-                node
-            }));
-        names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
+        let below = components(path.as_os_str()).scan(TOP, |node, (name, _)| {
+            *node = self.child(*node, name)?;
+            Some(*node)
+        });
+        let nodes = std::iter::once(TOP).chain(below);
+        nodes.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
     /// The root that marks a path.
@@ -392,14 +377,10 @@ impl Tree {
     }
 
     fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
-        match &self.get(node)?.children {
-            Children::None => None,
-            Children::One(child) => {
-                // Defense: A name is a root's only if it is equal as a whole, not in its prefix.
-                Some(*child).filter(|child| key(self.name(*child)) == key(name))
-            }
-            Children::Many(children) => children.get(&*key(name)).copied(),
-        }
+        let Branch { first_child, other_children, .. } = self.get(node)?;
+        // Defense: A name is a root's only if it is equal as a whole, not in its prefix.
+        let first = first_child.filter(|child| key(self.name(*child)) == key(name));
+        first.or_else(|| other_children.as_ref()?.get(&*key(name)).copied())
     }
 
     fn name(&self, node: Node) -> &OsStr {
@@ -440,11 +421,12 @@ mod tests {
         }
         // Only a node with several children has a map.
         let children = |path: &str| {
-            tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children)
+            let branch = tree.find(Path::new(path)).and_then(|node| tree.get(node)).unwrap();
+            let others = branch.other_children.as_ref().map(|others| others.len());
+            (branch.first_child.is_some(), others)
         };
-        assert!(matches!(children("/a"), Some(Children::Many(all)) if all.len() == SIBLINGS));
-        assert!(matches!(children("/a/7"), Some(Children::One(_))));
-        assert!(matches!(children("/a/7/b"), Some(Children::None)));
+        assert_eq!(children("/a"), (true, Some(SIBLINGS - 1)));
+        assert_eq!((children("/a/7"), children("/a/7/b")), ((true, None), (false, None)));
     }
 
     #[test]
@@ -464,10 +446,9 @@ mod tests {
         for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {
             aliases.add(Path::new(path), RootKind::Directory);
         }
-        assert!(matches!(aliases.above(1), Above::Root(0, path) if path == Path::new("a/b")));
-        assert!(
-            matches!(aliases.above(0), Above::Ancestor(node) if aliases.beneath(node) == [0, 1, 2])
-        );
+        assert_eq!(aliases.above(1), (Position::Root(0), PathBuf::from("a/b")));
+        let (Position::Ancestor(above), _) = aliases.above(0) else { panic!() };
+        assert_eq!(aliases.beneath(above), [0, 1, 2]);
         assert_eq!(aliases.beneath(TOP), [0, 1, 2]);
         let none = PathIndex::default();
         assert_eq!(

@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
-use crate::path::escapes::decode;
+use crate::path::escapes::{after_scheme, decode, split_host};
 #[cfg(unix)]
 use crate::path::index::Origin;
 use crate::path::index::PathIndex;
@@ -144,13 +144,8 @@ impl Location {
     /// # }
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
-        let parsed = if is_uri(text) {
-            uri_path(text)
-                .and_then(|path| Self::checked(&path))
-                .map(|location| location.sent_as(text))
-        } else {
-            Self::checked(OsStr::new(text))
-        };
+        let parsed =
+            if is_uri(text) { Self::of_uri(text) } else { Self::checked(OsStr::new(text)) };
         parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
@@ -174,13 +169,10 @@ impl Location {
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
             "" => Err(Code::Empty.into()),
-            _ if is_uri(text) => uri_path(text),
+            _ if is_uri(text) => Self::of_uri(text),
             _ => Err(Code::NotAbsolute.into()),
         };
-        let checked = parsed.and_then(|path| Self::checked(&path));
-        checked
-            .map(|location| location.sent_as(text))
-            .map_err(|error| error.at("parse", OsStr::new(text)))
+        parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
     /// The path that the request names. It has not been checked against any roots, so do not open
@@ -249,9 +241,11 @@ impl Location {
         self
     }
 
-    fn sent_as(mut self, text: &str) -> Self {
-        self.sent = Some(text.into());
-        self
+    fn of_uri(text: &str) -> Result<Self> {
+        if text.len() > URI_BYTES {
+            return Err(Error::over(Code::TooLong, "the URI is longer than {} bytes", URI_BYTES));
+        }
+        Ok(Self { sent: Some(text.into()), ..Self::checked(&read_uri(text)?)? })
     }
 
     fn checked(path: &OsStr) -> Result<Self> {
@@ -353,51 +347,19 @@ fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
     Ok(Cow::Owned(crate::path::names::windows::path(text)?.into()))
 }
 
-/// Returns the decoded path of a `file:` URI.
-fn uri_path(text: &str) -> Result<OsString> {
-    if text.len() > URI_BYTES {
-        return Err(Error::over(Code::TooLong, "the URI is longer than {} bytes", URI_BYTES));
-    }
-    read_uri(text)
-}
-
 #[cfg(windows)]
 fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::path::names::windows::uri(text)?.into())
 }
 
-/// Returns the decoded path of a `file:` URI. Refuses everything that a URL parser would silently
-/// repair, and any URI for which the `url` crate finds a different path.
+/// Returns the decoded path of a `file:` URI. Refuses any URI for which the `url` crate finds a
+/// different path.
 #[cfg(not(windows))]
 fn read_uri(text: &str) -> Result<OsString> {
-    let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
-    if !scheme.eq_ignore_ascii_case("file") {
-        return Err(Code::ForeignScheme.into());
+    let (host, path) = split_host(after_scheme(text, |_| false)?);
+    if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+        return Err(Code::ForeignHost.into());
     }
-    if text.contains('\0') {
-        return Err(Code::Nul.into());
-    }
-    // WHATWG URL, "basic URL parser", steps 1 to 3, remove surrounding control characters and
-    // spaces, and all tabs and newlines.
-    if text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']) {
-        return Err(Code::DroppedCharacter.into());
-    }
-    if text.contains('#') {
-        return Err(Code::Fragment.into());
-    }
-    if text.contains('?') {
-        return Err(Code::Query.into());
-    }
-    let path = match rest.strip_prefix("//") {
-        None => rest,
-        Some(rest) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
-                return Err(Code::ForeignHost.into());
-            }
-            path
-        }
-    };
     if !path.starts_with('/') {
         return Err(Code::NotAbsolute.into());
     }

@@ -219,14 +219,11 @@ impl Pattern {
         for name in exempt {
             let is_name = components(name).map(|(name, _)| name).eq([&**name]);
             let forms = forms(name);
-            let mut is_used = false;
-            for pattern in &mut patterns {
-                if is_name && pattern.names.last().is_some_and(|last| last.matches(&forms)) {
-                    pattern.exempt.push(name.clone());
-                    is_used = true;
-                }
-            }
-            if !is_used {
+            let is_matched = |pattern: &&mut Self| {
+                is_name && pattern.names.last().is_some_and(|last| last.matches(&forms))
+            };
+            let matched = patterns.iter_mut().filter(is_matched);
+            if matched.map(|pattern| pattern.exempt.push(name.clone())).count() == 0 {
                 let text = "no pattern for protected names matches this name: leave it out";
                 return Err(Error::new(Code::InvalidPattern).with_text(text).at("exempt", name));
             }
@@ -490,32 +487,28 @@ pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
 /// Whether a folded name matches a folded pattern. `*` matches any number of characters, and `?`
 /// matches one.
 fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else {
-        return after(pattern, name) == Some("");
-    };
-    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let Some(mut name) = after(start, name) else { return false };
-    for part in middle.split('*') {
-        // The first occurrence leaves the most for the other parts.
-        let found = if part.contains('?') {
-            name.char_indices().find_map(|(at, _)| after(part, name.get(at..)?))
-        } else {
-            name.find(part).and_then(|at| name.get(at + part.len()..))
-        };
-        let Some(rest) = found else { return false };
-        name = rest;
+    let (mut pattern, mut name) = (pattern.chars(), name.chars());
+    // What follows the last `*`, and the first characters of the name that can match it.
+    let mut again = None;
+    loop {
+        let rest = name.clone();
+        match (pattern.next(), name.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                name = rest;
+                again = Some((pattern.clone(), name.clone()));
+            }
+            (Some(wanted), Some(one)) if wanted == '?' || wanted == one => {}
+            _ => {
+                // The last `*` matches one more character.
+                let Some((after, from)) = &mut again else { return false };
+                if from.next().is_none() {
+                    return false;
+                }
+                (pattern, name) = (after.clone(), from.clone());
+            }
+        }
     }
-    let length = end.chars().count();
-    let at = name.char_indices().rev().map(|(at, _)| at).take(length);
-    let (count, at) = at.fold((0, name.len()), |(count, _), at| (count + 1, at));
-    count == length && name.get(at..).and_then(|name| after(end, name)) == Some("")
-}
-
-/// The rest of a name after a part of a pattern without `*`, if the name begins with it.
-fn after<'a>(part: &str, name: &'a str) -> Option<&'a str> {
-    let mut name = name.chars();
-    let is_equal = |wanted| name.next().is_some_and(|one| wanted == '?' || wanted == one);
-    part.chars().all(is_equal).then_some(name.as_str())
 }
 
 const WILDCARDS: [char; 2] = ['*', '?'];

@@ -48,14 +48,12 @@ impl Roots {
         request: &Location,
         last_name: LastName,
     ) -> Option<Result<PlaceInRoot>> {
-        let (number, rest) = self.start(request)?;
-        let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
+        let (number, root, rest) = self.start_by_kernel(request)?;
         let (path, last) = match last_name {
             LastName::Existing | LastName::Any => (rest, None),
             LastName::New | LastName::Unfollowed => split_last(rest)?,
         };
         let mut names = lexical_path(path)?;
-        let mounts = self.policy().mounts;
         let opened = match self.walk_plain(root, path, Follow::NoLink)? {
             Ok(opened) => opened,
             Err(error) if last.is_none() => {
@@ -70,35 +68,34 @@ impl Roots {
         let found = match last {
             None => Presence::Exists,
             Some(last) => {
-                let found = match Handle::from(opened).look_in(last, mounts).ok()? {
+                names.push(last);
+                match Handle::from(opened).look_in(last, self.policy().mounts).ok()? {
                     Stat::Missing => Presence::Missing(1),
                     Stat::Other(_) => Presence::Exists,
                     Stat::Link(..) if last_name == LastName::Unfollowed => Presence::Link,
                     Stat::Link(..) => return None,
-                };
-                names.push(last);
-                found
+                }
             }
         };
         let names_directory = last.is_none() && ends_as_directory(rest);
-        let (root, path) = (number, names);
-        Some(Ok(PlaceInRoot { root, path, found, is_target: false, names_directory }))
+        Some(Ok(PlaceInRoot { names_directory, ..PlaceInRoot::plain(number, names, found) }))
     }
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to
     /// leave the decision to the resolver.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<(File, &Root)>> {
-        let (number, rest) = self.start(request)?;
-        let root = self.root(number).ok().filter(|root| !self.may_deny(root, rest))?;
+        let (_, root, rest) = self.start_by_kernel(request)?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
         // there.
         let follows = !self.can_deny() && !root.overlaps_proc();
         let is_allowed_directory = root.names.as_os_str().is_empty();
         let opened = if follows && is_allowed_directory {
-            self.walk_beneath(root, rest)?
+            self.walk_beneath(root, rest, Follow::Read)?
         } else {
             match self.walk_plain(root, rest, Follow::ReadNoLink)? {
-                Err(error) if follows && is_link(&error) => self.walk_beneath(root, rest)?,
+                Err(error) if follows && is_link(&error) => {
+                    self.walk_beneath(root, rest, Follow::Read)?
+                }
                 opened => opened,
             }
         };
@@ -106,6 +103,15 @@ impl Roots {
             Ok(file) => Some(Ok((file, root))),
             Err(error) => same_refusal(error).map(Err),
         }
+    }
+
+    /// The root in which a request starts, its number, and the rest of the request. Returns `None`
+    /// if the resolver must decide.
+    fn start_by_kernel<'a>(&self, request: &'a Location) -> Option<(usize, &Root, &'a OsStr)> {
+        let (number, rest) = self.start(request)?;
+        let root = self.root(number).ok()?;
+        let is_for_resolver = root.is_file() || has_long_name(rest) || self.may_deny(root, rest);
+        (!is_for_resolver).then_some((number, root, rest))
     }
 
     /// Whether a path in a root may pass through a denied name.
@@ -117,16 +123,13 @@ impl Roots {
 
     /// Walks a path and follows no symlink.
     fn walk_plain(&self, root: &Root, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
-        if root.is_file() || has_long_name(path) {
-            return None;
-        }
         let mounts = self.policy().mounts;
         let is_allowed_directory = root.names.as_os_str().is_empty();
         // If a directory is moved out of the root during the walk, a `..` in it leads outside, so
         // the walk begins at the root, which the kernel does not let it leave.
         let climbs = || components(path).any(|(name, _)| name == "..");
         if is_allowed_directory || climbs() || mounts == Rule::Refuse {
-            return root.handle().ok()?.follow(beneath(path), want, mounts);
+            return self.walk_beneath(root, path, want);
         }
         // The slash at the end of an empty path requires that the root is a directory.
         let mut whole = OsString::with_capacity(root.names.as_os_str().len() + 1 + path.len());
@@ -136,12 +139,9 @@ impl Roots {
         root.directory.handle().ok()?.follow(&whole, want, mounts)
     }
 
-    /// Opens a file beneath the root for reading, and follows symlinks that stay inside the root.
-    fn walk_beneath(&self, root: &Root, path: &OsStr) -> Option<io::Result<File>> {
-        if root.is_file() || has_long_name(path) {
-            return None;
-        }
-        root.handle().ok()?.follow(beneath(path), Follow::Read, self.policy().mounts)
+    /// Walks a path beneath the root.
+    fn walk_beneath(&self, root: &Root, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
+        root.handle().ok()?.follow(beneath(path), want, self.policy().mounts)
     }
 }
 

@@ -13,14 +13,13 @@ use crate::path::index::ROOT_NAMES;
 use crate::path::names::below;
 use crate::path::protect::FoldedPaths;
 use crate::roots::root::join;
-use crate::roots::{
-    EntryKind, LastName, Lookup, Place, PlaceInRoot, Roots, resolve, resolve_symlink,
-};
+use crate::roots::{LastName, Lookup, Place, PlaceInRoot, Roots, resolve, resolve_symlink};
 
 /// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
+    /// The directory of the root that was looked in last, with its number.
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     links: Option<Links>,
 }
@@ -71,17 +70,6 @@ impl<'a, 'b> Lookups<'a, 'b> {
         Self { links: Some(Links::default()), ..Self::new(roots, budget) }
     }
 
-    /// Opens the directory of a root, and keeps it open for the next look-up.
-    fn open(&mut self, number: usize) -> Result<()> {
-        if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
-            // Charged first: an entry of a list that costs nothing counts as rejected by its text.
-            self.budget.spend(1)?;
-            let handle = self.roots.root(number)?.handle()?;
-            self.opened = Some((number, handle, Cursor::default()));
-        }
-        Ok(())
-    }
-
     pub(crate) fn into_links(self) -> Links {
         self.links.unwrap_or_default()
     }
@@ -89,9 +77,14 @@ impl<'a, 'b> Lookups<'a, 'b> {
     /// Looks up a path of plain names in a root, without recording it.
     pub(crate) fn look_up(&mut self, number: usize, path: &Path) -> Result<Stat> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
-        self.open(number)?;
-        let Some((_, handle, cursor)) = &mut self.opened else {
-            return Err(Code::RootUnavailable.into());
+        let (_, handle, cursor) = match &mut self.opened {
+            Some(opened) if opened.0 == number => opened,
+            opened => {
+                // Charged first: an entry of a list that costs nothing counts as rejected by its
+                // text.
+                self.budget.spend(1)?;
+                opened.insert((number, root.handle()?, Cursor::default()))
+            }
         };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
         // A file root grants access to one file, and is unavailable if a directory now has that
@@ -130,7 +123,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
 }
 
 impl Lookup for Lookups<'_, '_> {
-    fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<Stat> {
         let seen = self.look_up(number, path)?;
         match &seen {
             Stat::Link(text, metadata) if self.links.is_some() => {
@@ -138,22 +131,11 @@ impl Lookup for Lookups<'_, '_> {
             }
             _ => {}
         }
-        Ok(seen.into())
+        Ok(seen)
     }
 
     fn is_denied(&self, number: usize, path: &Path, names: usize) -> bool {
         self.roots.is_denied(number, path, names)
-    }
-}
-
-impl From<Stat> for EntryKind {
-    fn from(look: Stat) -> Self {
-        match look {
-            Stat::Missing => Self::Missing,
-            Stat::Link(text, _) => Self::Link(text),
-            Stat::Other(metadata) if metadata.is_dir() => Self::Directory,
-            Stat::Other(_) => Self::Other,
-        }
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) use self::allowed::AllowedDirectory;
 pub(crate) use self::lookup::{Links, Lookups, resolve_symlink_in, retry_changed};
 pub use self::rejected::RejectedEntry;
 pub(crate) use self::resolve::{
-    EntryKind, LastName, Lookup, Place, PlaceInRoot, Presence, resolve, resolve_symlink,
+    LastName, Lookup, Place, PlaceInRoot, Presence, resolve, resolve_symlink,
 };
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};

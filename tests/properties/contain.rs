@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use aliases::{Above, Node, PathIndex, RootKind, TOP};
+use aliases::{Node, PathIndex, Position, RootKind, TOP};
 
 /// Included as a file, because the module is not public.
 #[path = "../../src/path/index.rs"]
@@ -166,12 +166,12 @@ impl<'a> World<'a> {
                 self.roots.iter().enumerate().filter(|(_, (root, _))| parent.starts_with(root));
             let outer = around.max_by_key(|(_, (root, _))| root.len());
             match (self.aliases.above(number), outer) {
-                (Above::Root(above, path), Some((expected, (root, _)))) => {
+                ((Position::Root(above), path), Some((expected, (root, _)))) => {
                     let below: PathBuf =
                         parent[root.len()..].iter().map(|name| OsStr::from_bytes(name)).collect();
                     assert_eq!((above, path), (expected, below), "above {number} in {self}");
                 }
-                (Above::Ancestor(node), None) => {
+                ((Position::Ancestor(node), _), None) => {
                     assert_eq!(Some(node), self.node(parent), "above {number} in {self}");
                 }
                 (above, expected) => {

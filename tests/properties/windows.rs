@@ -18,7 +18,6 @@ use url::{Host, Url};
 
 use crate::support::rfc3986::{self, is_hex, remove_dots};
 pub(crate) use error::Code;
-use escapes::decode;
 
 /// Included as files, because these pure modules are not public, and some are built only on
 /// Windows.

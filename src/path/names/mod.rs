@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 #[cfg(windows)]
-use super::{error::Code, escapes::decode};
+use super::{error::Code, escapes};
 
 #[cfg(any(target_vendor = "apple", test))]
 #[cfg_attr(not(target_vendor = "apple"), allow(dead_code))]

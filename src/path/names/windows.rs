@@ -19,7 +19,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use super::{Code, decode};
+use super::{Code, escapes};
 
 /// Returns the normal form of a path.
 ///
@@ -69,27 +69,9 @@ pub(crate) fn path(text: &str) -> Result<String, Code> {
 /// `file://d:/a`. The URL Standard interprets these in the same way ("file host state"), so they
 /// are accepted.
 pub(crate) fn uri(text: &str) -> Result<String, Code> {
-    let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
-    if !scheme.eq_ignore_ascii_case("file") {
-        return Err(Code::ForeignScheme);
-    }
-    if text.contains('\0') {
-        return Err(Code::Nul);
-    }
-    let unescaped = rest.strip_prefix("//").filter(|rest| is_from_drive(rest));
-    // URL Standard, "basic URL parser", steps 1 to 3, remove surrounding control characters and
-    // spaces, and all tabs and newlines.
-    let is_dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
-    if is_dropped || (unescaped.is_none() && text.contains('\\')) {
-        return Err(Code::DroppedCharacter);
-    }
-    if text.contains('#') {
-        return Err(Code::Fragment);
-    }
-    if text.contains('?') {
-        return Err(Code::Query);
-    }
-    match unescaped {
+    let is_unescaped = |rest: &str| rest.strip_prefix("//").is_some_and(is_from_drive);
+    let rest = escapes::after_scheme(text, is_unescaped)?;
+    match rest.get(2..).filter(|_| is_unescaped(rest)) {
         // It is ambiguous whether `%` starts an escape.
         Some(unescaped) if unescaped.contains('%') => Err(Code::BadEscape),
         Some(unescaped) => path(unescaped),
@@ -239,12 +221,7 @@ fn is_short(name: &str) -> bool {
 /// Returns the path that a URI names, given the text after its scheme. The path is decoded once,
 /// and its dot segments are removed (RFC 3986).
 fn uri_path(rest: &str) -> Result<String, Code> {
-    let (host, path) = match rest.strip_prefix("//") {
-        None => ("", rest),
-        Some(rest) => {
-            rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""))
-        }
-    };
+    let (host, path) = escapes::split_host(rest);
     // The URL Standard's host parser decodes this escape. A server name needs no other escape.
     let host = &*host.replace("%24", "$");
     let is_local = host.is_empty() || host.eq_ignore_ascii_case("localhost");
@@ -254,7 +231,7 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     if !path.starts_with('/') {
         return Err(Code::NotAbsolute);
     }
-    let decoded = String::from_utf8(decode(path, b"/\\")?).map_err(|_| Code::NotUtf8)?;
+    let decoded = String::from_utf8(escapes::decode(path, b"/\\")?).map_err(|_| Code::NotUtf8)?;
     // Leading dot segments have no effect (RFC 3986, 5.2.4).
     let is_dots = |segment: &&str| matches!(*segment, "." | "..");
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();

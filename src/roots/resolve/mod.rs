@@ -28,8 +28,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use self::walk::PathWalk;
+use crate::dir::Stat;
 use crate::error::{Code, Result};
-use crate::path::index::{Node, PathIndex};
+use crate::path::index::{Node, PathIndex, Position};
 
 /// What an operation does with the last name of a request. This decides whether a symlink there is
 /// followed, and otherwise only which look-up comes first.
@@ -49,22 +50,13 @@ pub(crate) enum LastName {
 
 /// Performs the look-ups of the resolver.
 pub(crate) trait Lookup {
-    /// Returns the kind of the entry at `path` in root number `root`. `path` consists of plain
-    /// names, and no symlink in it may be followed. An empty path is the root itself.
-    fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
+    /// Returns what is at `path` in root number `root`. `path` consists of plain names, and no
+    /// symlink in it may be followed. An empty path is the root itself.
+    fn look(&mut self, root: usize, path: &Path) -> Result<Stat>;
 
     /// Returns whether one of the last `names` names of `path` in root number `root` is denied.
     /// `path` consists of plain names. A denied name is refused before it is looked up.
     fn is_denied(&self, root: usize, path: &Path, names: usize) -> bool;
-}
-
-/// The kind of a directory entry, as far as it matters to the resolver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EntryKind {
-    Missing,
-    Directory,
-    Link(OsString),
-    Other,
 }
 
 /// The result of resolving a request.
@@ -86,6 +78,13 @@ pub(crate) struct PlaceInRoot {
     pub(crate) is_target: bool,
     /// Whether the path that led here ends in a slash, `.` or `..`, and so names a directory.
     pub(crate) names_directory: bool,
+}
+
+impl PlaceInRoot {
+    /// A place that no symlink led to, by a path that need not name a directory.
+    pub(crate) fn plain(root: usize, path: PathBuf, found: Presence) -> Self {
+        Self { root, path, found, is_target: false, names_directory: false }
+    }
 }
 
 /// What exists at a place inside a root.
@@ -111,7 +110,7 @@ pub(crate) fn resolve<'a>(
         if aliases.is_absolute(request) {
             return walk.start(request);
         }
-        walk.enter(base.ok_or(Code::OutsideRoots)?);
+        walk.go_to(Position::Root(base.ok_or(Code::OutsideRoots)?));
         // Defense: `..` applies to where a symlink led, not to the text of the path.
         walk.push(request)
     })

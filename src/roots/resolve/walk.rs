@@ -2,25 +2,25 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{EntryKind, LastName, Lookup, Place, PlaceInRoot, Presence};
+use super::{LastName, Lookup, Place, PlaceInRoot, Presence};
+use crate::dir::Stat;
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::Protection;
-use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
+use crate::path::index::{Node, Origin, PathIndex, Position, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
 pub(super) struct PathWalk<'a, N> {
     lookup: &'a mut N,
     aliases: &'a PathIndex,
     last_name: LastName,
-    /// The position, if it is an ancestor of a root. Otherwise, it is `path` in the root `root`.
-    above: Option<Node>,
-    root: usize,
+    position: Position,
+    /// The path in the root, if the position is in one.
     path: PathBuf,
-    /// What is at the position, or `Missing` if that is not known yet.
-    here: EntryKind,
+    /// Whether the position in a root is a directory, if that is known.
+    is_dir: Option<bool>,
     /// The remaining components. The next one is last.
     todo: Vec<Cow<'a, OsStr>>,
     steps: usize,
@@ -39,10 +39,9 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
             lookup,
             aliases,
             last_name,
-            above: Some(TOP),
-            root: 0,
+            position: Position::Ancestor(TOP),
             path: PathBuf::new(),
-            here: EntryKind::Missing,
+            is_dir: None,
             todo: Vec::new(),
             steps: 0,
             hops: 0,
@@ -55,28 +54,39 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     /// Resolves the path that `start` adds.
     pub(super) fn run(mut self, start: impl FnOnce(&mut Self) -> Result<()>) -> Result<Place> {
         let place = start(&mut self).and_then(|()| self.walk());
-        place.map_err(|error| match (self.above, self.last_link) {
-            (None, _) => error.in_root(self.root),
-            (Some(_), Some((link, text))) => {
+        place.map_err(|error| match (self.position, self.last_link) {
+            (Position::Root(root), _) => error.in_root(root),
+            (Position::Ancestor(_), Some((link, text))) => {
                 // The symlink appears only in the operator's detail, so the text of the refusal is
                 // always the same.
                 let (link, text) = (quoted(link.as_os_str()), quoted(&text));
                 error.detail(["after following the symlink ", &link, " to ", &text].concat())
             }
-            (Some(_), None) => error,
+            (Position::Ancestor(_), None) => error,
         })
     }
 
     fn walk(&mut self) -> Result<Place> {
-        loop {
+        let (root, found) = loop {
             self.count_step()?;
-            let Some(name) = self.todo.pop() else { return self.end() };
-            if let Some(node) = self.above {
-                self.step_above(node, &name)?;
-            } else if let Some(place) = self.step(&name)? {
-                return Ok(place);
+            match (self.position, self.todo.pop()) {
+                (Position::Ancestor(node), Some(name)) => self.step_above(node, &name)?,
+                (Position::Ancestor(node), None) => return Ok(Place::Above(node)),
+                (Position::Root(root), Some(name)) => {
+                    if let Some(found) = self.step(root, &name)? {
+                        break (root, found);
+                    }
+                }
+                (Position::Root(root), None) => break (root, self.end(root)?),
             }
-        }
+        };
+        Ok(Place::Inside(PlaceInRoot {
+            root,
+            path: std::mem::take(&mut self.path),
+            found,
+            is_target: self.is_target,
+            names_directory: self.is_dot,
+        }))
     }
 
     fn count_step(&mut self) -> Result<()> {
@@ -90,53 +100,51 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     /// Processes one component at an ancestor of a root.
     fn step_above(&mut self, node: Node, name: &OsStr) -> Result<()> {
         match name.as_encoded_bytes() {
-            b"." => return Ok(()),
-            b".." => {
-                self.above = Some(self.aliases.parent(node));
-                return Ok(());
+            b"." => {}
+            b".." => self.go_to(Position::Ancestor(self.aliases.parent(node))),
+            _ => {
+                let next = self.aliases.child(node, name);
+                // Defense: Outside the roots, the resolution stops before it looks anything up.
+                self.go_to(self.aliases.position(next.ok_or(Code::OutsideRoots)?));
             }
-            _ => {}
         }
-        let next = self.aliases.child(node, name);
-        // Defense: Outside the roots, the resolution stops before it looks anything up.
-        self.go_to(next.ok_or(Code::OutsideRoots)?);
         Ok(())
     }
 
-    /// Processes one component inside a root. Returns a place if the walk ends there.
-    fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
-        match self.look_here()? {
-            EntryKind::Directory => {}
-            EntryKind::Missing => return Err(Code::NotFound.into()),
-            _ => return Err(self.not_a_directory()),
+    /// Processes one component inside a root. Returns what is there if the walk ends there.
+    fn step(&mut self, root: usize, name: &OsStr) -> Result<Option<Presence>> {
+        match self.is_dir_here(root)? {
+            Some(true) => {}
+            Some(false) => return Err(self.not_a_directory()),
+            None => return Err(Code::NotFound.into()),
         }
         self.is_dot = matches!(name.as_encoded_bytes(), b"." | b"..");
         match name.as_encoded_bytes() {
             b"." => return Ok(None),
-            b".." => {
-                if !self.path.pop() {
-                    self.leave_root()?;
-                }
-                return Ok(None);
-            }
+            b".." if self.path.pop() => return Ok(None),
+            b".." => return self.leave(root).map(|()| None),
             _ => self.path.push(name),
         }
-        self.refuse_denied(1)?;
+        self.refuse_denied(root, 1)?;
         if name.len() > NAME_BYTES {
             return Err(Code::TooLong.into());
         }
-        let text = match self.lookup.look(self.root, &self.path)? {
-            EntryKind::Link(text) => text,
-            EntryKind::Missing => return self.missing().map(Some),
-            found => {
-                self.here = found;
-                return Ok(None);
+        match self.lookup.look(root, &self.path)? {
+            Stat::Missing => self.missing(root).map(Some),
+            Stat::Link(text, _) => self.link(text),
+            Stat::Other(found) => {
+                self.is_dir = Some(found.is_dir());
+                Ok(None)
             }
-        };
-        let only_dots_follow = self.only_dots_follow();
+        }
+    }
+
+    /// Processes a symlink inside a root.
+    fn link(&mut self, text: OsString) -> Result<Option<Presence>> {
+        let only_dots_follow = self.todo.iter().all(|name| &**name == ".");
         if self.last_name == LastName::Unfollowed && only_dots_follow {
             if self.todo.is_empty() {
-                return Ok(Some(self.inside(Presence::Link)));
+                return Ok(Some(Presence::Link));
             }
             // rmdir(2) and rename(2) also refuse `link/`.
             let text = "not a directory but a symlink; omit the slash to name the symlink itself";
@@ -146,8 +154,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         self.path.pop();
         // Defense: Where a symlink led is its target, which is not removed in its place.
         self.is_target |= only_dots_follow;
-        self.follow(link, text)?;
-        Ok(None)
+        self.follow(link, text).map(|()| None)
     }
 
     fn not_a_directory(&self) -> Error {
@@ -159,9 +166,9 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     }
 
     /// Refuses the last `names` names of the path if one of them is denied.
-    fn refuse_denied(&self, names: usize) -> Result<()> {
+    fn refuse_denied(&self, root: usize, names: usize) -> Result<()> {
         // Defense: A denied name is never looked up.
-        if self.lookup.is_denied(self.root, &self.path, names) {
+        if self.lookup.is_denied(root, &self.path, names) {
             return Err(Protection::Denied.refusal());
         }
         Ok(())
@@ -174,11 +181,13 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         link: PathBuf,
         text: OsString,
     ) -> Result<()> {
-        self.enter(root);
-        let relative_to = (!is_absolute(&text)).then(|| link.parent().map(Path::to_owned));
+        self.go_to(Position::Root(root));
+        let is_relative = !is_absolute(&text);
+        let mut directory = link.clone();
+        directory.pop();
         self.follow(link, text)?;
         // The directory that contains the symlink is resolved before the target.
-        relative_to.flatten().map_or(Ok(()), |directory| self.push_owned(directory.as_os_str()))
+        if is_relative { self.push_owned(directory.as_os_str()) } else { Ok(()) }
     }
 
     fn follow(&mut self, link: PathBuf, text: OsString) -> Result<()> {
@@ -196,7 +205,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     }
 
     /// Ends the walk at a missing name. Fails with `NotFound` if `..` follows.
-    fn missing(&mut self) -> Result<Place> {
+    fn missing(&mut self, root: usize) -> Result<Presence> {
         let mut count = 1;
         let ended = loop {
             let Some(name) = self.todo.pop() else { break Ok(()) };
@@ -212,64 +221,46 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
             }
         };
         // All of them at once, because a comparison takes time in proportion to the whole path.
-        self.refuse_denied(count)?;
+        self.refuse_denied(root, count)?;
         ended?;
-        Ok(self.inside(Presence::Missing(count)))
+        Ok(Presence::Missing(count))
     }
 
-    /// Whether nothing but `.` remains.
-    fn only_dots_follow(&self) -> bool {
-        self.todo.iter().all(|name| &**name == ".")
-    }
-
-    fn end(&mut self) -> Result<Place> {
-        if let Some(node) = self.above {
-            return Ok(Place::Above(node));
-        }
+    /// Ends the walk at the position.
+    fn end(&mut self, root: usize) -> Result<Presence> {
         if self.path.as_os_str().is_empty() {
-            self.look_at_root()?;
-        } else if self.look_here()? == EntryKind::Missing {
-            return self.missing();
+            return self.look_at_root(root);
         }
-        Ok(self.inside(Presence::Exists))
-    }
-
-    /// The place at the position.
-    fn inside(&mut self, found: Presence) -> Place {
-        Place::Inside(PlaceInRoot {
-            root: self.root,
-            path: std::mem::take(&mut self.path),
-            found,
-            is_target: self.is_target,
-            names_directory: self.is_dot,
-        })
+        match self.is_dir_here(root)? {
+            Some(_) => Ok(Presence::Exists),
+            None => self.missing(root),
+        }
     }
 
     /// Refuses a request that ends at a root if the root's name does not lead to what the root is.
     /// A root's own name is never created.
-    fn look_at_root(&mut self) -> Result<()> {
-        match (self.lookup.look(self.root, &self.path)?, self.aliases.is(self.root)) {
-            (EntryKind::Directory, RootKind::Directory) | (EntryKind::Other, RootKind::File) => {
-                Ok(())
-            }
+    fn look_at_root(&mut self, root: usize) -> Result<Presence> {
+        let is_dir = self.aliases.is(root) == RootKind::Directory;
+        match self.lookup.look(root, &self.path)? {
+            Stat::Other(found) if found.is_dir() == is_dir => Ok(Presence::Exists),
             _ => Err(Code::RootUnavailable.into()),
         }
     }
 
-    /// What is at the position. `Missing` if it no longer exists.
-    fn look_here(&mut self) -> Result<EntryKind> {
-        if self.here == EntryKind::Missing {
-            self.here = match self.lookup.look(self.root, &self.path)? {
+    /// Whether the position is a directory. `None` if it no longer exists.
+    fn is_dir_here(&mut self, root: usize) -> Result<Option<bool>> {
+        if self.is_dir.is_none() {
+            self.is_dir = match self.lookup.look(root, &self.path)? {
+                Stat::Missing => None,
                 // The root was not a symlink when it was resolved.
-                EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
-                found => found,
+                Stat::Link(..) => return Err(Code::RootUnavailable.into()),
+                Stat::Other(found) => Some(found.is_dir()),
             };
         }
-        Ok(self.here.clone())
+        Ok(self.is_dir)
     }
 
-    /// Starts an absolute path at the root with the longest matching path or alias. If there is
-    /// none, starts it at the place of a declared alias, or else at `/`.
+    /// Starts an absolute path where its text begins.
     pub(super) fn start(&mut self, path: &'a OsStr) -> Result<()> {
         let rest = self.begin(path, Origin::Request);
         self.push(rest)
@@ -277,47 +268,29 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
 
     /// Moves to the start of an absolute path. Returns the rest of the path.
     fn begin<'p>(&mut self, path: &'p OsStr, origin: Origin) -> &'p OsStr {
-        if let Some((root, rest)) = self.aliases.begin_from(path, origin) {
-            self.enter(root);
-            return rest;
-        }
-        let (node, rest) = match self.aliases.declared(path, origin) {
-            Some((Some(node), rest)) => (node, rest),
-            _ => (TOP, path),
-        };
-        self.above = Some(node);
+        let (position, rest) = self.aliases.begin_from(path, origin);
+        self.go_to(position);
         rest
     }
 
     /// Moves from a root to the position above it.
-    fn leave_root(&mut self) -> Result<()> {
-        match self.aliases.above(self.root) {
-            Above::Root(outer, path) => {
-                self.enter(outer);
-                if !path.as_os_str().is_empty() {
-                    let names = path.iter().count();
-                    (self.path, self.here) = (path, EntryKind::Missing);
-                    // Defense: The names that lead to a root can be denied in the outer one.
-                    self.refuse_denied(names)?;
-                }
-            }
-            Above::Ancestor(node) => self.above = Some(node),
+    fn leave(&mut self, root: usize) -> Result<()> {
+        let (above, path) = self.aliases.above(root);
+        self.go_to(above);
+        if let (Position::Root(outer), names @ 1..) = (above, path.iter().count()) {
+            (self.path, self.is_dir) = (path, None);
+            // Defense: The names that lead to a root can be denied in the outer one.
+            self.refuse_denied(outer, names)?;
         }
         Ok(())
     }
 
-    pub(super) fn enter(&mut self, root: usize) {
-        (self.above, self.root, self.path) = (None, root, PathBuf::new());
-        let is_dir = self.aliases.is(root) == RootKind::Directory;
-        self.here = if is_dir { EntryKind::Directory } else { EntryKind::Missing };
-        self.is_dot = false;
-    }
-
-    fn go_to(&mut self, node: Node) {
-        match self.aliases.root_at(node) {
-            Some(root) => self.enter(root),
-            None => self.above = Some(node),
-        }
+    /// Moves to a root itself, or to an ancestor of roots.
+    pub(super) fn go_to(&mut self, position: Position) {
+        let is_directory = |root| self.aliases.is(root) == RootKind::Directory;
+        self.is_dir =
+            matches!(position, Position::Root(root) if is_directory(root)).then_some(true);
+        (self.position, self.path, self.is_dot) = (position, PathBuf::new(), false);
     }
 
     pub(super) fn push(&mut self, path: &'a OsStr) -> Result<()> {
@@ -337,7 +310,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         stored: impl Fn(&'p OsStr) -> Cow<'a, OsStr>,
     ) -> Result<()> {
         let mut names = components(path).map(|(name, _)| name);
-        while let Some(node) = self.above {
+        while let Position::Ancestor(node) = self.position {
             let Some(name) = names.next() else { break };
             self.count_step()?;
             self.step_above(node, name)?;
@@ -351,9 +324,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         if ends_as_directory(path) {
             self.todo.push(Cow::Borrowed(OsStr::new(".")));
         }
-        if let Some(pushed) = self.todo.get_mut(first..) {
-            pushed.reverse();
-        }
+        self.todo.split_at_mut(first).1.reverse();
         Ok(())
     }
 }
@@ -365,9 +336,11 @@ const TODO: usize = 24;
 mod tests {
     use super::LastName::{Any, Unfollowed};
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     use super::super::resolve;
     use super::*;
+    use crate::dir::{Handle, Metadata};
 
     /// Converts a path with slashes to the form of this system. On Windows, an absolute path is on
     /// drive C.
@@ -381,24 +354,25 @@ mod tests {
 
     /// An in-memory filesystem that records the look-ups.
     struct Memory {
-        names: BTreeMap<PathBuf, EntryKind>,
+        names: BTreeMap<PathBuf, Stat>,
         roots: Vec<PathBuf>,
+        directory: Stat,
         asked: Vec<PathBuf>,
         /// The denied name.
         denied: Option<&'static str>,
     }
 
     impl Lookup for Memory {
-        fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
+        fn look(&mut self, root: usize, path: &Path) -> Result<Stat> {
             // The roots that are directories need not be among the names.
             let is_root = path.as_os_str().is_empty();
             let path = if is_root { self.roots[root].clone() } else { self.roots[root].join(path) };
             if is_root && !self.names.contains_key(&path) {
-                return Ok(EntryKind::Directory);
+                return Ok(self.directory.clone());
             }
             assert!(path.components().all(|name| name.as_os_str() != ".."), "looked up {path:?}");
             self.asked.push(path.clone());
-            Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
+            Ok(self.names.get(&path).cloned().unwrap_or(Stat::Missing))
         }
 
         fn is_denied(&self, _: usize, path: &Path, names: usize) -> bool {
@@ -409,17 +383,27 @@ mod tests {
     /// In `names`, `/r/d/` is a directory, `/r/d/f` a file, and `/r/l>d` a symlink to `d`.
     fn memory(roots: &[(&str, RootKind)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
-        let mut memory =
-            Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), denied: None };
+        let (file, directory) = (tempfile::tempfile().unwrap(), tempfile::tempdir().unwrap());
+        let file = Metadata::of_file(&file).unwrap();
+        let directory = Handle::ambient(directory.path()).unwrap().metadata().unwrap();
+        let mut memory = Memory {
+            names: BTreeMap::new(),
+            roots: Vec::new(),
+            directory: Stat::Other(directory),
+            asked: Vec::new(),
+            denied: None,
+        };
         for (path, is) in roots {
             aliases.add(Path::new(&native(path)), *is);
             memory.roots.push(PathBuf::from(native(path)));
         }
         for name in names {
             let (path, seen) = match name.split_once('>') {
-                Some((path, target)) => (path, EntryKind::Link(native(target).into())),
-                None if name.ends_with('/') => (name.trim_end_matches('/'), EntryKind::Directory),
-                None => (*name, EntryKind::Other),
+                Some((path, target)) => (path, Stat::Link(native(target).into(), file.clone())),
+                None if name.ends_with('/') => {
+                    (name.trim_end_matches('/'), memory.directory.clone())
+                }
+                None => (*name, Stat::Other(file.clone())),
             };
             memory.names.insert(PathBuf::from(native(path)), seen);
         }
