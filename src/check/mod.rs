@@ -30,7 +30,7 @@ use crate::path::index::Above;
 use crate::path::names::components;
 use crate::path::protect::has_temporary_name;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{LastName, Presence, Root, Roots};
+use crate::roots::{LastName, Presence, Root, Roots, Scope};
 
 /// Proof that a request, with all symlinks followed, names a place inside a root, whether or not
 /// something is there. The file operations that follow symlinks are methods of this type. Those on
@@ -257,7 +257,7 @@ impl Roots {
     }
 
     pub(crate) fn log_refused(&self, error: Error) -> Error {
-        events::refused(self.session(), self.with_reason(error))
+        events::refused(self.scope().map(Scope::number), self.with_reason(error))
     }
 }
 

@@ -3,20 +3,20 @@
 //! A session's entry that is lost for any reason costs one request to the client. The cache holds at
 //! most [`CACHE_BYTES`] and evicts the oldest entry first.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::events::SessionId;
 use crate::limits::{
     CACHE_BYTES, CACHE_ENTRY_BYTES, CACHE_LIST_ENTRY_BYTES, CACHE_NODE_BYTES, CACHE_ROOT_BYTES,
 };
 use crate::session::state::CacheEntry;
 
 /// The snapshots of all sessions.
-pub(crate) struct SnapshotCache(Cache<SessionId, Arc<CacheEntry>>);
+pub(crate) struct SnapshotCache(Cache<NonZeroU64, Arc<CacheEntry>>);
 
 impl SnapshotCache {
     pub(crate) fn new(time_to_live: Duration) -> Self {
@@ -31,11 +31,11 @@ impl SnapshotCache {
         Self(cache.build())
     }
 
-    pub(crate) fn insert(&self, session: SessionId, cached: Arc<CacheEntry>) {
+    pub(crate) fn insert(&self, session: NonZeroU64, cached: Arc<CacheEntry>) {
         self.0.insert(session, cached);
     }
 
-    pub(crate) fn remove(&self, session: SessionId) {
+    pub(crate) fn remove(&self, session: NonZeroU64) {
         self.0.invalidate(&session);
         self.0.run_pending_tasks();
     }
