@@ -51,8 +51,6 @@ pub(crate) struct Snapshot {
     pub(crate) listed: Option<usize>,
     /// The root at which relative requests start.
     pub(crate) base: Option<usize>,
-    /// The boundary's [generation](crate::Boundary) before these roots were resolved.
-    pub(crate) generation: u64,
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
@@ -118,10 +116,6 @@ impl Roots {
         Self { base, ..self.clone() }
     }
 
-    pub(crate) fn generation(&self) -> u64 {
-        self.snapshot.generation
-    }
-
     /// Whether the same list or configuration may give other roots later.
     pub(crate) fn is_provisional(&self) -> bool {
         self.snapshot.is_provisional
@@ -156,7 +150,6 @@ impl Roots {
             allowed: Some(self.clone()),
             listed,
             base,
-            generation: self.generation(),
             ..Snapshot::new(roots, self.declared().cloned())
         })
     }
@@ -241,7 +234,6 @@ impl Roots {
             protected: own.protected.clone(),
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_scope()),
             base: Some(0),
-            generation: own.generation,
             ..Snapshot::new(roots, own.declared.clone())
         });
         // Defense: Narrowed roots end with the request that they came from.

@@ -80,7 +80,6 @@ mod tests {
     use crate::boundary::Boundary;
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::session::Guard;
-    use crate::session::runtime::Instant;
     use crate::wire::ListRootsResult;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -90,10 +89,11 @@ mod tests {
         let uris = (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}"));
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
-        let roots = Boundary::without_directories().build().unwrap().resolve(&list).unwrap();
-        let (now, guard_number) = (Instant::now(), 0);
-        let expires = now + MINUTE;
-        let one = CacheEntry { epoch: 1, expires, guard_number, list, roots, resolved: now };
+        let boundary = Boundary::without_directories().build().unwrap();
+        let roots = boundary.resolve(&list).unwrap();
+        let resolved = Guard::new(boundary).current();
+        let (expires, guard_number) = (resolved.now + MINUTE, resolved.guard_number);
+        let one = CacheEntry { epoch: 1, expires, guard_number, list, roots, resolved };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(Guard::next_session_id(), one.clone());

@@ -319,7 +319,8 @@ impl Leader<'_> {
         let client = self.client;
         // The time to live starts at the request, because the client may change its list
         // immediately afterwards.
-        let (began, guard_number) = (Instant::now(), client.guard.current().guard_number);
+        let current = client.guard.current();
+        let (began, guard_number) = (current.now, current.guard_number);
         if deadline < began + client.guard.choices().fetch_limit / LEAST_TIME {
             return Err(timed_out());
         }
@@ -328,12 +329,12 @@ impl Leader<'_> {
                 let roots = client.resolve(cached.list.clone(), deadline).await?;
                 events::resolved_again(client.id, roots.iter().len());
                 client.log_roots(&roots);
-                return Ok(cached.resolved_again(roots, began));
+                return Ok(cached.resolved_again(roots, current));
             }
             // Defense: A client that never answers is not waited for after the deadline.
             let (list, pages) =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
-            let (list, resolved) = (Arc::new(list), Instant::now());
+            let (list, resolved) = (Arc::new(list), client.guard.current());
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
             let (epoch, expires) = (self.fetch.epoch, began + client.time_to_live());
