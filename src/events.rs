@@ -3,23 +3,11 @@
 //! Without the feature `tracing`, the functions do nothing.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::num::NonZeroU64;
 use std::path::Path;
 
 use crate::error::{Error, quoted, unquoted};
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
-
-/// Identifies a client's session in logs. It is unique within this process and is used for nothing
-/// else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SessionId(pub(crate) NonZeroU64);
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Emits an event if the feature `tracing` is enabled.
 macro_rules! event {
@@ -31,55 +19,55 @@ macro_rules! event {
     };
 }
 
-pub(crate) fn fetched(session: SessionId, roots: usize, rejected: usize, pages: usize) {
+pub(crate) fn fetched(session: NonZeroU64, roots: usize, rejected: usize, pages: usize) {
     event!(
         debug,
         "roots fetched",
-        session = session.0,
+        session = session.get(),
         roots = roots,
         rejected = rejected,
         pages = pages
     );
 }
 
-pub(crate) fn not_fetched(session: SessionId, error: &Error) {
+pub(crate) fn not_fetched(session: NonZeroU64, error: &Error) {
     event!(
         warn,
         "roots not fetched",
-        session = session.0,
+        session = session.get(),
         code = error.code(),
         detail = error.operator_detail()
     );
 }
 
-pub(crate) fn changed(session: SessionId) {
-    event!(debug, "roots changed", session = session.0);
+pub(crate) fn changed(session: NonZeroU64) {
+    event!(debug, "roots changed", session = session.get());
 }
 
-pub(crate) fn resolved_again(session: SessionId, roots: usize) {
-    event!(debug, "roots resolved again", session = session.0, roots = roots);
+pub(crate) fn resolved_again(session: NonZeroU64, roots: usize) {
+    event!(debug, "roots resolved again", session = session.get(), roots = roots);
 }
 
 /// Logs a root of the list that was fetched or resolved again.
-pub(crate) fn root_in_force(session: SessionId, index: usize, root: &Path) {
+pub(crate) fn root_in_force(session: NonZeroU64, index: usize, root: &Path) {
     event!(
         debug,
         "root in force",
-        session = session.0,
+        session = session.get(),
         index = index,
         root = escaped(&dunce::simplified(root).display().to_string()).as_str()
     );
 }
 
-pub(crate) fn closed(session: SessionId) {
-    event!(debug, "session closed", session = session.0);
+pub(crate) fn closed(session: NonZeroU64) {
+    event!(debug, "session closed", session = session.get());
 }
 
-pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Error) {
+pub(crate) fn rejected(session: NonZeroU64, index: usize, entry: &str, error: &Error) {
     event!(
         warn,
         "entry rejected",
-        session = session.0,
+        session = session.get(),
         index = index,
         entry = escaped(entry).as_str(),
         code = error.code(),
@@ -88,11 +76,11 @@ pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Er
 }
 
 /// Logs a refusal and returns it.
-pub(crate) fn refused(session: Option<SessionId>, error: Error) -> Error {
+pub(crate) fn refused(session: Option<NonZeroU64>, error: Error) -> Error {
     event!(
         info,
         "refused",
-        session = session.map(|session| session.0.get()),
+        session = session.map(NonZeroU64::get),
         operation = error.operation().map(|(operation, _)| operation),
         request = error.operation().map(|(_, request)| request),
         destination = error.destination(),
@@ -121,11 +109,11 @@ pub(crate) fn may_log_allowed() -> bool {
     false
 }
 
-pub(crate) fn allowed(session: Option<SessionId>, allowed: &AllowedOperation<'_>) {
+pub(crate) fn allowed(session: Option<NonZeroU64>, allowed: &AllowedOperation<'_>) {
     event!(
         trace,
         "allowed",
-        session = session.map(|session| session.0.get()),
+        session = session.map(NonZeroU64::get),
         operation = allowed.operation,
         request = unquoted(&quoted(allowed.request)),
         root = escaped(&allowed.root).as_str(),
@@ -153,7 +141,7 @@ fn escaped(text: &str) -> String {
 
 /// Logs a handler's error and its causes, which are not sent to the client. The number of causes
 /// and the length of the text are bounded, because other code creates the error.
-pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
+pub(crate) fn failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
     if cfg!(feature = "tracing") {
         let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
         let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
@@ -161,7 +149,7 @@ pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error 
         event!(
             warn,
             "handler failed",
-            session = session.map(|session| session.0.get()),
+            session = session.map(NonZeroU64::get),
             error = shown.as_str()
         );
     }

@@ -241,7 +241,6 @@ mod error;
 mod events;
 mod path;
 mod wire;
-mod account;
 mod dir;
 mod roots;
 mod boundary;

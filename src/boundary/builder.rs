@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -472,6 +473,7 @@ impl BoundaryBuilder {
                 })?,
                 protected,
                 allowed: Mutex::new(Roots::from(Snapshot::default())),
+                generation: AtomicU64::new(0),
                 resolved: Throttle::new(),
                 links_until,
             }),
@@ -484,7 +486,7 @@ impl BoundaryBuilder {
         }
         boundary.check_access(&allowed)?;
         let (protected, policy) = (&boundary.inner.protected, boundary.inner.policy);
-        *lock(&boundary.inner.allowed) = allowed.into_roots(protected, policy, 0);
+        *lock(&boundary.inner.allowed) = allowed.into_roots(protected, policy);
         Ok(boundary)
     }
 }

@@ -49,6 +49,7 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -140,6 +141,8 @@ struct Inner {
     /// The allowed directories as last resolved. They are always resolved from their configured
     /// paths, never from the previous result.
     allowed: Mutex<Roots>,
+    /// The number of times that a configured path was found to lead to another canonical path.
+    generation: AtomicU64,
     /// Limits how often the configured paths are resolved again.
     resolved: Throttle,
     /// A symlink in a writable allowed directory is followed for a list entry only if it was last
@@ -253,9 +256,10 @@ impl Boundary {
         lock(&self.inner.allowed).clone()
     }
 
-    /// The number of times that a configured path was found to lead to another canonical path.
+    /// A number that rises after the allowed directories have changed. A list that is resolved from
+    /// now on is resolved in the directories of this generation or a later one.
     pub(crate) fn generation(&self) -> u64 {
-        lock(&self.inner.allowed).generation()
+        self.inner.generation.load(Ordering::Acquire)
     }
 
     /// Resolves the configured paths again, in a turn that ends with this call.
@@ -264,7 +268,7 @@ impl Boundary {
         let current = self.last_allowed_roots();
         let pending = self.resolve_allowed(Some(&current));
         let (protected, policy) = (&self.inner.protected, self.inner.policy);
-        let fresh = pending.into_roots(protected, policy, current.generation() + 1);
+        let fresh = pending.into_roots(protected, policy);
         let paths = |roots: &Roots| {
             let path = |root: &Root| (root.path().to_owned(), root.kind);
             roots.iter().map(path).collect::<Vec<_>>()
@@ -273,6 +277,7 @@ impl Boundary {
             // The previous roots are dropped after the lock is released, because dropping them may
             // close directories.
             let _previous = std::mem::replace(&mut *lock(&self.inner.allowed), fresh);
+            self.inner.generation.fetch_add(1, Ordering::Release);
         }
     }
 

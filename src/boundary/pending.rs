@@ -74,7 +74,7 @@ impl PendingRoots {
     }
 
     /// Returns the allowed directories, in the order of the configuration.
-    pub(super) fn into_roots(self, patterns: &[Pattern], policy: Policy, generation: u64) -> Roots {
+    pub(super) fn into_roots(self, patterns: &[Pattern], policy: Policy) -> Roots {
         let root = |(_, root): (_, Root)| Arc::new(Root { mounts: policy.mounts, ..root });
         let roots: Vec<_> = self.roots.into_iter().map(root).collect();
         // A missing directory can appear while the snapshot is in use.
@@ -88,7 +88,6 @@ impl PendingRoots {
             rejected: self.rejected.into(),
             base: (!roots.is_empty()).then_some(0),
             planned: self.planned.into(),
-            generation,
             is_provisional: self.is_provisional,
             ..Snapshot::new(roots, declared)
         })
@@ -125,7 +124,6 @@ impl PendingRoots {
             allowed: Some(allowed.clone()),
             listed: Some(listed),
             base,
-            generation: allowed.generation(),
             is_provisional: self.is_provisional,
             ..Snapshot::new(roots, allowed.declared().cloned())
         })

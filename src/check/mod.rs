@@ -29,7 +29,7 @@ use crate::events;
 use crate::path::index::Position;
 use crate::path::protect::{ProtectedNames, has_temporary_name};
 use crate::path::{IntoLocation, Location};
-use crate::roots::{LastName, Presence, Roots};
+use crate::roots::{LastName, Presence, Roots, Scope};
 
 /// Proof that a request, with all symlinks followed, names a place inside a root, whether or not
 /// something is there. The file operations that follow symlinks are methods of this type. Those on
@@ -200,8 +200,9 @@ impl Roots {
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     ///
-    /// A root can be a single file, which cannot be walked ([`Root::is_file`](crate::Root::is_file)). What a walk leaves
-    /// out, such as a mount that the boundary refuses, is left out even if it is a root itself.
+    /// A root can be [a single file](crate::Root::is_file), which cannot be walked. What a walk
+    /// leaves out, such as a mount that the boundary refuses, is left out even if it is a root
+    /// itself.
     ///
     /// # Errors
     ///
@@ -252,7 +253,7 @@ impl Roots {
     }
 
     pub(crate) fn log_refused(&self, error: Error) -> Error {
-        events::refused(self.session(), self.with_reason(error))
+        events::refused(self.scope().map(Scope::number), self.with_reason(error))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, AllowedOperation};
 use crate::path::{IntoLocation, Location, unexpanded};
-use crate::roots::{LastName, Root, Roots, display_path, retry_changed};
+use crate::roots::{LastName, Root, Roots, Scope, display_path, retry_changed};
 
 /// What errors and events call an operation.
 #[derive(Clone, Copy)]
@@ -224,7 +224,7 @@ impl Proof {
             return;
         }
         events::allowed(
-            self.roots().session(),
+            self.roots().scope().map(Scope::number),
             &AllowedOperation {
                 operation: name.text,
                 request,

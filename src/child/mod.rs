@@ -17,7 +17,7 @@
 //! | the end of the server | the kernel kills the program | `exec` |
 //! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
 //! | a killed program that cannot be reaped, because it is traced or hangs | the thread ends after a short time, and later starts reap it | `spawn`, `unix` |
-//! | too many programs of one client | permits for each account | `permits` |
+//! | too many programs of one client | permits for each share | `permits` |
 //! | the powers of root and of set-user-ID programs | dropped by the new process | `exec` |
 //! | access to files outside the roots, and to other processes | the new process confines itself (feature `landlock`) | `exec`, `confine` |
 //!

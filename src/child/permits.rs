@@ -2,11 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::account::Account;
 use crate::limits::CHILDREN;
+use crate::roots::Scope;
 
-/// For each running program, the account of the client that started it.
-static RUNNING: Mutex<Vec<Account>> = Mutex::new(Vec::new());
+/// For each running program, the share of the client that started it.
+static RUNNING: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
 
 /// A permit to run a child process. Dropping it returns it.
 ///
@@ -14,17 +14,18 @@ static RUNNING: Mutex<Vec<Account>> = Mutex::new(Vec::new());
 /// The first client gets at most two thirds of them, and the next client at most two thirds of the
 /// remainder. A client that takes many permits thus leaves some for others.
 #[must_use]
-pub(super) struct Permit(Account);
+pub(super) struct Permit(Box<str>);
 
 impl Permit {
-    /// Takes a permit, or returns `None` if the account may not take another.
-    pub(super) fn take(account: &Account) -> Option<Self> {
+    /// Takes a permit, or returns `None` if the client may not take another.
+    pub(super) fn take(scope: Option<&dyn Scope>) -> Option<Self> {
+        let share = scope.map_or("", Scope::share);
         let mut running = lock();
-        let own = running.iter().filter(|other| *other == account).count();
+        let own = running.iter().filter(|other| other.as_ref() == share).count();
         // No client takes the permits that others need.
         (own < 2 * CHILDREN.saturating_sub(running.len())).then(|| {
-            running.push(account.clone());
-            Self(account.clone())
+            running.push(share.into());
+            Self(share.into())
         })
     }
 }
@@ -32,12 +33,12 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut running = lock();
-        if let Some(index) = running.iter().position(|account| *account == self.0) {
+        if let Some(index) = running.iter().position(|share| *share == self.0) {
             running.swap_remove(index);
         }
     }
 }
 
-fn lock() -> MutexGuard<'static, Vec<Account>> {
+fn lock() -> MutexGuard<'static, Vec<Box<str>>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }

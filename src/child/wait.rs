@@ -12,12 +12,14 @@ use super::{ChildCommand, ChildOutput};
 use crate::confine;
 use crate::error::{Code, Error, Result};
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
-use crate::roots::retry_changed;
+use crate::roots::{Use, retry_changed};
 
 /// Runs a program and waits for it, unless the future that waits for it is dropped.
 pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Result<ChildOutput> {
     let ensure_wanted = || {
-        child.directory.roots().ensure_active()?;
+        if let Some(scope) = child.directory.roots().scope() {
+            scope.ensure_usable(Use::Work)?;
+        }
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
             return Err(Error::from(Code::Cancelled));
         }
@@ -25,7 +27,7 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     };
     ensure_wanted()?;
     let place = &child.directory;
-    let permit = Permit::take(place.roots().account()).ok_or(Code::TooManyChildren)?;
+    let permit = Permit::take(place.roots().scope()).ok_or(Code::TooManyChildren)?;
     let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
         let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
         error.at("open directory", place.request().sent())

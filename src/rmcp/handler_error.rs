@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::rmcp::ErrorData;
@@ -9,7 +10,7 @@ use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode};
 
 use crate::error::Error;
-use crate::events::{self, SessionId};
+use crate::events;
 use crate::fs::CommitError;
 use crate::wire::{ErrorBody, Revision};
 
@@ -92,7 +93,7 @@ impl HandlerError {
 
     /// Logs an error that only the operator may see, and replaces it with a fixed text for the
     /// client. Returns any other error unchanged.
-    pub(super) fn logged(self, session: Option<SessionId>) -> Self {
+    pub(super) fn logged(self, session: Option<NonZeroU64>) -> Self {
         let Reason::Other(error) = &self.0 else { return self };
         // The `Display` implementation of the author's error may panic.
         let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ::rmcp::model::Extensions;
 
-use crate::account::Account;
 use crate::session::Guard;
 
 /// Identifies a client: an authenticated principal.
@@ -24,7 +23,7 @@ use crate::session::Guard;
 /// distinguishes programs. Never derive a key from a value that a client chooses, such as its
 /// `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ClientKey(Account);
+pub struct ClientKey(Arc<str>);
 
 impl ClientKey {
     /// Returns the key of an authenticated principal. An empty name gives a new key that equals no
@@ -32,9 +31,9 @@ impl ClientKey {
     #[must_use]
     pub fn principal(name: &str) -> Self {
         if name.is_empty() {
-            Self(Account::Connection(Guard::next_session_id()))
+            Self(Guard::next_share())
         } else {
-            Self(Account::Principal(Arc::new(name.to_owned())))
+            Self(format!("principal {name}").into())
         }
     }
 
@@ -45,8 +44,8 @@ impl ClientKey {
         super::http_extension(extensions).or_else(|| extensions.get())
     }
 
-    /// The account that its requests are charged to.
-    pub(crate) fn account(&self) -> &Account {
+    /// The share that its requests are charged to.
+    pub(crate) fn share(&self) -> &Arc<str> {
         &self.0
     }
 }

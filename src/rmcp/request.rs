@@ -7,6 +7,7 @@
 //! declares roots, and each list is resolved within the allowed directories.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,7 +24,7 @@ use super::transport::Arrival;
 use crate::boundary::ClientRoots;
 use crate::error::{Code, Error, Result};
 use crate::events::refused;
-use crate::roots::{Lease, Roots};
+use crate::roots::{Roots, Scope, Use};
 use crate::session::source::fetch_failed;
 use crate::session::{Client, Guard, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
@@ -58,7 +59,7 @@ pub(super) enum RootsOutcome<R> {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) roots: Roots,
-    pub(super) lease: Arc<RequestLease>,
+    pub(super) scope: Arc<RequestScope>,
     /// `None` in the stateless era.
     session: Option<Session>,
     responses: InputResponses,
@@ -67,8 +68,8 @@ pub(super) struct Request {
     pub(super) must_list_again: bool,
 }
 
-/// Determines how long the roots of a request are valid.
-pub(super) struct RequestLease {
+/// What the roots of a request belong to.
+pub(super) struct RequestScope {
     /// The request's own token. rmcp cancels it when the client cancels the request, and when the
     /// response was sent.
     cancelled: CancellationToken,
@@ -78,6 +79,8 @@ pub(super) struct RequestLease {
     pub(super) client: Arc<Client>,
     /// The epoch of the client's list.
     epoch: Option<u64>,
+    /// Why the client's list is not known.
+    failure: Option<Error>,
     steps: AtomicU64,
 }
 
@@ -94,7 +97,7 @@ impl RequestRoots {
     ///
     /// In the stateless era, changes are not announced, so only the first error occurs.
     pub fn ensure_active(&self) -> Result<()> {
-        self.request.roots.ensure_active()
+        self.request.scope.ensure_usable(Use::Work)
     }
 
     /// A number that rises with each step of the request's work: when the work begins, with each
@@ -103,7 +106,7 @@ impl RequestRoots {
     /// not answer.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.request.lease.steps.load(Relaxed)
+        self.request.scope.steps.load(Relaxed)
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
@@ -120,24 +123,38 @@ impl RequestRoots {
     }
 }
 
-impl Lease for Arc<RequestLease> {
-    fn has_ended(&self) -> bool {
-        self.steps.fetch_add(1, Relaxed);
-        // Defense: Roots allow nothing after their request was answered or cancelled.
-        self.ended.is_cancelled()
+impl Scope for RequestScope {
+    fn number(&self) -> NonZeroU64 {
+        self.client.number()
     }
 
-    fn ensure_active(&self) -> Result<()> {
-        if self.cancelled.is_cancelled() {
-            return Err(Code::Cancelled.into());
+    fn share(&self) -> &str {
+        self.client.share()
+    }
+
+    fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    fn ensure_usable(&self, used_for: Use) -> Result<()> {
+        if used_for == Use::Work {
+            if self.cancelled.is_cancelled() {
+                return Err(Code::Cancelled.into());
+            }
+            self.client.ensure_in_epoch(self.epoch)?;
         }
-        self.client.ensure_in_epoch(self.epoch)
+        self.steps.fetch_add(1, Relaxed);
+        // Defense: Roots allow nothing after their request was answered or cancelled.
+        if self.ended.is_cancelled() {
+            return Err(Error::new(Code::RootsStale).with_text(ENDED));
+        }
+        Ok(())
     }
 }
 
-impl fmt::Debug for RequestLease {
+impl fmt::Debug for RequestScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLease").finish_non_exhaustive()
+        f.debug_struct("RequestScope").finish_non_exhaustive()
     }
 }
 
@@ -183,8 +200,8 @@ impl Guard {
             let declared =
                 if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
             let declared = declared.map_err(|error| refused(None, error))?;
-            let account = Some(Arrival::account(&ctx.extensions));
-            Arc::new(Client::new(self.clone(), declared, account))
+            let share = Arrival::share(&ctx.extensions);
+            Arc::new(Client::new(self.clone(), declared, share))
         };
         let must_list_again = stateless && client.without_list().is_none();
         let sent = input.roots.take();
@@ -192,10 +209,7 @@ impl Guard {
             return Ok(RootsOutcome::Question(ask(input.into_roots_request())));
         }
         let (roots, epoch) = if !stateless {
-            match client.cached_roots() {
-                Some((roots, epoch)) => (roots, Some(epoch)),
-                None => client.roots(PeerSource(ctx.peer.clone())).await?,
-            }
+            client.roots(PeerSource(ctx.peer.clone())).await?
         } else if ask.is_some() {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
             // Without a list, the list is not read.
@@ -205,10 +219,12 @@ impl Guard {
             (client.known_roots(&Error::new(Code::RootsStale).with_text(CANNOT_ASK))?, None)
         };
         let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
-        let lease = Arc::new(RequestLease { cancelled, ended, client, epoch, steps });
-        let roots = roots.with_lease(lease.clone());
+        let failure = roots.failure().map(Error::repeated);
+        let scope = RequestScope { cancelled, ended, client, epoch, failure, steps };
+        let scope = Arc::new(scope);
+        let roots = roots.in_scope(scope.clone());
         let responses = input.responses;
-        let request = Request { roots, lease, session, responses, must_list_again };
+        let request = Request { roots, scope, session, responses, must_list_again };
         Ok(RootsOutcome::Roots(RequestRoots { request: Arc::new(request) }))
     }
 
@@ -243,6 +259,9 @@ impl Guard {
 const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the client did not \
                            begin with initialize. On stdio, serve Guard::wrap(transport). Over \
                            streamable HTTP, pass the session manager to Guard::wrap_sessions";
+
+const ENDED: &str = "the request of these roots has ended, or its RequestRoots was dropped; obtain \
+                     roots for each request, and keep RequestRoots while its clones are in use";
 
 const CANNOT_ASK: &str = "the client cannot be asked for its roots in this request";
 

@@ -17,7 +17,6 @@ use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
 use super::key::ClientKey;
-use crate::account::Account;
 use crate::error::Code;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
@@ -30,15 +29,15 @@ pub struct GuardedTransport<T> {
     guard: Guard,
     /// The client's session, which begins with its `initialize`.
     connection: Option<Arc<Connection>>,
-    /// The client that is charged for requests without a key.
-    account: Account,
+    /// The share that requests without a key are charged to.
+    share: Arc<str>,
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
 /// other code can add or replace one. rmcp copies the extensions of each call, so this is small.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
-    account: Account,
+    share: Arc<str>,
     /// `None` before `initialize`, and therefore in the stateless era.
     connection: Option<Arc<Connection>>,
 }
@@ -75,11 +74,11 @@ impl Guard {
 }
 
 impl Arrival {
-    /// Returns the account that a request is charged to.
-    pub(super) fn account(extensions: &Extensions) -> Account {
-        let key = ClientKey::of(extensions).map(ClientKey::account);
-        let connection = || extensions.get::<Self>().map(|received| &received.account);
-        key.or_else(connection).cloned().unwrap_or(Account::Anonymous)
+    /// Returns the share that a request is charged to.
+    pub(super) fn share(extensions: &Extensions) -> Arc<str> {
+        let key = ClientKey::of(extensions).map(ClientKey::share);
+        let connection = || extensions.get::<Self>().map(|received| &received.share);
+        key.or_else(connection).cloned().unwrap_or_default()
     }
 
     /// Returns the connection that a request of the session era belongs to.
@@ -90,8 +89,7 @@ impl Arrival {
 
 impl<T> GuardedTransport<T> {
     pub(super) fn new(inner: T, guard: Guard) -> Self {
-        let account = Account::Connection(Guard::next_session_id());
-        Self { inner, guard, connection: None, account }
+        Self { inner, guard, connection: None, share: Guard::next_share() }
     }
 
     /// Adds the extensions to a request, and handles `initialize` and `list_changed`.
@@ -110,8 +108,8 @@ impl<T> GuardedTransport<T> {
                     }
                     _ => {}
                 }
-                let (account, connection) = (self.account.clone(), self.connection.clone());
-                request.extensions_mut().insert(Arrival { account, connection });
+                let (share, connection) = (self.share.clone(), self.connection.clone());
+                request.extensions_mut().insert(Arrival { share, connection });
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {
@@ -138,8 +136,8 @@ impl<T> GuardedTransport<T> {
             return;
         }
         self.close_session();
-        let account = key.as_ref().map_or(&self.account, ClientKey::account).clone();
-        let session = self.guard.session_with_account(declared, Some(account));
+        let share = key.as_ref().map_or(&self.share, ClientKey::share).clone();
+        let session = self.guard.session_with_share(declared, share);
         let session = session.map_err(|error| error.reason());
         self.connection = Some(Arc::new(Connection { session, key }));
     }

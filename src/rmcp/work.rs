@@ -227,12 +227,12 @@ impl Guard {
                 RootsOutcome::Roots(roots) => roots,
                 RootsOutcome::Question(response) => return Ok(response),
             };
-            let session = roots.request.roots.session();
+            let session = roots.request.scope.client.id;
             // The work may move the roots elsewhere, but they end when this is dropped.
-            let _end = roots.request.lease.ended.clone().drop_guard();
+            let _end = roots.request.scope.ended.clone().drop_guard();
             let must_list_again = roots.request.must_list_again;
             let done = work(roots).await.and_then(|value| Ok(R::of(value)?));
-            let mut response = done.map_err(|error| error.logged(session))?;
+            let mut response = done.map_err(|error| error.logged(Some(session)))?;
             if let (Some(question), true) = (response.question(), must_list_again) {
                 add_roots_request(question);
             }
@@ -280,13 +280,14 @@ impl RequestRoots {
         T: Send + 'static,
         W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (roots, session) = (self.clone(), self.request.roots.session());
+        let (roots, client) = (self.clone(), &self.request.scope.client);
+        let session = Some(client.id);
         let work = move || {
             // Defense: Work that waited for a thread begins only with roots in force.
             roots.ensure_active().map_err(|error| refused(session, error))?;
             work(roots)
         };
-        let done = self.request.lease.client.guard.slots().work(self.account(), work).await;
+        let done = client.guard.slots().work(&client.share, work).await;
         done.map_err(|error| refused(session, error))?.map_err(|_| panicked())?
     }
 }

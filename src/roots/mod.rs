@@ -10,6 +10,7 @@ mod sharing;
 pub(crate) mod resolve;
 mod root;
 mod rejected;
+mod scope;
 mod snapshot;
 mod lookup;
 #[cfg(target_os = "linux")]
@@ -23,8 +24,8 @@ pub(crate) use self::resolve::{
 };
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};
+pub(crate) use self::scope::{Scope, Use};
 pub(crate) use self::sharing::WeakTable;
-pub(crate) use self::snapshot::Lease;
 pub use self::snapshot::Roots;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};
 pub(crate) use self::throttle::{Throttle, Turn};

@@ -4,16 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::account::Account;
 use crate::dir::{Access, Policy};
 use crate::error::{Code, Error, Result, quoted};
-use crate::events::SessionId;
 use crate::limits::ROOTS_NAMED;
 use crate::path::IntoLocation;
 use crate::path::index::PathIndex;
 use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
-use crate::roots::{RejectedEntry, Root};
+use crate::roots::{RejectedEntry, Root, Scope, Use};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
@@ -29,25 +27,7 @@ use crate::roots::{RejectedEntry, Root};
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
-    /// The error with which relative requests are refused, if the client's list could not be
-    /// obtained.
-    failure: Option<Arc<Error>>,
-    /// The session that uses these roots, for events.
-    session: Option<SessionId>,
-    /// The account to which child processes are charged.
-    account: Account,
-    /// Set if these roots are valid only for one request.
-    // One pointer wide, because cached snapshots have none.
-    lease: Option<Arc<Box<dyn Lease>>>,
-}
-
-/// The request to which roots belong.
-pub(crate) trait Lease: Send + Sync {
-    /// Whether the request has ended.
-    fn has_ended(&self) -> bool;
-
-    /// Returns an error if the request was cancelled or its client has changed its roots since.
-    fn ensure_active(&self) -> Result<()>;
+    scope: Option<Arc<dyn Scope>>,
 }
 
 /// The contents of a [`Roots`], which do not change.
@@ -71,8 +51,6 @@ pub(crate) struct Snapshot {
     pub(crate) listed: Option<usize>,
     /// The root at which relative requests start.
     pub(crate) base: Option<usize>,
-    /// The boundary's [generation](crate::Boundary) before these roots were resolved.
-    pub(crate) generation: u64,
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
@@ -138,10 +116,6 @@ impl Roots {
         Self { base, ..self.clone() }
     }
 
-    pub(crate) fn generation(&self) -> u64 {
-        self.snapshot.generation
-    }
-
     /// Whether the same list or configuration may give other roots later.
     pub(crate) fn is_provisional(&self) -> bool {
         self.snapshot.is_provisional
@@ -149,17 +123,16 @@ impl Roots {
 
     /// Selects the allowed directories that are always in force, for a client whose list could not
     /// be obtained.
-    pub(crate) fn always_despite(&self, failure: &Error) -> Self {
-        let always = self.select(Root::is_always, None);
+    pub(crate) fn always_in_force(&self) -> Self {
         // Defense: Relative requests need a list that the client answered.
-        Self { base: None, failure: Some(Arc::new(failure.repeated())), ..always }
+        Self { base: None, ..self.select(Root::is_always, None) }
     }
 
     /// Why the client's list is not known, if only the directories that are
     /// [always](crate::DirectoryOptions::always) in force are served for that reason.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
-        self.failure.as_deref()
+        self.scope()?.failure()
     }
 
     /// Returns these allowed directories as the roots of a client that sent an empty list.
@@ -177,7 +150,6 @@ impl Roots {
             allowed: Some(self.clone()),
             listed,
             base,
-            generation: self.generation(),
             ..Snapshot::new(roots, self.declared().cloned())
         })
     }
@@ -212,14 +184,14 @@ impl Roots {
 
     /// The error for a relative request if there is no root at which it could start.
     pub(crate) fn without_base(&self) -> Error {
-        match &self.failure {
+        match self.failure() {
             Some(failure) => failure.repeated(),
             None => self.why_empty(Code::OutsideRoots.into()),
         }
     }
 
     fn why_empty(&self, error: Error) -> Error {
-        if let Some(failure) = &self.failure {
+        if let Some(failure) = self.failure() {
             return error.with_text_of(failure);
         }
         error.with_text(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
@@ -234,46 +206,38 @@ impl Roots {
         })
     }
 
-    pub(crate) fn session(&self) -> Option<SessionId> {
-        self.session
+    pub(crate) fn scope(&self) -> Option<&dyn Scope> {
+        self.scope.as_deref()
     }
 
-    /// Returns the same roots, associated with a session and the account of its client.
-    pub(crate) fn for_session(&self, session: SessionId, account: &Account) -> Self {
-        // Not `..self.clone()`, which would also clone the other account.
-        Self {
-            snapshot: self.snapshot.clone(),
-            base: self.base,
-            failure: self.failure.clone(),
-            session: Some(session),
-            account: account.clone(),
-            lease: self.lease.clone(),
-        }
+    /// Returns the same roots, which belong to this scope.
+    pub(crate) fn in_scope(self, scope: Arc<impl Scope + 'static>) -> Self {
+        Self { scope: Some(scope), ..self }
     }
 
-    pub(crate) fn account(&self) -> &Account {
-        &self.account
+    /// Returns the same roots, which belong to nobody.
+    fn without_scope(&self) -> Self {
+        Self { scope: None, ..self.clone() }
     }
 
-    /// Returns a snapshot that contains only these roots, for the same session and request. Relative
-    /// requests start at the first one.
+    /// Returns an error if the request to which these roots belong has ended.
+    pub(crate) fn ensure_not_ended(&self) -> Result<()> {
+        self.scope().map_or(Ok(()), |scope| scope.ensure_usable(Use::Operation))
+    }
+
+    /// Returns a snapshot that contains only these roots, in the same scope. Relative requests start
+    /// at the first one.
     pub(crate) fn narrowed_to(&self, roots: Vec<Arc<Root>>) -> Self {
         let own = &*self.snapshot;
         let narrowed = Self::from(Snapshot {
             policy: own.policy,
             protected: own.protected.clone(),
-            allowed: Some(own.allowed.as_ref().unwrap_or(self).without_request()),
+            allowed: Some(own.allowed.as_ref().unwrap_or(self).without_scope()),
             base: Some(0),
-            generation: own.generation,
             ..Snapshot::new(roots, own.declared.clone())
         });
         // Defense: Narrowed roots end with the request that they came from.
-        Self { snapshot: narrowed.snapshot, base: narrowed.base, failure: None, ..self.clone() }
-    }
-
-    /// Returns the same roots, which belong to no session and no request.
-    fn without_request(&self) -> Self {
-        Self { snapshot: self.snapshot.clone(), ..Self::from(Snapshot::default()) }
+        Self { scope: self.scope.clone(), ..narrowed }
     }
 
     /// Returns the same roots, all of them read-only.
@@ -289,36 +253,10 @@ impl Roots {
             declared: own.declared.clone(),
             planned: own.planned.clone(),
             // The directories remain writable for others.
-            allowed: Some(own.allowed.clone().unwrap_or_else(|| self.without_request())),
+            allowed: Some(own.allowed.clone().unwrap_or_else(|| self.without_scope())),
             ..*own
         };
         Self { snapshot: Arc::new(snapshot), ..self.clone() }
-    }
-
-    /// Returns the same roots with a lease. These roots and their clones are valid until the lease
-    /// has ended.
-    pub(crate) fn with_lease(self, lease: impl Lease + 'static) -> Self {
-        Self { lease: Some(Arc::new(Box::new(lease))), ..self }
-    }
-
-    /// Returns an error if the request to which these roots belong has ended. Without the feature
-    /// `rmcp`, roots belong to no request.
-    pub(crate) fn ensure_not_ended(&self) -> Result<()> {
-        if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
-            let text = "the request of these roots has ended, or its RequestRoots was dropped; obtain \
-                        roots for each request, and keep RequestRoots while its clones are in use";
-            return Err(Error::new(Code::RootsStale).with_text(text));
-        }
-        Ok(())
-    }
-
-    /// Like [`ensure_not_ended`](Self::ensure_not_ended). Also returns an error if the request was
-    /// cancelled, or if its client has changed its roots since they were obtained.
-    pub(crate) fn ensure_active(&self) -> Result<()> {
-        if let Some(lease) = &self.lease {
-            lease.ensure_active()?;
-        }
-        self.ensure_not_ended()
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
@@ -422,14 +360,7 @@ impl Roots {
 
 impl From<Snapshot> for Roots {
     fn from(snapshot: Snapshot) -> Self {
-        Self {
-            base: snapshot.base,
-            snapshot: Arc::new(snapshot),
-            failure: None,
-            session: None,
-            account: Account::Anonymous,
-            lease: None,
-        }
+        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None }
     }
 }
 

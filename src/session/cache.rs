@@ -3,20 +3,20 @@
 //! A session's entry that is lost for any reason costs one request to the client. The cache holds at
 //! most [`CACHE_BYTES`] and evicts the oldest entry first.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::events::SessionId;
 use crate::limits::{
     CACHE_BYTES, CACHE_ENTRY_BYTES, CACHE_LIST_ENTRY_BYTES, CACHE_NODE_BYTES, CACHE_ROOT_BYTES,
 };
 use crate::session::state::CacheEntry;
 
 /// The snapshots of all sessions.
-pub(crate) struct SnapshotCache(Cache<SessionId, Arc<CacheEntry>>);
+pub(crate) struct SnapshotCache(Cache<NonZeroU64, Arc<CacheEntry>>);
 
 impl SnapshotCache {
     pub(crate) fn new(time_to_live: Duration) -> Self {
@@ -31,11 +31,11 @@ impl SnapshotCache {
         Self(cache.build())
     }
 
-    pub(crate) fn insert(&self, session: SessionId, cached: Arc<CacheEntry>) {
+    pub(crate) fn insert(&self, session: NonZeroU64, cached: Arc<CacheEntry>) {
         self.0.insert(session, cached);
     }
 
-    pub(crate) fn remove(&self, session: SessionId) {
+    pub(crate) fn remove(&self, session: NonZeroU64) {
         self.0.invalidate(&session);
         self.0.run_pending_tasks();
     }
@@ -80,7 +80,6 @@ mod tests {
     use crate::boundary::Boundary;
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::session::Guard;
-    use crate::session::runtime::Instant;
     use crate::wire::ListRootsResult;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -90,10 +89,11 @@ mod tests {
         let uris = (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}"));
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
-        let roots = Boundary::without_directories().build().unwrap().resolve(&list).unwrap();
-        let (now, guard_number) = (Instant::now(), 0);
-        let expires = now + MINUTE;
-        let one = CacheEntry { epoch: 1, expires, guard_number, list, roots, resolved: now };
+        let boundary = Boundary::without_directories().build().unwrap();
+        let roots = boundary.resolve(&list).unwrap();
+        let resolved = Guard::new(boundary).current();
+        let (expires, guard_number) = (resolved.now + MINUTE, resolved.guard_number);
+        let one = CacheEntry { epoch: 1, expires, guard_number, list, roots, resolved };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(Guard::next_session_id(), one.clone());

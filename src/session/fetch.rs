@@ -6,19 +6,19 @@
 //! fetch ends and a waiting call leads the next one. Each call ends by its own deadline, whatever
 //! it waits for.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::account::Account;
 use crate::boundary::ClientRoots;
 use crate::dir::Effort;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::events::{self, SessionId};
+use crate::events;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
-use crate::roots::Roots;
+use crate::roots::{Roots, Scope};
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{CacheEntry, Fetch, State, Step, Validity};
 use crate::session::{Guard, RootsSource, fetch_list};
@@ -27,47 +27,42 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// A client, shared by the clones of its session. A client of the stateless era has no session, and
 /// this lives as long as its request.
 pub(crate) struct Client {
-    pub(crate) id: SessionId,
+    pub(crate) id: NonZeroU64,
     pub(crate) guard: Guard,
     pub(crate) declared: ClientCapabilities,
-    /// The account that its work is charged to.
-    pub(crate) account: Account,
+    /// The [share](Scope::share) that its work is charged to. Clients with the same
+    /// `rmcp::ClientKey` have one.
+    pub(crate) share: Arc<str>,
     state: Mutex<State>,
     /// Wakes [`RootsChanges`](crate::RootsChanges).
     pub(crate) changes: watch::Sender<()>,
 }
 
 impl Client {
-    pub(crate) fn new(
-        guard: Guard,
-        declared: ClientCapabilities,
-        account: Option<Account>,
-    ) -> Self {
+    pub(crate) fn new(guard: Guard, declared: ClientCapabilities, share: Arc<str>) -> Self {
         let (id, state) = (Guard::next_session_id(), Mutex::new(State::new()));
-        let account = account.unwrap_or(Account::Connection(id));
-        Self { id, guard, declared, account, state, changes: watch::Sender::default() }
+        Self { id, guard, declared, share, state, changes: watch::Sender::default() }
     }
 
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
     /// are the client's.
-    pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
+    pub(crate) async fn roots(
+        self: &Arc<Self>,
+        source: impl RootsSource,
+    ) -> Result<(Roots, Option<u64>)> {
         let obtained = match self.without_list() {
             Some(without) => self.roots_without(without).map(|roots| (roots, None)),
-            // Boxed, to keep the future of every call small.
-            None => Box::pin(self.obtain(source))
-                .await
-                .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
+            None => match self.valid() {
+                Some(cached) => Ok(cached),
+                // Boxed, to keep the future of every call small.
+                None => Box::pin(self.obtain(source)).await,
+            }
+            .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
         };
         match obtained {
-            Ok((roots, epoch)) => Ok((roots.for_session(self.id, &self.account), epoch)),
+            Ok((roots, epoch)) => Ok((roots.in_scope(self.clone()), epoch)),
             Err(error) => self.always_roots(error).map(|roots| (roots, None)),
         }
-    }
-
-    /// Returns the client's roots and the epoch of their list, if they are cached and valid.
-    pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
-        let cached = self.without_list().is_none().then(|| self.valid())??;
-        Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 
     /// Returns an error if the session is closed or, if there is an epoch, in another epoch.
@@ -93,20 +88,28 @@ impl Client {
     /// Returns the directories that are always in force, for a client whose roots could not be
     /// obtained because of `error`. Fails with `error`, which is reported to the operator, if there
     /// are no such directories, or if the client did not cause the error.
-    pub(crate) fn always_roots(&self, error: Error) -> Result<Roots> {
+    pub(crate) fn always_roots(self: &Arc<Self>, error: Error) -> Result<Roots> {
         if is_guards(&error) {
             return Err(events::refused(Some(self.id), error));
         }
         // The session may have been closed in the meantime.
         self.epoch().map_err(|closed| events::refused(Some(self.id), closed))?;
-        match self.guard.allowed_roots().always_despite(&error) {
+        match self.always_despite(&error) {
             always if always.is_empty() => Err(events::refused(Some(self.id), error)),
-            always => Ok(always.for_session(self.id, &self.account)),
+            always => Ok(always),
         }
     }
 
+    fn always_despite(self: &Arc<Self>, failure: &Error) -> Roots {
+        let scope = ListFailure { client: self.clone(), error: failure.repeated() };
+        self.guard.allowed_roots().always_in_force().in_scope(Arc::new(scope))
+    }
+
     /// Returns the roots of a list that came with the request itself.
-    pub(crate) async fn roots_of_list(&self, sent: Result<ListRootsResult>) -> Result<Roots> {
+    pub(crate) async fn roots_of_list(
+        self: &Arc<Self>,
+        sent: Result<ListRootsResult>,
+    ) -> Result<Roots> {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
@@ -117,24 +120,22 @@ impl Client {
             (None, Err(error)) => Err(error),
         };
         match resolved {
-            Ok(roots) => Ok(roots.for_session(self.id, &self.account)),
+            Ok(roots) => Ok(roots.in_scope(self.clone())),
             Err(error) => self.always_roots(error),
         }
     }
 
     /// Returns the roots in force, without asking the client. If its list is not known, only the
     /// directories that are always in force are, because of `unknown`.
-    pub(crate) fn known_roots(&self, unknown: &Error) -> Result<Roots> {
+    pub(crate) fn known_roots(self: &Arc<Self>, unknown: &Error) -> Result<Roots> {
         self.epoch()?;
-        let allowed = self.guard.allowed_roots();
-        let roots = match (self.without_list(), self.valid()) {
-            (Some(true), _) => allowed,
-            (Some(false), _) => allowed.always_despite(&Code::RootsUnsupported.into()),
-            (None, Some(cached)) => cached.roots.clone(),
+        Ok(match (self.without_list(), self.valid()) {
+            (Some(true), _) => self.guard.allowed_roots().in_scope(self.clone()),
+            (Some(false), _) => self.always_despite(&Code::RootsUnsupported.into()),
+            (None, Some(cached)) => cached.roots.clone().in_scope(self.clone()),
             // Defense: A list that is not known grants nothing.
-            (None, None) => allowed.always_despite(unknown),
-        };
-        Ok(roots.for_session(self.id, &self.account))
+            (None, None) => self.always_despite(unknown),
+        })
     }
 
     /// Whether the allowed directories are in force, because client roots are ignored or the client
@@ -203,7 +204,7 @@ impl Client {
         let cancelled = CancelOnDrop::default();
         let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
         let resolve = move || boundary.resolve_within(&list, &effort);
-        let done = timeout_at(deadline, self.guard.slots().resolve(&self.account, resolve)).await?;
+        let done = timeout_at(deadline, self.guard.slots().resolve(&self.share, resolve)).await?;
         let panicked = |_| Err(Error::new(Code::RootsFailed).detail("resolving the list panicked"));
         done.ok_or_else(timed_out)??.unwrap_or_else(panicked)
     }
@@ -261,6 +262,36 @@ impl Client {
     }
 }
 
+impl Scope for Client {
+    fn number(&self) -> NonZeroU64 {
+        self.id
+    }
+
+    fn share(&self) -> &str {
+        &self.share
+    }
+}
+
+/// The scope of a client whose list could not be obtained.
+struct ListFailure {
+    client: Arc<Client>,
+    error: Error,
+}
+
+impl Scope for ListFailure {
+    fn number(&self) -> NonZeroU64 {
+        self.client.number()
+    }
+
+    fn share(&self) -> &str {
+        self.client.share()
+    }
+
+    fn failure(&self) -> Option<&Error> {
+        Some(&self.error)
+    }
+}
+
 /// The call that performs a fetch. If it is dropped before the fetch has ended, the fetch ends
 /// without a result.
 struct Leader<'a> {
@@ -288,7 +319,8 @@ impl Leader<'_> {
         let client = self.client;
         // The time to live starts at the request, because the client may change its list
         // immediately afterwards.
-        let (began, guard_number) = (Instant::now(), client.guard.current().guard_number);
+        let current = client.guard.current();
+        let (began, guard_number) = (current.now, current.guard_number);
         if deadline < began + client.guard.choices().fetch_limit / LEAST_TIME {
             return Err(timed_out());
         }
@@ -297,12 +329,12 @@ impl Leader<'_> {
                 let roots = client.resolve(cached.list.clone(), deadline).await?;
                 events::resolved_again(client.id, roots.iter().len());
                 client.log_roots(&roots);
-                return Ok(cached.resolved_again(roots, began));
+                return Ok(cached.resolved_again(roots, current));
             }
             // Defense: A client that never answers is not waited for after the deadline.
             let (list, pages) =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
-            let (list, resolved) = (Arc::new(list), Instant::now());
+            let (list, resolved) = (Arc::new(list), client.guard.current());
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
             let (epoch, expires) = (self.fetch.epoch, began + client.time_to_live());

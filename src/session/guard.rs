@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 
 use crate::boundary::{Boundary, ClientRoots};
 use crate::error::{Code, Error, Result};
-use crate::events::SessionId;
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
@@ -242,8 +241,13 @@ impl Guard {
     }
 
     /// An identifier that this process has not used before.
-    pub(crate) fn next_session_id() -> SessionId {
-        SessionId(NonZeroU64::MIN.saturating_add(SESSION_IDS.fetch_add(1, Ordering::Relaxed)))
+    pub(crate) fn next_session_id() -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(SESSION_IDS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A share that belongs to one client, such as a connection or a session.
+    pub(crate) fn next_share() -> Arc<str> {
+        format!("client {}", Self::next_session_id()).into()
     }
 
     pub(crate) fn unregister_session(&self) {

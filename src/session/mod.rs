@@ -41,7 +41,6 @@ pub use self::observe::Observer;
 pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
-use crate::account::Account;
 use crate::boundary::ClientRoots;
 use crate::check::Proof;
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -182,17 +181,17 @@ impl Guard {
     /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions are open.
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
-        self.session_with_account(declared, None)
+        self.session_with_share(declared, Self::next_share())
     }
 
-    /// Like [`session`](Self::session), but charges the session's work to this account.
-    pub(crate) fn session_with_account(
+    /// Like [`session`](Self::session), but the session's work is charged to this share.
+    pub(crate) fn session_with_share(
         &self,
         declared: ClientCapabilities,
-        account: Option<Account>,
+        share: Arc<str>,
     ) -> Result<Session> {
         self.register_session()?;
-        let client = Arc::new(Client::new(self.clone(), declared, account));
+        let client = Arc::new(Client::new(self.clone(), declared, share));
         Ok(Session { shared: Arc::new(CloseOnDrop(client)) })
     }
 }
@@ -229,10 +228,7 @@ impl Session {
     /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime). An error never grants access.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
-        match self.client().cached_roots() {
-            Some((roots, _)) => Ok(roots),
-            None => self.client().roots(source).await.map(|(roots, _)| roots),
-        }
+        self.client().roots(source).await.map(|(roots, _)| roots)
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
@@ -291,7 +287,7 @@ impl Session {
             work()
         };
         let client = self.client();
-        let done = client.guard.slots().work(&client.account, work).await;
+        let done = client.guard.slots().work(&client.share, work).await;
         done.map_err(|error| events::refused(Some(client.id), error))?
             .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
     }
@@ -385,7 +381,7 @@ impl Session {
     /// The number of this session in log events. It is unique within this process.
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.client().id.0.get()
+        self.client().id.get()
     }
 
     pub(crate) fn guard(&self) -> &Guard {

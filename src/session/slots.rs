@@ -37,7 +37,6 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::account::Account;
 use crate::error::{Code, Error, Result};
 use crate::events;
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
@@ -62,7 +61,7 @@ struct Lane {
     count: usize,
     /// Whether each client has one slot instead of a quarter of them.
     one_each: bool,
-    clients: WeakTable<Account, ClientShare>,
+    clients: WeakTable<Arc<str>, ClientShare>,
     jobs: Arc<Mutex<Jobs>>,
 }
 
@@ -116,7 +115,7 @@ impl Slots {
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub(crate) async fn work<T: Send + 'static>(
         &self,
-        client: &Account,
+        client: &Arc<str>,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         run(&self.threads, self.work.take(client).await?, job).await
@@ -125,7 +124,7 @@ impl Slots {
     /// Like [`work`](Self::work), for the resolution of a list.
     pub(crate) async fn resolve<T: Send + 'static>(
         &self,
-        client: &Account,
+        client: &Arc<str>,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         run(&self.resolving, self.resolutions.take(client).await?, job).await
@@ -174,8 +173,8 @@ impl Lane {
     }
 
     /// Waits for a slot, and returns the right to run one job.
-    async fn take(&self, account: &Account) -> Result<RunningJob> {
-        let client = self.client(account);
+    async fn take(&self, share: &Arc<str>) -> Result<RunningJob> {
+        let client = self.client(share);
         let waiting = client.waiting.try_acquire().map_err(|_| Code::QueueFull)?;
         let share = acquired(client.share.clone().acquire_owned().await)?;
         let turn = acquired(client.turn.acquire().await)?;
@@ -222,13 +221,13 @@ impl Lane {
         }
     }
 
-    fn client(&self, account: &Account) -> Arc<ClientShare> {
+    fn client(&self, share: &Arc<str>) -> Arc<ClientShare> {
         // Stateless requests without a key may come from several clients.
-        let is_one = self.one_each && *account != Account::Anonymous;
+        let is_one = self.one_each && !share.is_empty();
         // Defense: One client has at most a quarter of the slots.
-        let share = if is_one { 1 } else { (self.count / 4).max(1) };
-        self.clients.get_or_insert(account.clone(), || ClientShare {
-            share: Arc::new(Semaphore::new(share)),
+        let size = if is_one { 1 } else { (self.count / 4).max(1) };
+        self.clients.get_or_insert(share.clone(), || ClientShare {
+            share: Arc::new(Semaphore::new(size)),
             turn: Semaphore::new(1),
             waiting: Semaphore::new(QUEUED_EACH),
         })
@@ -289,17 +288,15 @@ fn busy() -> Error {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
-    use std::num::NonZeroU64;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::mpsc;
     use std::task::{Context, Waker};
     use std::time::Duration;
 
     use super::*;
-    use crate::events::SessionId;
 
-    fn client(number: u64) -> Account {
-        Account::Connection(SessionId(NonZeroU64::new(number).unwrap()))
+    fn client(number: u64) -> Arc<str> {
+        number.to_string().into()
     }
 
     /// Starts a job of work that hangs until the sender is dropped. Its caller does not wait.

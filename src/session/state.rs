@@ -26,12 +26,12 @@ pub(crate) struct CacheEntry {
     /// The list, which is resolved again if it may give other roots.
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) roots: Roots,
-    /// When the list began to be resolved.
-    pub(crate) resolved: Instant,
+    /// What was current when the list began to be resolved.
+    pub(crate) resolved: Current,
 }
 
 /// What a cached snapshot is compared with when a call begins.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Current {
     pub(crate) now: Instant,
     /// The boundary's generation.
@@ -58,9 +58,9 @@ impl CacheEntry {
         }
         // The filesystem decided about an entry, and a symlink may lead elsewhere by now.
         let is_old =
-            self.roots.is_provisional() && current.now >= self.resolved + SYMLINKED_LIST_TTL;
+            self.roots.is_provisional() && current.now >= self.resolved.now + SYMLINKED_LIST_TTL;
         // Defense: After the allowed directories have changed, the list is resolved again.
-        if is_old || self.roots.generation() != current.generation {
+        if is_old || self.resolved.generation != current.generation {
             Validity::ResolveAgain
         } else {
             Validity::Valid
@@ -68,7 +68,7 @@ impl CacheEntry {
     }
 
     /// The same list, resolved again.
-    pub(crate) fn resolved_again(&self, roots: Roots, resolved: Instant) -> Self {
+    pub(crate) fn resolved_again(&self, roots: Roots, resolved: Current) -> Self {
         let Self { epoch, expires, guard_number, ref list, .. } = *self;
         Self { epoch, expires, guard_number, list: list.clone(), roots, resolved }
     }
@@ -288,7 +288,7 @@ mod tests {
             guard_number: 0,
             list: Arc::default(),
             roots: Roots::from_dirs([directory.path()]).unwrap(),
-            resolved: now,
+            resolved: current(now),
         })
     }
 
