@@ -57,8 +57,8 @@ struct Inner {
     request: Option<String>,
     /// The destination of a rename, a copy or a hard link, or the target of a symlink, quoted.
     destination: Option<String>,
-    /// The prefix of the reason if the destination or the target caused the error.
-    end: Option<&'static str>,
+    /// The path of the operation that is to blame.
+    blamed: PathRole,
     /// The reason. Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
@@ -70,6 +70,16 @@ struct Inner {
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
+}
+
+/// What a path is to an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PathRole {
+    Source,
+    /// The destination of a rename, a copy or a hard link.
+    Destination,
+    /// The target of a symlink.
+    Target,
 }
 
 impl Error {
@@ -161,7 +171,7 @@ impl Error {
             operation: "",
             request: None,
             destination: None,
-            end: None,
+            blamed: PathRole::Source,
             text: code.text(),
             limit: None,
             outcome: None,
@@ -199,22 +209,19 @@ impl Error {
         self.with_text(cause.0.text)
     }
 
-    /// Changes the text to say that the destination of a rename caused the error.
+    /// Blames the destination of the operation.
     pub(crate) fn of_destination(mut self) -> Self {
-        if self.reason() == Code::AlreadyExists {
-            return self.with_text("destination already exists");
-        }
-        self.0.end = Some(DESTINATION);
+        self.0.blamed = PathRole::Destination;
         self
     }
 
     pub(crate) fn is_of_destination(&self) -> bool {
-        self.0.end == Some(DESTINATION)
+        self.0.blamed == PathRole::Destination
     }
 
-    /// Changes the text to say that the target of a symlink caused the error.
+    /// Blames the target of the symlink.
     pub(crate) fn of_target(mut self) -> Self {
-        self.0.end = Some("target: ");
+        self.0.blamed = PathRole::Target;
         self
     }
 
@@ -439,7 +446,12 @@ impl fmt::Display for Inner {
             }
             f.write_str(": ")?;
         }
-        f.write_str(self.end.unwrap_or_default())?;
+        f.write_str(match (self.blamed, self.code) {
+            (PathRole::Source, _) => "",
+            (PathRole::Destination, Code::AlreadyExists) => "destination ",
+            (PathRole::Destination, _) => "destination: ",
+            (PathRole::Target, _) => "target: ",
+        })?;
         match self.limit.and_then(|limit| Some((limit, self.text.split_once("{}")?))) {
             Some((limit, (before, after))) => write!(f, "{before}{limit}{after}")?,
             None => f.write_str(self.text)?,
@@ -454,8 +466,6 @@ impl fmt::Display for Inner {
         self.outcome.iter().try_for_each(|outcome| write!(f, "; {outcome}"))
     }
 }
-
-const DESTINATION: &str = "destination: ";
 
 /// Quotes untrusted text for a message: lossy, escaped and limited to [`QUOTED_CHARS`].
 pub(crate) fn quoted(text: &OsStr) -> String {
