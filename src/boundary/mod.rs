@@ -93,7 +93,7 @@ pub enum ClientRoots {
     Narrow,
     /// Like [`Narrow`](Self::Narrow), but a client that declares no roots gets nothing either. If no
     /// directory is always in force, each of its requests is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     Require,
 }
 
@@ -284,7 +284,7 @@ impl Boundary {
     ///
     /// # Errors
     ///
-    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) for a list with more
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for a list with more
     ///   than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
     ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
@@ -294,7 +294,7 @@ impl Boundary {
     }
 
     /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
-    /// paths again. Fails with `RootsTimedOut` if the effort is exhausted.
+    /// paths again. Fails with `TooCostly` if the effort is exhausted.
     pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
         let allowed = self.last_allowed_roots();
         if self.client_roots() == ClientRoots::Ignore {
@@ -323,7 +323,7 @@ impl Boundary {
         };
         let (pending, first) = self.resolve_entries(&allowed, entries, effort);
         if effort.is_spent() {
-            return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
+            return Err(Error::from(Code::TooCostly).with_text("resolving the list took too long"));
         }
         Ok(pending.into_client_roots(&allowed, self.inner.policy, first))
     }
@@ -537,7 +537,7 @@ impl Boundary {
                 quoted(outer.as_os_str())
             ),
         };
-        Err(Error::new(Code::AccessConflict)
+        Err(Error::from(Code::AccessConflict)
             .with_outcome(outcome)
             .at("open root", inner.as_os_str()))
     }

@@ -195,7 +195,7 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     }
     let policy = from.roots().policy();
     if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
-        return Err(Error::new(Code::HardLinked).with_text("the server refuses hard links"));
+        return Err(Error::from(Code::HardLinked).with_text("the server refuses hard links"));
     }
     ensure_names_no_directory(to).map_err(Error::of_destination)?;
     to.ensure_may_appear().map_err(Error::of_destination)?;
@@ -269,7 +269,7 @@ fn ensure_names_no_directory(path: &Proof) -> Result<()> {
         if path.existed() {
             return Code::AlreadyExists.into();
         }
-        Error::new(Code::NotFound)
+        Error::from(Code::NotFound)
             .with_text("there is no such directory; omit the slash at the end to name a new entry")
     })
 }

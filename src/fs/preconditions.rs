@@ -18,7 +18,7 @@ impl Proof {
         // A symlink or a renamed directory must not make a protected name appear.
         if self.roots().protected().is_some_and(|protected| protected.begin_at(&place)) {
             let text = "protected: only a new directory can have this name";
-            return Err(Error::new(Code::Protected).with_text(text));
+            return Err(Error::from(Code::Protected).with_text(text));
         }
         Ok(())
     }

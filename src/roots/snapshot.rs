@@ -43,8 +43,8 @@ pub struct Roots {
 
 /// The request to which roots belong.
 pub(crate) trait Lease: Send + Sync {
-    /// Whether the request has ended.
-    fn has_ended(&self) -> bool;
+    /// Returns an error if the request has ended.
+    fn ensure_not_ended(&self) -> Result<()>;
 
     /// Returns an error if the request was cancelled or its client has changed its roots since.
     fn ensure_active(&self) -> Result<()>;
@@ -304,12 +304,7 @@ impl Roots {
     /// Returns an error if the request to which these roots belong has ended. Without the feature
     /// `rmcp`, roots belong to no request.
     pub(crate) fn ensure_not_ended(&self) -> Result<()> {
-        if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
-            let text = "the request of these roots has ended, or its RequestRoots was dropped; obtain \
-                        roots for each request, and keep RequestRoots while its clones are in use";
-            return Err(Error::new(Code::RootsStale).with_text(text));
-        }
-        Ok(())
+        self.lease.as_ref().map_or(Ok(()), |lease| lease.ensure_not_ended())
     }
 
     /// Like [`ensure_not_ended`](Self::ensure_not_ended). Also returns an error if the request was

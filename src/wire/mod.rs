@@ -81,7 +81,7 @@ impl ListRootsResult {
     pub(crate) fn is_bounded(&self) -> crate::Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let detail = format!("{} entries", self.roots.len());
-            return Err(Error::new(Code::TooManyRoots).detail(detail));
+            return Err(Error::from(Code::TooManyRoots).detail(detail));
         }
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
