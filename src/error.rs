@@ -1,8 +1,7 @@
 //! Errors, with messages that tell the reader what to correct.
 //!
 //! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
-//! or the person who sent the request. One table, in `codes`, contains all three, and determines
-//! the JSON-RPC error for each kind.
+//! or the person who sent the request. One table, in `codes`, contains all three.
 //!
 //! The text (`Display`, `Debug` and every `source`) contains only the request, fixed text of this
 //! crate, the value of a limit, and the message of an operating system error, so it can be passed
@@ -20,8 +19,8 @@ use crate::limits::QUOTED_CHARS;
 
 mod codes;
 
+pub(crate) use codes::Code;
 pub use codes::ErrorKind;
-pub(crate) use codes::{Code, RpcClass};
 
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -57,8 +56,8 @@ struct Inner {
     request: Option<String>,
     /// The destination of a rename, a copy or a hard link, or the target of a symlink, quoted.
     destination: Option<String>,
-    /// The prefix of the reason if the destination or the target caused the error.
-    end: Option<&'static str>,
+    /// The path of the operation that is to blame.
+    blamed: PathRole,
     /// The reason. Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
@@ -72,7 +71,39 @@ struct Inner {
     cause: Option<io::Error>,
 }
 
+/// What a path is to an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PathRole {
+    Source,
+    /// The destination of a rename, a copy or a hard link.
+    Destination,
+    /// The target of a symlink.
+    Target,
+}
+
 impl Error {
+    /// Creates an error with a kind, a code and a text of the caller's own, like
+    /// [`io::Error::new`]. A library that is built on this one, or an application, can so report
+    /// its own failures as errors of this type.
+    ///
+    /// The text is shown to the sender of the request. It should say what was wrong and what to do
+    /// instead, without a full stop. Give several codes the same kind if callers need not
+    /// distinguish them.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Error, ErrorKind};
+    ///
+    /// const TURN_ENDED: ErrorKind = ErrorKind::Other("turn_ended");
+    ///
+    /// let error = Error::new(TURN_ENDED, "turn_cancelled", "the user cancelled the turn");
+    /// assert_eq!((error.kind(), error.code()), (TURN_ENDED, "turn_cancelled"));
+    /// assert_eq!(error.to_string(), "the user cancelled the turn");
+    /// ```
+    #[must_use]
+    pub fn new(kind: ErrorKind, code: &'static str, text: &'static str) -> Self {
+        Code::Custom { kind, name: code, text }.into()
+    }
+
     /// The kind of the error, for callers that handle some kinds differently.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -160,25 +191,9 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    pub(crate) fn new(code: Code) -> Self {
-        Self(Box::new(Inner {
-            code,
-            operation: "",
-            request: None,
-            destination: None,
-            end: None,
-            text: code.text(),
-            limit: None,
-            outcome: None,
-            operator_detail: None,
-            root: None,
-            cause: None,
-        }))
-    }
-
     /// Copies the error for another caller, without the operation and the request.
     pub(crate) fn repeated(&self) -> Self {
-        let mut again = Self::new(self.0.code).with_text(self.0.text);
+        let mut again = Self::from(self.0.code).with_text(self.0.text);
         again.0.limit = self.0.limit;
         let number = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
         again.0.cause = number.map(io::Error::from_raw_os_error);
@@ -188,7 +203,7 @@ impl Error {
 
     /// Creates an error about a limit that the caller chose. The limit replaces `{}` in the text.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
-        let mut error = Self::new(code).with_text(text);
+        let mut error = Self::from(code).with_text(text);
         error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
         error
     }
@@ -204,22 +219,19 @@ impl Error {
         self.with_text(cause.0.text)
     }
 
-    /// Changes the text to say that the destination of a rename caused the error.
+    /// Blames the destination of the operation.
     pub(crate) fn of_destination(mut self) -> Self {
-        if self.reason() == Code::AlreadyExists {
-            return self.with_text("destination already exists");
-        }
-        self.0.end = Some(DESTINATION);
+        self.0.blamed = PathRole::Destination;
         self
     }
 
     pub(crate) fn is_of_destination(&self) -> bool {
-        self.0.end == Some(DESTINATION)
+        self.0.blamed == PathRole::Destination
     }
 
-    /// Changes the text to say that the target of a symlink caused the error.
+    /// Blames the target of the symlink.
     pub(crate) fn of_target(mut self) -> Self {
-        self.0.end = Some("target: ");
+        self.0.blamed = PathRole::Target;
         self
     }
 
@@ -266,17 +278,28 @@ impl Error {
         self.0.root
     }
 
-    /// Creates an error that is caused by an operating system error.
-    pub(crate) fn io(code: Code, cause: io::Error) -> Self {
-        let mut error = Self::new(code);
-        error.0.cause = Some(cause);
-        error
+    /// Records the operating system's error that caused this one.
+    pub(crate) fn caused_by(mut self, cause: io::Error) -> Self {
+        self.0.cause = Some(cause);
+        self
     }
 }
 
 impl From<Code> for Error {
     fn from(code: Code) -> Self {
-        Self::new(code)
+        Self(Box::new(Inner {
+            code,
+            operation: "",
+            request: None,
+            destination: None,
+            blamed: PathRole::Source,
+            text: code.text(),
+            limit: None,
+            outcome: None,
+            operator_detail: None,
+            root: None,
+            cause: None,
+        }))
     }
 }
 
@@ -302,7 +325,7 @@ impl From<io::Error> for Error {
             io::ErrorKind::InvalidData if cause.to_string() == STD_NOT_UTF8 => Code::NotUtf8,
             _ => Code::Io,
         };
-        Self::io(code, cause)
+        Self::from(code).caused_by(cause)
     }
 }
 
@@ -444,7 +467,12 @@ impl fmt::Display for Inner {
             }
             f.write_str(": ")?;
         }
-        f.write_str(self.end.unwrap_or_default())?;
+        f.write_str(match (self.blamed, self.code) {
+            (PathRole::Source, _) => "",
+            (PathRole::Destination, Code::AlreadyExists) => "destination ",
+            (PathRole::Destination, _) => "destination: ",
+            (PathRole::Target, _) => "target: ",
+        })?;
         match self.limit.and_then(|limit| Some((limit, self.text.split_once("{}")?))) {
             Some((limit, (before, after))) => write!(f, "{before}{limit}{after}")?,
             None => f.write_str(self.text)?,
@@ -459,8 +487,6 @@ impl fmt::Display for Inner {
         self.outcome.iter().try_for_each(|outcome| write!(f, "; {outcome}"))
     }
 }
-
-const DESTINATION: &str = "destination: ";
 
 /// Quotes untrusted text for a message: lossy, escaped and limited to [`QUOTED_CHARS`].
 pub(crate) fn quoted(text: &OsStr) -> String {
@@ -553,7 +579,7 @@ mod tests {
 
     #[test]
     fn text_contains_the_request_and_never_the_operator_detail() {
-        let error = Error::new(Code::OutsideRoots)
+        let error = Error::from(Code::OutsideRoots)
             .detail("points to /etc/shadow")
             .at("open", OsStr::new("a\n\u{7}\"b"));
         assert_eq!(error.to_string(), r#"open "a\n\u{7}\"b": not inside the allowed directories"#);
@@ -564,7 +590,7 @@ mod tests {
 
     #[test]
     fn long_request_is_shortened_and_the_innermost_caller_names_it() {
-        let error = Error::new(Code::TooLong)
+        let error = Error::from(Code::TooLong)
             .at("check", OsStr::new(&"x".repeat(5000)))
             .at("open", OsStr::new("y"));
         let expected = format!("check \"{}…\": {}", "x".repeat(QUOTED_CHARS), Code::TooLong.text());
@@ -585,15 +611,12 @@ mod tests {
     #[test]
     fn text_of_a_code_contains_its_constant_limit() {
         use crate::limits::{
-            CHANGES, LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES,
-            SESSIONS, WALK_DEPTH,
+            CHANGES, LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, WALK_DEPTH,
         };
         for (code, limits) in [
             (Code::TooLong, &[PATH_BYTES - 1, NAME_BYTES][..]),
             (Code::TooManyLinks, &[LINK_HOPS]),
             (Code::TooManyRoots, &[ROOT_LIST_ENTRIES]),
-            (Code::TooManyPages, &[ROOT_LIST_PAGES]),
-            (Code::TooManySessions, &[SESSIONS]),
             (Code::TooDeep, &[WALK_DEPTH]),
             (Code::TooManyChanges, &[CHANGES]),
         ] {

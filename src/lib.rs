@@ -240,12 +240,13 @@ pub mod limits;
 mod error;
 mod events;
 mod path;
-mod wire;
 mod dir;
 mod roots;
 mod boundary;
 mod check;
 mod fs;
+pub mod kinds;
+mod wire;
 #[cfg(feature = "session")]
 mod session;
 mod confine;

@@ -214,10 +214,9 @@ pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60
 /// snapshots to be evicted.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
-/// The bytes of a cached snapshot without its texts, as measured: for the entry in moka, for each
-/// entry of the list, for each root or rejected entry, and for each name in the index of roots.
+/// The bytes of a cached snapshot without its texts and its list, as measured: for the entry in
+/// moka, for each root or rejected entry, and for each name in the index of roots.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 1100;
-pub(crate) const CACHE_LIST_ENTRY_BYTES: usize = size_of::<crate::wire::RootEntry>();
 pub(crate) const CACHE_ROOT_BYTES: usize = 320;
 pub(crate) const CACHE_NODE_BYTES: usize = 64;
 
@@ -242,7 +241,7 @@ pub(crate) const STALLED: Duration = Duration::from_millis(250);
 /// operations can wait for slow disks and networks at once, and a waiting thread costs little.
 ///
 /// Work waits for a slot, unless too many operations hang. At most 1,024 calls of one client wait,
-/// and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Waiting clients
+/// and further ones are refused ([`BUSY`](crate::kinds::BUSY): `queue_full`). Waiting clients
 /// take turns. Work that has started keeps its slot after its request is cancelled, until it checks
 /// whether to continue, so long-running work should be bounded. Work that waits for other work of
 /// the same client can deadlock if the waiting work occupies all of the client's slots.

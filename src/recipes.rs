@@ -232,7 +232,7 @@
 //!         ErrorKind::TooLong => StatusCode::URI_TOO_LONG,
 //!         ErrorKind::NotUtf8 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
 //!         ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
-//!         ErrorKind::RootUnavailable | ErrorKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+//!         ErrorKind::RootUnavailable => StatusCode::SERVICE_UNAVAILABLE,
 //!         _ => StatusCode::INTERNAL_SERVER_ERROR,
 //!     }
 //! }
@@ -607,8 +607,8 @@
 //!
 //! ```
 //! use mcp_roots_guard::{
-//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult,
-//!     Revision, Roots, RootsResponse,
+//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, Guard, ListRootsResult, Revision,
+//!     Roots, RootsResponse, kinds,
 //! };
 //! use serde_json::{Value, json};
 //!
@@ -652,7 +652,7 @@
 //! /// The response to a refused tool call: a result for the model or, if the client lacks required
 //! /// roots, the protocol's error with its HTTP status.
 //! fn refused(error: &Error, revision: Revision) -> Result<Value, (ErrorBody, Option<u16>)> {
-//!     if revision.is_stateless() && error.kind() == ErrorKind::RootsUnsupported {
+//!     if revision.is_stateless() && error.kind() == kinds::ROOTS_UNSUPPORTED {
 //!         let body = error.to_error_body(revision, None);
 //!         let status = body.http_status();
 //!         return Err((body, status));
@@ -1340,7 +1340,7 @@
 //! one of the client's slots. `examples/filesystem-server` has a complete implementation.
 //!
 //! ```
-//! use mcp_roots_guard::{CheckedPath, ErrorKind, Session};
+//! use mcp_roots_guard::{CheckedPath, ErrorKind, Session, kinds};
 //!
 //! /// Notifies the client of each change to the file, until the file's root is withdrawn or the
 //! /// client disconnects.
@@ -1356,12 +1356,12 @@
 //!             Some(()) = changed.recv() => match session.still_allows(&checked) {
 //!                 Ok(()) => { /* notifications/resources/updated, with checked.uri() */ }
 //!                 // The client has not sent its new list yet. Send nothing, and keep waiting.
-//!                 Err(error) if error.kind() == ErrorKind::RootsStale => {}
+//!                 Err(error) if error.kind() == kinds::ROOTS_STALE => {}
 //!                 Err(error) => return error.kind(),
 //!             },
 //!             // The list changed, or the session was closed.
 //!             gone = changes.changed() => if let Err(error) = gone { return error.kind() },
-//!             else => return ErrorKind::Cancelled,
+//!             else => return kinds::CANCELLED,
 //!         }
 //!     }
 //! }
@@ -1379,7 +1379,7 @@
 //! # let task = subscription(session, checked, changed);
 //! # sender.send(()).await.unwrap();
 //! # let close = async { tokio::task::yield_now().await; client.close() };
-//! # assert_eq!(tokio::join!(task, close).0, ErrorKind::SessionClosed);
+//! # assert_eq!(tokio::join!(task, close).0, kinds::SESSION_CLOSED);
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! # })?;
 //! # Ok::<(), mcp_roots_guard::Error>(())

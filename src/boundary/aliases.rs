@@ -31,7 +31,7 @@ use crate::roots::{
 
 /// Returns the normalized form of an alias, with which paths are compared.
 pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
-    let invalid = || Error::new(Code::InvalidAlias).at("declare alias", alias.as_os_str());
+    let invalid = || Error::from(Code::InvalidAlias).at("declare alias", alias.as_os_str());
     let location = Location::from_path(alias).map_err(|_| invalid())?;
     #[cfg(unix)]
     if let Some(names) = drive::names(location.as_os_str()) {
@@ -136,7 +136,7 @@ impl PendingRoots {
             }
         }
         for name in conflicts(&names) {
-            let error = Error::new(Code::AliasConflict).at("declare alias", name.path.as_os_str());
+            let error = Error::from(Code::AliasConflict).at("declare alias", name.path.as_os_str());
             failed.push((name.directory.clone(), error));
         }
         for (place, error) in failed {

@@ -392,7 +392,7 @@ impl BoundaryBuilder {
     ///   directories is given one, which would not limit what a client can list, or a
     ///   [`ClientRoots`] that puts its directories in force; or if bare paths are allowed with
     ///   [`ClientRoots::Ignore`], which reads no list.
-    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
     ///   read-only directory is inside a writable one, or would be once it is created. The error
@@ -411,7 +411,7 @@ impl BoundaryBuilder {
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
     pub fn build(mut self) -> Result<Boundary> {
-        let invalid = |text| Err(Error::new(Code::InvalidOptions).with_text(text));
+        let invalid = |text| Err(Error::from(Code::InvalidOptions).with_text(text));
         match (self.is_unbounded, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
             (true, false) => {
@@ -434,7 +434,7 @@ impl BoundaryBuilder {
         for directory in &mut self.directories {
             if directory.path.as_os_str().is_empty() {
                 let text = "the path of the directory is empty; is a variable unset?";
-                return Err(Error::new(Code::Empty).with_text(text));
+                return Err(Error::from(Code::Empty).with_text(text));
             }
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
@@ -449,7 +449,7 @@ impl BoundaryBuilder {
             }
             let aliases = &mut directory.options.aliases;
             if let Some(alias) = aliases.get(ALIASES) {
-                let error = Error::new(Code::InvalidAlias).with_text("more than 8 aliases");
+                let error = Error::from(Code::InvalidAlias).with_text("more than 8 aliases");
                 return Err(error.at("declare alias", alias.as_os_str()));
             }
             for alias in aliases {

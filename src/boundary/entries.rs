@@ -22,6 +22,13 @@ use crate::roots::{
     LastName, Links, Lookups, Place, PlaceInRoot, Root, Roots, display_path, kind_of, resolve,
 };
 
+/// An entry of a client's list, as it was sent.
+pub(crate) struct ListEntry<'a> {
+    pub(crate) uri: &'a str,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) is_malformed: bool,
+}
+
 /// An entry of a list, before it is resolved.
 pub(crate) struct Entry {
     pub(crate) text: String,

@@ -58,7 +58,7 @@ use path_clean::PathClean as _;
 pub(crate) use self::ambient::resolve_ambient;
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
-pub(crate) use self::entries::{alias_of, shown};
+pub(crate) use self::entries::{ListEntry, alias_of, shown};
 use self::pending::PendingRoots;
 use crate::boundary::entries::{Entry, EntryResolver, EntryRoots, aliases_of, open_configured};
 use crate::dir::{Access, Budget, Effort, Policy};
@@ -71,7 +71,6 @@ use crate::roots::{
     LastName, Links, Lookups, Place, PlaceInRoot, RejectedEntry, Root, Roots, Throttle, Turn, join,
     resolve, retry_changed,
 };
-use crate::wire::ListRootsResult;
 
 /// How a client's roots determine the roots in force. See [`BoundaryBuilder::client_roots`].
 ///
@@ -94,7 +93,7 @@ pub enum ClientRoots {
     Narrow,
     /// Like [`Narrow`](Self::Narrow), but a client that declares no roots gets nothing either. If no
     /// directory is always in force, each of its requests is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     Require,
 }
 
@@ -281,43 +280,29 @@ impl Boundary {
         }
     }
 
-    /// Returns the roots in force for a client's root list. They are the part of the list inside
-    /// the allowed directories, or the whole list if there are none. The directories that are
-    /// [always](DirectoryOptions::always) in force come after them. An invalid entry is
-    /// [rejected](Roots::rejected) without affecting the others. By default, an empty list grants
-    /// nothing ([`ClientRoots::Narrow`]). With [`ClientRoots::Ignore`], the list is not read.
-    ///
-    /// # Errors
-    ///
-    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) for a list with more
-    ///   than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
-    ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
-    pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
-        let _ = self.allowed_roots();
-        self.resolve_within(list, &Effort::default())
-    }
-
-    /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
-    /// paths again. Fails with `RootsTimedOut` if the effort is exhausted.
-    pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
+    /// Returns the roots in force for the entries of a client's list. Fails with `TooCostly` if the
+    /// effort is exhausted.
+    pub(crate) fn narrow<'a>(
+        &self,
+        entries: impl ExactSizeIterator<Item = ListEntry<'a>>,
+        effort: &Effort,
+    ) -> Result<Roots> {
         let allowed = self.last_allowed_roots();
         if self.client_roots() == ClientRoots::Ignore {
             return Ok(allowed);
         }
-        list.is_bounded()?;
-        if list.roots.is_empty() && self.client_roots().allow_empty() {
+        if entries.len() == 0 && self.client_roots().allow_empty() {
             return Ok(allowed.of_empty_list());
         }
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
-        let entries = list.roots.iter().map(|root| Entry {
-            text: root.uri.clone(),
-            location: if root.is_malformed() {
+        let entries = entries.map(|listed| Entry {
+            text: listed.uri.to_owned(),
+            location: if listed.is_malformed {
                 Err(Code::Malformed.into())
             } else {
-                parse(&root.uri).map(|location| location.with_separators(allowed.index()))
+                parse(listed.uri).map(|location| location.with_separators(allowed.index()))
             },
-            name: root.name.clone(),
+            name: listed.name.map(str::to_owned),
         });
         let entries: Vec<_> = entries.collect();
         // Defense: A client's list only narrows the allowed directories.
@@ -328,7 +313,7 @@ impl Boundary {
         };
         let (pending, first) = self.resolve_entries(&allowed, entries, effort);
         if effort.is_spent() {
-            return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
+            return Err(Error::from(Code::TooCostly).with_text("resolving the list took too long"));
         }
         Ok(pending.into_client_roots(&allowed, self.inner.policy, first))
     }
@@ -542,7 +527,7 @@ impl Boundary {
                 quoted(outer.as_os_str())
             ),
         };
-        Err(Error::new(Code::AccessConflict)
+        Err(Error::from(Code::AccessConflict)
             .with_outcome(outcome)
             .at("open root", inner.as_os_str()))
     }

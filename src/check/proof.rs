@@ -412,18 +412,18 @@ impl Proof {
 
 /// The error for a request that names the temporary file of a write.
 pub(super) fn temporary() -> Error {
-    Error::new(Code::Protected)
+    Error::from(Code::Protected)
         .with_text("protected: the name belongs to a file that is being written")
 }
 
 /// The error for an entry that would be in a directory that does not exist.
 pub(crate) fn without_parent() -> Error {
-    Error::new(Code::NotFound).with_text("the parent directory does not exist")
+    Error::from(Code::NotFound).with_text("the parent directory does not exist")
 }
 
 /// The error for a new file whose request names a directory.
 pub(crate) fn named_as_directory() -> Error {
-    Error::new(Code::IsADirectory).with_text(
+    Error::from(Code::IsADirectory).with_text(
         "the path ends in a slash or a dot, so it names a directory; write it without that to name a \
          file",
     )

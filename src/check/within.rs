@@ -72,7 +72,7 @@ impl Roots {
     ///   error names.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) for a file.
     /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if there are no directories.
-    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`], and [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if
     ///   resolving all of them takes more than 400,000 look-ups.
     ///
@@ -125,7 +125,7 @@ impl Roots {
             }
         }
         if roots.is_empty() {
-            let error = Error::new(Code::Empty).with_text("the list of directories is empty");
+            let error = Error::from(Code::Empty).with_text("the list of directories is empty");
             return Err(self.log_refused(error));
         }
         Ok(self.narrowed_to(roots))

@@ -243,16 +243,16 @@ impl ChildCommand {
     ///
     /// # Errors
     ///
-    /// - [`Cancelled`](crate::ErrorKind::Cancelled),
-    ///   [`RootsStale`](crate::ErrorKind::RootsStale) or
-    ///   [`SessionClosed`](crate::ErrorKind::SessionClosed) if the program was killed because its
+    /// - [`CANCELLED`](crate::kinds::CANCELLED),
+    ///   [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) or
+    ///   [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if the program was killed because its
     ///   request or its roots ended, or `Cancelled` because of [`stop_if`](Self::stop_if).
-    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_children`) if this client already runs its
+    /// - [`BUSY`](crate::kinds::BUSY) (`too_many_children`) if this client already runs its
     ///   share of [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be
     ///   started.
     /// - [`Unsupported`](crate::ErrorKind::Unsupported): `directory_by_path` on a system where the
     ///   directory cannot be set by descriptor.
-    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) and the errors of
+    /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) and the errors of
     ///   `Boundary::confine_process` for a confined program.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) and other errors from opening the
     ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),

@@ -5,7 +5,8 @@ use std::fmt;
 use std::process::ExitStatus;
 
 use crate::confine::ConfinementReport;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kinds;
 use crate::limits::CHILD_ERROR;
 
 /// The output of a program, and how the program ended.
@@ -71,23 +72,37 @@ impl ChildOutput {
     /// The model sees it. If a program can write what its caller must not know, return another
     /// error.
     ///
-    /// - [`ProgramFailed`](crate::ErrorKind::ProgramFailed) (`program_failed`) if the program
+    /// - [`PROGRAM_FAILED`](crate::kinds::PROGRAM_FAILED) (`program_failed`) if the program
     ///   exited with another status than 0 or was ended by a signal.
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `program_timed_out`,
     ///   `program_output_too_large`.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
-        let (code, status) = match self.ended {
+        let error = match self.ended {
             ExitReason::Exited(status) if status.success() => return Ok(self.stdout),
-            ExitReason::Exited(status) => (Code::ProgramFailed, format!("{status}, ")),
-            ExitReason::TimedOut => (Code::ProgramTimedOut, String::new()),
-            ExitReason::OutputLimit => (Code::ProgramOutputTooLarge, String::new()),
+            ExitReason::Exited(_) => {
+                Error::new(kinds::PROGRAM_FAILED, "program_failed", "the program failed")
+            }
+            ExitReason::TimedOut => {
+                stopped("program_timed_out", "the program was stopped at its time limit")
+            }
+            ExitReason::OutputLimit => stopped(
+                "program_output_too_large",
+                "the program was stopped because it wrote more than its limit",
+            ),
+        };
+        let status = match self.ended {
+            ExitReason::Exited(status) => format!("{status}, "),
+            ExitReason::TimedOut | ExitReason::OutputLimit => String::new(),
         };
         let stderr = self.stderr.trim_ascii_end();
         let cut = stderr.len().saturating_sub(CHILD_ERROR);
         let end = String::from_utf8_lossy(stderr.get(cut..).unwrap_or_default());
-        let error = Error::new(code).at("run", &self.name);
-        Err(error.with_outcome(format!("{status}standard error: {end:?}")))
+        Err(error.at("run", &self.name).with_outcome(format!("{status}standard error: {end:?}")))
     }
+}
+
+fn stopped(code: &'static str, text: &'static str) -> Error {
+    Error::new(ErrorKind::LimitExceeded, code, text)
 }
 
 /// What a program has written so far.

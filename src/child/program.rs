@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::boundary::resolve_ambient;
 use crate::check::Proof;
 use crate::dir::Access;
-use crate::error::{Code, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::path::protect::FoldedPaths;
 use crate::roots::{Root, Roots};
 
@@ -40,18 +40,24 @@ pub(super) fn find(directory: &Proof, name: &OsStr) -> Result<PathBuf> {
     } else if path.file_name() == Some(name) && !name.as_encoded_bytes().contains(&0) {
         search_path(&writable).iter().map(|entry| entry.join(name)).collect()
     } else {
-        return Err(Code::InvalidProgram.into());
+        let text = "a program must be a name without separators or an absolute path";
+        return Err(Error::new(ErrorKind::InvalidInput, "invalid_program", text));
     };
-    let mut refused = Code::NoSuchProgram;
+    let mut refused = no_such_program("no such program");
     for found in
         places.iter().flat_map(|place| executables(place)).filter(|path| is_executable(path))
     {
         if writable.has_outside(&found) {
             return Ok(found);
         }
-        refused = Code::ProgramInsideRoots;
+        let text = "the program is inside a directory that clients can write to";
+        refused = Error::new(ErrorKind::ForbiddenFile, "program_inside_roots", text);
     }
-    Err(refused.into())
+    Err(refused)
+}
+
+pub(super) fn no_such_program(text: &'static str) -> Error {
+    Error::new(ErrorKind::NotFound, "no_such_program", text)
 }
 
 /// The inherited environment.

@@ -19,9 +19,11 @@ use std::time::{Duration, Instant};
 
 use super::output::{ChildOutput, ExitReason, OutputBuffer};
 use super::permits::Permit;
+use super::program::no_such_program;
 use super::system::{KilledProcess, NULL, Pipes, has_exited, kill};
 use crate::confine::ChildConfinement;
 use crate::error::{Code, Error, Result};
+use crate::kinds;
 use crate::limits::{CHILD_DRAIN, CHILD_KILL, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
 /// A program to start.
@@ -39,7 +41,7 @@ pub(super) struct Task {
 /// Starts a thread.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name("mcp-roots-child".into()).spawn(work);
-    let error = |error| Error::io(Code::Busy, error).detail("could not start a thread");
+    let error = |error| kinds::busy().caused_by(error).detail("could not start a thread");
     thread.map(drop).map_err(error)
 }
 
@@ -70,8 +72,10 @@ pub(super) fn run(
     let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
     let mut child = spawned.map_err(|error| match error.kind() {
         // The system does not say which file is missing.
-        io::ErrorKind::NotFound => Error::io(Code::NoSuchProgram, error)
-            .with_text("the program, its interpreter or the directory does not exist"),
+        io::ErrorKind::NotFound => {
+            no_such_program("the program, its interpreter or the directory does not exist")
+                .caused_by(error)
+        }
         _ => error.into(),
     })?;
     let mut captured = OutputBuffer { streams: Default::default(), left: Some(task.output) };
@@ -99,7 +103,7 @@ pub(super) fn run(
     let status = reap(child, killed);
     // Returns the permit.
     drop(pipes?);
-    let unknown = || Error::new(Code::Io).detail("the exit status of the program is unknown");
+    let unknown = || Error::from(Code::Io).detail("the exit status of the program is unknown");
     let ended = match captured.left {
         None => ExitReason::OutputLimit,
         Some(_) if is_complete => ExitReason::Exited(status.ok_or_else(unknown)?),

@@ -11,6 +11,7 @@ use super::spawn::{run, start};
 use super::{ChildCommand, ChildOutput};
 use crate::confine;
 use crate::error::{Code, Error, Result};
+use crate::kinds;
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
 use crate::roots::{Use, retry_changed};
 
@@ -21,13 +22,13 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
             scope.ensure_usable(Use::Work)?;
         }
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
-            return Err(Error::from(Code::Cancelled));
+            return Err(kinds::cancelled());
         }
         Ok(())
     };
     ensure_wanted()?;
     let place = &child.directory;
-    let permit = Permit::take(place.roots().scope()).ok_or(Code::TooManyChildren)?;
+    let permit = Permit::take(place.roots().scope()).ok_or_else(too_many_children)?;
     let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
         let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
         error.at("open directory", place.request().sent())
@@ -43,7 +44,11 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
             format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened)).into()
         }
         #[cfg(not(target_os = "linux"))]
-        return Err(Code::DirectoryByPath.into());
+        return Err(Error::new(
+            crate::error::ErrorKind::Unsupported,
+            "directory_by_path",
+            "this system cannot start a program in a directory by its descriptor",
+        ));
     });
     let program = Path::new(task.command.get_program());
     let prepare = |confinement| confine::prepare(place, confinement, program, child.allowed);
@@ -59,10 +64,12 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     let refusal = loop {
         match result.recv_timeout(CHILD_TICK) {
             Err(RecvTimeoutError::Timeout) => {}
-            done => return done.map_err(|_| Error::new(Code::Io).detail("the thread panicked"))?,
+            done => {
+                return done.map_err(|_| Error::from(Code::Io).detail("the thread panicked"))?;
+            }
         }
         if late.is_some_and(|late| late < Instant::now()) {
-            break Error::new(Code::Busy).detail("the start of the program has not ended");
+            break kinds::busy().detail("the start of the program has not ended");
         }
         if let Err(error) = ensure_wanted() {
             break error;
@@ -81,5 +88,10 @@ pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput> {
         let done = output(child, || sender.is_closed());
         let _ = sender.send(done);
     })?;
-    receiver.await.map_err(|_| Error::new(Code::Io).detail("the thread panicked"))?
+    receiver.await.map_err(|_| Error::from(Code::Io).detail("the thread panicked"))?
+}
+
+fn too_many_children() -> Error {
+    let text = "too many programs are running; try again when one has ended";
+    Error::new(kinds::BUSY, "too_many_children", text)
 }

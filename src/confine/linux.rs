@@ -19,12 +19,13 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use super::filter::Filter;
 use super::{
     Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess,
-    IfMissing,
+    IfMissing, unavailable,
 };
 use crate::boundary::{Boundary, resolve_ambient};
 use crate::check::Proof;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
+use crate::kinds;
 use crate::path::protect::FoldedPaths;
 use crate::roots::{Links, Root, Roots};
 
@@ -33,7 +34,7 @@ use crate::roots::{Links, Root, Roots};
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
     if !boundary.has_allowed_directories() {
         return Err(
-            Error::new(Code::NoDirectories).detail("there is nothing to confine the process to")
+            Error::from(Code::NoDirectories).detail("there is nothing to confine the process to")
         );
     }
     let threads = threads()?;
@@ -43,7 +44,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     for rejected in roots.rejected() {
         let Some((path, access)) = boundary.configured(rejected) else { continue };
         if boundary.is_required(rejected) {
-            return Err(Error::new(rejected.error().reason()).at("confine", path.as_os_str()));
+            return Err(Error::from(rejected.error().reason()).at("confine", path.as_os_str()));
         }
         if rejected.error().reason() == Code::NotFound {
             rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
@@ -121,17 +122,16 @@ impl ChildConfinement {
             Ok((confined, filter))
         };
         let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);
-        let thread = thread.map_err(|error| Error::io(Code::Busy, error))?;
-        let panicked = |_| Error::new(Code::Io).detail("the thread panicked");
+        let thread = thread.map_err(|error| kinds::busy().caused_by(error))?;
+        let panicked = |_| Error::from(Code::Io).detail("the thread panicked");
         let (confined, filter) = thread.join().map_err(panicked)??;
         let gaps: Vec<_> = confined.not_enforced().collect();
         // Defense: A child process runs only if the kernel confines it.
         let is_sufficient = gaps.is_empty() || self.is_partial_allowed;
         if !is_sufficient {
             let gaps = gaps.join("; ");
-            return Err(Error::new(Code::ConfinementUnavailable)
-                .with_text("this kernel cannot enforce all restrictions of the program")
-                .detail(gaps));
+            let text = "this kernel cannot enforce all restrictions of the program";
+            return Err(unavailable().with_text(text).detail(gaps));
         }
         let filter = filter.filter(|_| confined.is_filtered == Some(true));
         Ok((confined, Restriction { ruleset: Some(self.ruleset), filter }))
@@ -167,7 +167,7 @@ impl ConfinementReport {
             || !status.no_new_privs
             || !is_enforced(&self.paths)
         {
-            return Err(Code::ConfinementUnavailable.into());
+            return Err(unavailable());
         }
         Ok(self)
     }
@@ -264,7 +264,7 @@ impl Rules {
         for extra in found {
             let path = extra.named.path.as_os_str();
             if extra.links.are_in(&planted) {
-                return Err(Error::new(Code::ThroughLink).at("confine", path));
+                return Err(Error::from(Code::ThroughLink).at("confine", path));
             }
             self = self.with_extra(extra).map_err(|error| error.at("confine", path))?;
         }
@@ -345,8 +345,7 @@ fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel
 fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
-        Error::new(Code::ConfinementUnavailable)
-            .detail("the kernel does not support Landlock, or Landlock is not enabled")
+        unavailable().detail("the kernel does not support Landlock, or Landlock is not enabled")
     })?;
     let mut wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     let mut files = AccessFs::from_all(KNOWN);
@@ -416,7 +415,7 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
     } else {
         let detail = format!("{threads} threads, but the kernel confines only the calling one");
         let all = ruleset.all_threads(true);
-        all.map_err(|_| Error::new(Code::ThreadsRunning).detail(detail))?
+        all.map_err(|_| threads_running(detail))?
     };
     ruleset.restrict_self().map_err(io_error)
 }
@@ -425,15 +424,22 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
 /// one for its parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). The
 /// directory is not listed, because a process that is already confined cannot list it.
 fn threads() -> Result<usize> {
-    let unknown =
-        |error: Error| Error::new(Code::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
+    let unknown = |error: Error| threads_running(format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
     let links = Metadata::of_file(&tasks).map_err(|error| unknown(error.into()))?.hard_links();
     match usize::try_from(links).unwrap_or(0).checked_sub(2) {
         Some(threads @ 1..) if is_proc(&tasks).map_err(unknown)? => Ok(threads),
-        _ => Err(Error::new(Code::ThreadsRunning)
-            .detail("/proc/self/task does not report the number of threads")),
+        _ => {
+            let detail = "/proc/self/task does not report the number of threads";
+            Err(threads_running(detail.to_owned()))
+        }
     }
+}
+
+fn threads_running(detail: String) -> Error {
+    let text = "the process may have other threads; confine it before any thread or runtime is \
+                started";
+    Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).detail(detail)
 }
 
 /// Opens a path to read its metadata and to create a rule for it.
@@ -453,7 +459,9 @@ fn name_of(file: &File) -> Option<PathBuf> {
 
 fn io_error(error: RulesetError) -> Error {
     let detail = error.to_string();
-    Error::io(Code::Io, io::Error::from_raw_os_error(*Errno::from(error))).detail(detail)
+    Error::from(Code::Io)
+        .caused_by(io::Error::from_raw_os_error(*Errno::from(error)))
+        .detail(detail)
 }
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ use self::linux as system;
 #[cfg(not(all(target_os = "linux", feature = "landlock")))]
 use self::other as system;
 pub(crate) use self::system::{ChildConfinement, Restriction, prepare};
+use crate::error::Error;
+use crate::kinds;
 
 /// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Boundary::confine_process`](crate::Boundary::confine_process).
@@ -353,6 +355,11 @@ impl fmt::Display for ConfinementReport {
         }
         Ok(())
     }
+}
+
+fn unavailable() -> Error {
+    let text = "process confinement is not available here";
+    Error::new(kinds::CONFINEMENT_UNAVAILABLE, "confinement_unavailable", text)
 }
 
 #[cfg(test)]

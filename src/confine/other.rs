@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{ChildScope, Confinement, ConfinementReport};
+use super::{ChildScope, Confinement, ConfinementReport, unavailable};
 use crate::boundary::Boundary;
 use crate::check::Proof;
-use crate::error::{Code, Result};
+use crate::error::Result;
 
 pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<ConfinementReport> {
-    Err(Code::ConfinementUnavailable.into())
+    Err(unavailable())
 }
 
 pub(crate) enum ChildConfinement {}
@@ -21,7 +21,7 @@ pub(crate) fn prepare(
     _: &Path,
     _: ChildScope,
 ) -> Result<ChildConfinement> {
-    Err(Code::ConfinementUnavailable.into())
+    Err(unavailable())
 }
 
 impl ChildConfinement {

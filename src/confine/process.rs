@@ -69,11 +69,11 @@ impl Boundary {
     ///
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
     ///   there are no allowed directories, because the clients' lists are not known yet.
-    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
+    /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE)
     ///   (`confinement_unavailable`) if Landlock is not available: on other systems, on kernels
     ///   before 5.13, on kernels where it is not built in or not enabled (`lsm=`), and under a
     ///   seccomp filter that blocks it or only reports success.
-    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`threads_running`)
+    /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) (`threads_running`)
     ///   if other threads exist that the kernel would not confine, or if the threads cannot be
     ///   counted.
     /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and similar errors for an allowed

@@ -29,7 +29,7 @@ impl Budget<'_> {
     /// resolution of the list must end.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
-            return Err(Error::new(Code::TooCostly)
+            return Err(Error::from(Code::TooCostly)
                 .detail("resolving the list took too long, or no caller waits for it"));
         }
         let left = self.left.checked_sub(lookups);

@@ -137,12 +137,12 @@ pub(crate) use kernel::symlink_text;
 /// Converts an error of a walk that follows no symlinks.
 fn walk_error(error: io::Error) -> Error {
     match kernel::classify(&error) {
-        Some(kind) => Error::io(kind, error),
+        Some(kind) => Error::from(kind).caused_by(error),
         None => error.into(),
     }
 }
 
 #[cfg(not(windows))]
 fn proc_link() -> Error {
-    Error::new(Code::OutsideRoots).detail("a symlink in a proc filesystem")
+    Error::from(Code::OutsideRoots).detail("a symlink in a proc filesystem")
 }

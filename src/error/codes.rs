@@ -1,4 +1,4 @@
-//! The table of errors: kind, code, text, and class of JSON-RPC error.
+//! The table of errors: kind, code and text.
 //!
 //! This file uses no other module, so that `tests/properties/windows.rs` can include it.
 
@@ -7,7 +7,7 @@ use std::fmt;
 macro_rules! errors {
     ($(
         $(#[doc = $about:literal])+
-        $kind:ident: $class:ident {$(
+        $kind:ident {$(
             $(#[doc = $doc:literal])*
             $code:ident = $name:literal, $text:literal;
         )+}
@@ -25,33 +25,45 @@ macro_rules! errors {
             ///
             $(#[doc = errors!(@item $name $($doc)*)])+
             $kind,
-        )+}
-
-        impl ErrorKind {
-            pub(crate) const fn class(self) -> RpcClass {
-                match self { $(Self::$kind => RpcClass::$class,)+ }
-            }
+        )+
+            /// The name of a kind that a library above this one defines, such as the
+            /// [kinds](crate::kinds) of sessions, or that an application
+            /// [defines](crate::Error::new).
+            Other(&'static str),
         }
 
         /// The exact reason.
-        #[allow(dead_code, reason = "some codes are used only on one system or with one feature")]
+        #[allow(dead_code, reason = "some codes are used only on one system")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub(crate) enum Code { $($($code,)+)+ }
+        pub(crate) enum Code {
+            $($($code,)+)+
+            /// The reason of an error that was made with [`Error::new`](crate::Error::new).
+            Custom { kind: ErrorKind, name: &'static str, text: &'static str },
+        }
 
         impl Code {
             #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$($(Self::$code,)+)+];
 
             pub(crate) const fn kind(self) -> ErrorKind {
-                match self { $($(Self::$code)|+ => ErrorKind::$kind,)+ }
+                match self {
+                    $($(Self::$code)|+ => ErrorKind::$kind,)+
+                    Self::Custom { kind, .. } => kind,
+                }
             }
 
             pub(crate) const fn as_str(self) -> &'static str {
-                match self { $($(Self::$code => $name,)+)+ }
+                match self {
+                    $($(Self::$code => $name,)+)+
+                    Self::Custom { name, .. } => name,
+                }
             }
 
             pub(crate) const fn text(self) -> &'static str {
-                match self { $($(Self::$code => $text,)+)+ }
+                match self {
+                    $($(Self::$code => $text,)+)+
+                    Self::Custom { text, .. } => text,
+                }
             }
         }
     };
@@ -65,7 +77,7 @@ macro_rules! errors {
 // constant. For a limit that the caller chose, see `Error::over`.
 errors! {
     /// The text is not a path, or has a form that is refused.
-    InvalidPath: InvalidText {
+    InvalidPath {
         /// The request is empty.
         Empty = "empty", "the path is empty; write . for the directory itself";
         /// The text contains a NUL byte, either literally or as `%00`.
@@ -105,7 +117,7 @@ errors! {
     }
 
     /// The text is not a `file:` URI, or has a form that is refused.
-    InvalidUri: InvalidText {
+    InvalidUri {
         /// A URI with a scheme other than `file:`.
         ForeignScheme = "foreign_scheme", "only paths and file: URIs are accepted";
         /// A `file:` URI that names another host (RFC 8089), or has four slashes.
@@ -128,7 +140,7 @@ errors! {
     }
 
     /// The text is not a [`ContentHash`](crate::ContentHash).
-    InvalidVersion: InvalidText {
+    InvalidVersion {
         InvalidVersion = "invalid_version",
             "not the version of a file; use the version from an earlier response unchanged";
     }
@@ -137,43 +149,41 @@ errors! {
     /// [`PATH_BYTES`](crate::limits::PATH_BYTES), a name in it is longer than
     /// [`NAME_BYTES`](crate::limits::NAME_BYTES), a URI is longer than
     /// [`URI_BYTES`](crate::limits::URI_BYTES), or resolving takes too many steps.
-    TooLong: InvalidText {
+    TooLong {
         TooLong = "too_long",
             "the path is longer than 4095 bytes, or a name in it is longer than 255 bytes";
     }
 
     /// The file that the request resolves to is outside every root. The error is the same whether
     /// or not the file exists.
-    OutsideRoots: NotServed {
+    OutsideRoots {
         OutsideRoots = "outside_roots", "not inside the allowed directories";
     }
 
     /// A name in the path does not exist.
-    NotFound: NotServed {
+    NotFound {
         NotFound = "not_found", "no such file or directory";
-        /// No directory of `PATH` that clients cannot write to contains the program.
-        NoSuchProgram = "no_such_program", "no such program";
     }
 
     /// A name is not a directory, although another name or a trailing slash follows it, or although
     /// the operation requires a directory.
-    NotADirectory: NotServed {
+    NotADirectory {
         NotADirectory = "not_a_directory", "not a directory";
     }
 
     /// The request names a directory, but a file is required. A request that ends in a slash or in
     /// `/.` names a directory, whether or not there is one.
-    IsADirectory: NotServed {
+    IsADirectory {
         IsADirectory = "is_a_directory", "is a directory";
     }
 
     /// The operating system denied access.
-    PermissionDenied: NotServed {
+    PermissionDenied {
         PermissionDenied = "permission_denied", "permission denied";
     }
 
     /// Resolving the path, or an entry of a root list, takes too many steps.
-    TooCostly: NotServed {
+    TooCostly {
         /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups. For an
         /// entry of a root list, this is also the code if the entries before it took too many
         /// look-ups.
@@ -185,13 +195,13 @@ errors! {
 
     /// The name of the root leads to no directory now, or to a file or symlink instead. The root is
     /// served again as soon as its name leads to a directory.
-    RootUnavailable: NotServed {
+    RootUnavailable {
         RootUnavailable = "root_unavailable",
             "there is no directory at the path of the root, or something else is there";
     }
 
     /// The boundary or the operation does not allow this type of file.
-    ForbiddenFile: NotServed {
+    ForbiddenFile {
         /// A FIFO, a socket or a device, a symlink if the entry itself was requested, or a file of a
         /// proc filesystem.
         SpecialFile = "special_file", "not a regular file";
@@ -199,90 +209,80 @@ errors! {
         NotASymlink = "not_a_symlink", "not a symbolic link";
         /// The file has more than one name, and the policy refuses such files.
         HardLinked = "hard_linked", "the file has more than one hard link";
-        /// The program to run is inside a writable allowed directory, or its path follows a symlink
-        /// inside one.
-        ProgramInsideRoots = "program_inside_roots",
-            "the program is inside a directory that clients can write to";
         /// The path crosses a mount point, and the policy or the operation refuses to cross it.
         MountCrossing = "mount_crossing", "the path crosses into another mounted filesystem";
     }
 
     /// The name already exists.
-    AlreadyExists: Failure {
+    AlreadyExists {
         AlreadyExists = "already_exists", "already exists";
     }
 
     /// The directory is not empty.
-    DirectoryNotEmpty: Failure {
+    DirectoryNotEmpty {
         DirectoryNotEmpty = "directory_not_empty", "the directory is not empty";
     }
 
     /// The server [protects](crate::BoundaryBuilder::protect) the name, or a name in the directory
     /// that would be renamed or removed. The error is the same whether or not the name exists.
-    Protected: NotServed {
+    Protected {
         Protected = "protected", "protected: the server allows only reading it";
     }
 
     /// The root is read-only.
-    ReadOnly: Failure {
+    ReadOnly {
         ReadOnly = "read_only", "the directory is read-only";
     }
 
     /// The operation would create, remove, rename or replace a root or a directory that contains
     /// one.
-    RootItself: Failure {
+    RootItself {
         RootItself = "root_itself",
             "a root itself cannot be created, removed, renamed or replaced";
     }
 
     /// A file, a directory or a root list exceeds a limit set by the caller or by this crate.
-    LimitExceeded: Failure {
+    LimitExceeded {
         /// More bytes than the limit.
         TooLarge = "too_large", "larger than the limit";
         /// Directories nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
         TooDeep = "too_deep", "nested more than 128 directories deep";
+        /// More than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries of a root list,
+        /// or allowed directories.
+        TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
         /// More than [`CHANGES`](crate::limits::CHANGES) changes in one
         /// [`ChangeSet`](crate::ChangeSet).
         TooManyChanges = "too_many_changes", "more than 64 changes in one set";
-        /// A child process was killed at its time limit.
-        ProgramTimedOut = "program_timed_out", "the program was stopped at its time limit";
-        /// A child process was killed because it wrote more than its limit.
-        ProgramOutputTooLarge = "program_output_too_large",
-            "the program was stopped because it wrote more than its limit";
         /// More entries than the limit.
         TooManyEntries = "too_many_entries", "too many entries";
     }
 
     /// The content is not UTF-8, but text was requested.
-    NotUtf8: Failure {
+    NotUtf8 {
         NotUtf8 = "not_utf8", "not UTF-8 text";
     }
 
     /// The source and the destination of a copy are the same file.
-    Overlap: Failure {
+    Overlap {
         /// The source and the destination are the same file, possibly under two names.
         SameFile = "same_file", "source and destination are the same file";
     }
 
     /// The source and the destination of a rename or a hard link are on different filesystems or,
     /// for a hard link, in different roots.
-    CrossDevice: Failure {
+    CrossDevice {
         /// A hard link would have its two names in different roots.
         DifferentRoots = "different_roots", "source and destination are in different roots";
         CrossDevice = "cross_device", "source and destination are on different filesystems";
     }
 
     /// The operating system does not support the operation or the attribute.
-    Unsupported: Failure {
-        /// The working directory of a child process can be set only by its path
-        /// ([`unguarded_dir`](crate::ChildCommand::unguarded_dir)).
-        DirectoryByPath = "directory_by_path",
-            "this system cannot start a program in a directory by its descriptor";
+    Unsupported {
         Unsupported = "unsupported", "this system does not support the operation";
     }
 
     /// The file is not the one that the caller expected, because it was changed in the meantime.
-    Changed: Failure {
+    Changed {
         /// Another process kept changing the path while it was used. The operation can safely be
         /// retried.
         Changed = "changed", "the path changed while it was used; try again";
@@ -292,27 +292,22 @@ errors! {
 
     /// The server's own code used this crate incorrectly, or the requested changes contradict each
     /// other.
-    InvalidInput: Failure {
+    InvalidInput {
         /// Two changes of one [`ChangeSet`](crate::ChangeSet) affect the same file, or one affects a
         /// directory that contains the other's file.
         ConflictingChanges = "conflicting_changes",
             "another change of the same set affects this file or a directory that contains it; make \
              one of the two changes in another set";
-        /// The program to run is neither a name nor an absolute path.
-        InvalidProgram = "invalid_program",
-            "a program must be a name without separators or an absolute path";
         /// The last name of a request was a symlink that was followed, so the place is its target,
         /// not the symlink ([`CheckedPath::entry`](crate::CheckedPath::entry)).
         FollowedSymlink = "followed_symlink",
             "the path ends at a symlink, which is not removed, renamed or linked by following it";
-        /// The text is not a [`Revision`](crate::Revision).
-        UnknownRevision = "unknown_revision", "not a known revision of the protocol";
         /// Options that contradict each other, or would have no effect.
         InvalidOptions = "invalid_options", "the options are incompatible";
     }
 
     /// The server's configuration of allowed directories is invalid.
-    InvalidConfiguration: Failure {
+    InvalidConfiguration {
         /// No allowed directory is configured, and the boundary is not meant to have none
         /// ([`Boundary::without_directories`](crate::Boundary::without_directories)).
         NoDirectories = "no_directories", "no allowed directory is configured";
@@ -334,7 +329,7 @@ errors! {
     }
 
     /// An entry of a root list grants nothing, or a configured directory cannot be allowed.
-    RootRejected: Failure {
+    RootRejected {
         /// Another entry of the root list names the same directory.
         Duplicate = "duplicate", "another entry puts the same directory in force";
         /// The path goes through a symlink in an allowed directory, where a tool may have created
@@ -345,109 +340,10 @@ errors! {
         Malformed = "malformed", "the entry is malformed";
     }
 
-    /// Either the client did not declare roots and the server requires them
-    /// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any
-    /// ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
-    RootsUnsupported: NoRoots {
-        RootsUnsupported = "roots_unsupported",
-            "the client offers no roots, and this server requires them";
-    }
-
-    /// The client's roots could not be obtained, or there are too many of them.
-    RootsFailed: Failure {
-        /// The client's response to `roots/list` was an error or was not a root list.
-        RootsFailed = "roots_failed", "the client's roots could not be obtained";
-        /// The client did not answer `roots/list` in time, or its list took too long to resolve.
-        RootsTimedOut = "roots_timed_out", "the client's roots could not be obtained in time";
-        /// The client's roots changed every time that they were requested.
-        RootsChanging = "roots_changing", "the client's roots keep changing; try again later";
-        /// More than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
-        TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
-        /// More than [`ROOT_LIST_PAGES`](crate::limits::ROOT_LIST_PAGES) pages.
-        TooManyPages = "too_many_pages", "the root list has more than 100 pages";
-        /// A root list whose `nextCursor` refers to a page that was already read.
-        RepeatedCursor = "repeated_cursor", "the root list repeats a page";
-    }
-
-    /// The client's roots changed or were discarded, and have not been requested since.
-    RootsStale: Failure {
-        RootsStale = "roots_stale", "the client's roots changed or expired; try again";
-    }
-
-    /// The session was closed.
-    SessionClosed: Failure {
-        SessionClosed = "session_closed", "the session is closed";
-    }
-
-    /// The request does not belong to a session of this guard: its transport is not wrapped, it has
-    /// another client's key, or the client sent no `initialize` with readable capabilities.
-    NoSession: Failure {
-        NoSession = "no_session", "the request belongs to no known session";
-    }
-
-    /// The server cannot accept the request now. The request had no effect and can be retried
-    /// later.
-    Busy: Failure {
-        /// All slots are taken by operations that have been running for seconds, and this client
-        /// holds one of them or no further slot can be lent; or the system cannot create a thread.
-        Busy = "busy", "the server is too busy for this now; try again later";
-        /// The client already runs its share of [`CHILDREN`](crate::limits::CHILDREN) programs.
-        TooManyChildren = "too_many_children",
-            "too many programs are running; try again when one has ended";
-        /// Too many of the client's requests are waiting.
-        QueueFull = "queue_full",
-            "too many requests of this client are waiting; try again when some are answered";
-        /// More than [`SESSIONS`](crate::limits::SESSIONS) sessions at once.
-        TooManySessions = "too_many_sessions",
-            "the server already has 100000 sessions, which is the maximum; try again later";
-    }
-
-    /// A child process failed.
-    ProgramFailed: Failure {
-        /// It exited with another status than 0, or a signal ended it.
-        ProgramFailed = "program_failed", "the program failed";
-    }
-
-    /// The request was cancelled, its client has disconnected, or the caller ended a copy.
-    Cancelled: Failure {
-        Cancelled = "cancelled", "the request was cancelled";
-    }
-
-    /// Roots of a session were requested outside a tokio runtime, or in one without a timer.
-    NoRuntime: Failure {
-        NoRuntime = "no_runtime", "no tokio runtime with a timer is running";
-    }
-
-    /// The process cannot be confined, and no restriction was applied.
-    ConfinementUnavailable: Failure {
-        /// The system is not Linux, or its kernel has no Landlock.
-        ConfinementUnavailable = "confinement_unavailable",
-            "process confinement is not available here";
-        /// The process has other threads, which this kernel cannot confine, or its number of
-        /// threads is unknown.
-        ThreadsRunning = "threads_running",
-            "the process may have other threads; confine it before any thread or runtime is \
-             started";
-    }
-
     /// Any other error of the operating system. See its `source`.
-    Io: Failure {
+    Io {
         Io = "io", "input or output failed";
     }
-}
-
-/// The class of JSON-RPC error for a kind. Each class is a row of the table in
-/// `Error::to_error_body`.
-#[derive(Clone, Copy)]
-pub(crate) enum RpcClass {
-    /// The text cannot name a file.
-    InvalidText,
-    /// The named file cannot be served.
-    NotServed,
-    /// The client offers no roots.
-    NoRoots,
-    /// Everything else.
-    Failure,
 }
 
 impl fmt::Display for Code {

@@ -101,7 +101,7 @@ impl AtomicFile {
     /// - [`Changed`](crate::ErrorKind::Changed) (`modified`) if the file does not have the version
     ///   of [`Overwrite::IfUnchanged`].
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Overwrite::Never`].
-    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the roots belong has
+    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request to which the roots belong has
     ///   ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<()> {
         self.commit_as_part()

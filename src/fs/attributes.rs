@@ -88,7 +88,7 @@ impl Attribute {
             }
             _ => return Ok(()),
         };
-        Err(Error::new(Code::Unsupported).with_text(reason))
+        Err(Error::from(Code::Unsupported).with_text(reason))
     }
 
     /// Sets the attribute of a file or directory.

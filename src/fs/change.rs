@@ -469,7 +469,7 @@ impl Proof {
 }
 
 fn contains_protected() -> Error {
-    Error::new(Code::Protected).with_text("protected: the directory contains a protected name")
+    Error::from(Code::Protected).with_text("protected: the directory contains a protected name")
 }
 
 /// Ignores a missing entry, because another process may have removed it.

@@ -210,7 +210,7 @@ impl ChangeSet {
     /// [`CommitError`], which contains the error of the change that failed: the errors of
     /// [`AtomicFile::commit`], [`remove_file`](Self::remove_file),
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) and [`Roots::rename`];
-    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the
+    /// [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request to which the
     /// roots belong has ended (feature `rmcp`).
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();

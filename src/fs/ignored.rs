@@ -148,7 +148,7 @@ impl IgnoreRules {
         self.work_left = work_left.unwrap_or_default();
         if work_left.is_none() {
             let text = "its ignore rules take too long to match";
-            return Err(Error::new(Code::TooCostly).with_text(text));
+            return Err(Error::from(Code::TooCostly).with_text(text));
         }
         let mut decisions = [None; 3];
         let mut is_in_repository = false;
@@ -225,7 +225,7 @@ impl IgnoreRules {
         let left = self.left.checked_sub(u64::try_from(read).unwrap_or(u64::MAX));
         self.left = left.ok_or_else(too_large)?;
         let too_complex =
-            || Error::new(Code::TooLarge).with_text("its ignore rules are too complex");
+            || Error::from(Code::TooLarge).with_text("its ignore rules are too complex");
         let text = String::from_utf8_lossy(&text);
         let lines = || text.trim_start_matches('\u{feff}').lines();
         self.size_left = self.size_left.checked_sub(size(lines())).ok_or_else(too_complex)?;

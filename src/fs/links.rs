@@ -192,7 +192,7 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     }
     let policy = from.roots().policy();
     if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
-        return Err(Error::new(Code::HardLinked).with_text("the server refuses hard links"));
+        return Err(Error::from(Code::HardLinked).with_text("the server refuses hard links"));
     }
     let to = to.permit(ChangeKind::CreateLink).map_err(Error::of_destination)?;
     // While the file is open, no other file has its identity.

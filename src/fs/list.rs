@@ -434,7 +434,7 @@ impl Walk {
     ///   entry that the limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
-    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request is over.
+    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request is over.
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         let failed = match &self.end {
             Some((reason, path)) => Err(Error::from(*reason).at("walk", path)),
@@ -507,7 +507,8 @@ impl Walk {
         let directory = self.listed.place.request().join(path);
         let path = directory.sent();
         let error = error.at("walk", path);
-        let is_over = reason == Code::RootsStale;
+        // Only the request that is over gives an error of another library.
+        let is_over = matches!(reason, Code::Custom { .. });
         if !self.options.skip_unreadable || is_over {
             self.end = Some((reason, path.to_owned()));
             return Err(error);

@@ -86,7 +86,7 @@ impl WriteOptions {
     pub(super) fn validate(self) -> Result<()> {
         if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
             let text = "a file that is never overwritten cannot be overwritten in place";
-            return Err(Error::new(Code::InvalidOptions).with_text(text));
+            return Err(Error::from(Code::InvalidOptions).with_text(text));
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl WriteOptions {
     pub(super) fn validate_atomic(self) -> Result<()> {
         if self.in_place != InPlace::Never {
             let text = "an atomic file cannot be written in place";
-            return Err(Error::new(Code::InvalidOptions).with_text(text));
+            return Err(Error::from(Code::InvalidOptions).with_text(text));
         }
         self.validate()
     }

@@ -50,7 +50,7 @@ impl KeptPermissions {
     pub(super) fn mode(self) -> Result<u32> {
         let text = "the file's access control list cannot be kept on the new file; write in place, \
                     or to another file";
-        self.mode.ok_or_else(|| Error::new(Code::PermissionDenied).with_text(text))
+        self.mode.ok_or_else(|| Error::from(Code::PermissionDenied).with_text(text))
     }
 }
 

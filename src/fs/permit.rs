@@ -183,7 +183,7 @@ impl Proof {
                 if self.existed() {
                     return Code::AlreadyExists.into();
                 }
-                Error::new(Code::NotFound).with_text(text)
+                Error::from(Code::NotFound).with_text(text)
             })?,
             ChangeKind::MoveTo { .. } => {}
             _ => return Ok(()),
@@ -192,7 +192,7 @@ impl Proof {
         // A file, a symlink or a renamed directory must not make a protected name appear.
         if self.roots().protected().is_some_and(|protected| protected.begin_at(&place)) {
             let text = "protected: only a new directory can have this name";
-            return Err(Error::new(Code::Protected).with_text(text));
+            return Err(Error::from(Code::Protected).with_text(text));
         }
         Ok(())
     }

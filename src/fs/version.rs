@@ -106,7 +106,7 @@ impl FromStr for ContentHash {
 
     fn from_str(text: &str) -> Result<Self> {
         parse(text)
-            .ok_or_else(|| Error::new(Code::InvalidVersion).at("parse version", OsStr::new(text)))
+            .ok_or_else(|| Error::from(Code::InvalidVersion).at("parse version", OsStr::new(text)))
     }
 }
 
@@ -247,7 +247,7 @@ impl<'a> Condition<'a> {
 
 /// The error for a file that does not exist although a version was expected.
 pub(super) fn removed() -> Error {
-    Error::new(Code::Modified).with_text("the file was removed since it was read")
+    Error::from(Code::Modified).with_text("the file was removed since it was read")
 }
 
 /// Runs `change` if the condition holds. Without a condition, it is simply run. Fails with

@@ -379,7 +379,7 @@ fn read_uri(text: &str) -> Result<OsString> {
             Ok(decoded)
         }
         _ => {
-            Err(Error::new(Code::DroppedCharacter).detail("the URL parser finds a different path"))
+            Err(Error::from(Code::DroppedCharacter).detail("the URL parser finds a different path"))
         }
     }
 }

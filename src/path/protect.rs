@@ -212,7 +212,7 @@ impl Pattern {
                 Err("there are more than 1000 patterns")
             };
             parsed.map_err(|reason| {
-                Error::new(Code::InvalidPattern).with_text(reason).at("protect", text.as_ref())
+                Error::from(Code::InvalidPattern).with_text(reason).at("protect", text.as_ref())
             })
         };
         let mut patterns: Vec<_> = patterns.iter().enumerate().map(parse).collect::<Result<_>>()?;
@@ -225,7 +225,7 @@ impl Pattern {
             let matched = patterns.iter_mut().filter(is_matched);
             if matched.map(|pattern| pattern.exempt.push(name.clone())).count() == 0 {
                 let text = "no pattern for protected names matches this name: leave it out";
-                return Err(Error::new(Code::InvalidPattern).with_text(text).at("exempt", name));
+                return Err(Error::from(Code::InvalidPattern).with_text(text).at("exempt", name));
             }
         }
         Ok(patterns)
@@ -467,7 +467,7 @@ impl Protection {
     pub(crate) fn refusal(self) -> Error {
         match self {
             Self::ReadOnly => Code::Protected.into(),
-            Self::Denied => Error::new(Code::Protected)
+            Self::Denied => Error::from(Code::Protected)
                 .with_text("protected: the server allows no access to it"),
         }
     }

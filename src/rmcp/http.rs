@@ -40,7 +40,7 @@ impl Guard {
     /// era, which rmcp accepts and ignores. Two concurrent POSTs have no defined order. Requests of
     /// the stateless era do not pass through the session manager and do not need it. With rmcp's
     /// `legacy_session_mode` off, no request passes through it, and requests of the session era are
-    /// refused ([`NoSession`](crate::ErrorKind::NoSession)) unless client roots are ignored.
+    /// refused ([`NO_SESSION`](crate::kinds::NO_SESSION)) unless client roots are ignored.
     ///
     /// Anyone who knows a session's `mcp-session-id` can send messages in that session. If clients
     /// are authenticated, add the principal to each HTTP request as a

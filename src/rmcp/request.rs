@@ -22,10 +22,11 @@ use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Arrival;
 use crate::boundary::ClientRoots;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::events::refused;
+use crate::kinds;
 use crate::roots::{Roots, Scope, Use};
-use crate::session::source::fetch_failed;
+use crate::session::errors::{no_session, roots_failed, roots_stale};
 use crate::session::{Client, Guard, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
 
@@ -35,7 +36,7 @@ use crate::wire::{ClientCapabilities, Revision};
 /// its future is dropped. They also end as soon as rmcp has sent the response or has processed the
 /// client's cancellation, even while work still uses them. From then on, every operation on them, on
 /// any clone, and on any clone of the [`Roots`] is refused
-/// ([`RootsStale`](crate::ErrorKind::RootsStale)).
+/// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
 ///
 /// Files that are already open stay open, and a [`Walk`](crate::Walk) or
 /// [`ReadDir`](crate::ReadDir) that has begun continues, so drop it with the request. A client that
@@ -89,11 +90,11 @@ impl RequestRoots {
     ///
     /// # Errors
     ///
-    /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request or
+    /// - [`CANCELLED`](crate::kinds::CANCELLED) if the client cancelled the request or
     ///   disconnected, or if the response was sent.
-    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the client announced a change to its roots
+    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the client announced a change to its roots
     ///   since the request obtained them.
-    /// - [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is closed.
+    /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if the session is closed.
     ///
     /// In the stateless era, changes are not announced, so only the first error occurs.
     pub fn ensure_active(&self) -> Result<()> {
@@ -139,14 +140,14 @@ impl Scope for RequestScope {
     fn ensure_usable(&self, used_for: Use) -> Result<()> {
         if used_for == Use::Work {
             if self.cancelled.is_cancelled() {
-                return Err(Code::Cancelled.into());
+                return Err(kinds::cancelled());
             }
             self.client.ensure_in_epoch(self.epoch)?;
         }
         self.steps.fetch_add(1, Relaxed);
         // Defense: Roots allow nothing after their request was answered or cancelled.
         if self.ended.is_cancelled() {
-            return Err(Error::new(Code::RootsStale).with_text(ENDED));
+            return Err(roots_stale(ENDED));
         }
         Ok(())
     }
@@ -176,9 +177,9 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// - [`NoSession`](crate::ErrorKind::NoSession), [`Busy`](crate::ErrorKind::Busy) as for
+    /// - [`NO_SESSION`](crate::kinds::NO_SESSION), [`BUSY`](crate::kinds::BUSY) as for
     ///   [`session_of`](Self::session_of), unless client roots are ignored.
-    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if the client
+    /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`) also if the client
     ///   capabilities in a request of the stateless era are missing or malformed.
     /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
     pub(super) async fn roots_for<R>(
@@ -213,10 +214,10 @@ impl Guard {
         } else if ask.is_some() {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
             // Without a list, the list is not read.
-            let list = sent.unwrap_or_else(|| Err(Code::RootsFailed.into()));
+            let list = sent.unwrap_or_else(|| Err(roots_failed("the request has no list")));
             (client.roots_of_list(list).await?, None)
         } else {
-            (client.known_roots(&Error::new(Code::RootsStale).with_text(CANNOT_ASK))?, None)
+            (client.known_roots(&roots_stale(CANNOT_ASK))?, None)
         };
         let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
         let failure = roots.failure().map(Error::repeated);
@@ -233,13 +234,12 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// - [`NoSession`](crate::ErrorKind::NoSession) if the request came through a transport that
+    /// - [`NO_SESSION`](crate::kinds::NO_SESSION) if the request came through a transport that
     ///   this guard did not [wrap](Self::wrap), if its client did not begin with `initialize`, or
     ///   if its [`ClientKey`] differs from the key that its session began with.
-    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many sessions at
+    /// - [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if there were too many sessions at
     ///   the client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
-        let no_session = |why: &str| Error::new(Code::NoSession).detail(why);
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
@@ -290,5 +290,5 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     // Defense: Malformed capabilities are an error, not a client without roots.
     serde_json::from_value(declared)
-        .map_err(|error| fetch_failed(&format!("client capabilities: {error}")))
+        .map_err(|error| roots_failed(&format!("client capabilities: {error}")))
 }

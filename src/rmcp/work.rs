@@ -23,8 +23,8 @@ use ::rmcp::service::{RequestContext, RoleServer};
 use super::handler_error::{HandlerError, Reason};
 use super::input::{ClientInput, add_roots_request};
 use super::request::{RequestRoots, RootsOutcome, revision};
-use crate::error::{Code, Error};
 use crate::events::refused;
+use crate::kinds;
 use crate::session::Guard;
 use crate::wire::Revision;
 
@@ -38,13 +38,13 @@ impl Guard {
     /// `work` runs on a thread of the guard. It first waits for one of
     /// [`WORK`](crate::limits::WORK) slots, of which one client's work takes at most a quarter.
     /// Waiting clients are served in turn. If a client has 1,024 waiting calls, further calls are
-    /// refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while
+    /// refused ([`BUSY`](crate::kinds::BUSY): `queue_full`). If the client's roots change while
     /// `work` waits, it does not start, and the call is refused
-    /// ([`RootsStale`](crate::ErrorKind::RootsStale)).
+    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
     ///
     /// If all slots are taken, work that has been running for two seconds lends its slot to a client
     /// that has none. While as much work runs as there are slots, a client with running work gets
-    /// none of the lent slots, and its calls are refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
+    /// none of the lent slots, and its calls are refused ([`BUSY`](crate::kinds::BUSY): `busy`).
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
     /// `CallToolResult`, or its own request for input (`InputRequiredResult`). The guard adds its
@@ -247,7 +247,7 @@ impl Guard {
             })
         });
         let done = ctx.ct.run_until_cancelled(polled).await;
-        let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
+        let done = done.unwrap_or_else(|| Err(kinds::cancelled().into()));
         done.or_else(|error| R::of_error(error, revision(ctx), resource.as_deref()))
     }
 }
@@ -270,10 +270,10 @@ impl RequestRoots {
     /// # Errors
     ///
     /// - The error that `work` returned.
-    /// - [`RootsStale`](crate::ErrorKind::RootsStale),
-    ///   [`SessionClosed`](crate::ErrorKind::SessionClosed) or
-    ///   [`Cancelled`](crate::ErrorKind::Cancelled) if the request or its roots have ended.
-    /// - [`Busy`](crate::ErrorKind::Busy), as for [`Guard::tool`].
+    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE),
+    ///   [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) or
+    ///   [`CANCELLED`](crate::kinds::CANCELLED) if the request or its roots have ended.
+    /// - [`BUSY`](crate::kinds::BUSY), as for [`Guard::tool`].
     /// - The protocol error -32603 if `work` panicked.
     pub async fn run<T, W>(&self, work: W) -> Result<T, HandlerError>
     where
@@ -381,7 +381,7 @@ can_ask!(
     /// The model reads why its call failed, except that a client must declare roots.
     fn of_error(error: HandlerError, revision: Revision, _: Option<&str>) -> Result<Self, ErrorData> {
         let undeclared =
-            matches!(&error.0, Reason::Refused(it) if it.reason() == Code::RootsUnsupported);
+            matches!(&error.0, Reason::Refused(it) if it.kind() == kinds::ROOTS_UNSUPPORTED);
         if undeclared && revision.is_stateless() {
             return Err(error.into_error_data(revision, None));
         }

@@ -72,7 +72,7 @@ impl AllowedDirectory {
             self.open_again(turn);
         } else if self.opened.is_stalled() {
             return Err(
-                Error::new(Code::RootUnavailable).with_text("the filesystem does not answer")
+                Error::from(Code::RootUnavailable).with_text("the filesystem does not answer")
             );
         }
         self.current().map(|current| current.handle).ok_or_else(|| Code::RootUnavailable.into())

@@ -162,7 +162,7 @@ impl Root {
             && is_proc(file)?
         {
             let text = "it belongs to a proc filesystem, which shows running processes";
-            return Err(Error::new(Code::SpecialFile).with_text(text));
+            return Err(Error::from(Code::SpecialFile).with_text(text));
         }
         Ok(())
     }

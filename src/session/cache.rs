@@ -10,10 +10,9 @@ use std::time::Duration;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::limits::{
-    CACHE_BYTES, CACHE_ENTRY_BYTES, CACHE_LIST_ENTRY_BYTES, CACHE_NODE_BYTES, CACHE_ROOT_BYTES,
-};
+use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, CACHE_NODE_BYTES, CACHE_ROOT_BYTES};
 use crate::session::state::CacheEntry;
+use crate::wire::RootEntry;
 
 /// The snapshots of all sessions.
 pub(crate) struct SnapshotCache(Cache<NonZeroU64, Arc<CacheEntry>>);
@@ -59,7 +58,7 @@ impl SnapshotCache {
 fn weight(cached: &CacheEntry) -> u32 {
     let CacheEntry { roots, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {
-        CACHE_LIST_ENTRY_BYTES + entry.uri.len() + entry.name.as_ref().map_or(0, String::len)
+        size_of::<RootEntry>() + entry.uri.len() + entry.name.as_ref().map_or(0, String::len)
     });
     let resolved = roots.iter().map(|root| {
         let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();

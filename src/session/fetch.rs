@@ -15,10 +15,14 @@ use tokio::sync::watch;
 
 use crate::boundary::ClientRoots;
 use crate::dir::Effort;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::events;
+use crate::kinds;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
 use crate::roots::{Roots, Scope};
+use crate::session::errors::{
+    CHANGED, roots_changing, roots_failed, roots_stale, roots_timed_out, roots_unsupported,
+};
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{CacheEntry, Fetch, State, Step, Validity};
 use crate::session::{Guard, RootsSource, fetch_list};
@@ -68,7 +72,7 @@ impl Client {
     /// Returns an error if the session is closed or, if there is an epoch, in another epoch.
     pub(crate) fn ensure_in_epoch(&self, epoch: Option<u64>) -> Result<()> {
         match (epoch, self.epoch()?) {
-            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
+            (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),
             _ => Ok(()),
         }
     }
@@ -131,7 +135,7 @@ impl Client {
         self.epoch()?;
         Ok(match (self.without_list(), self.valid()) {
             (Some(true), _) => self.guard.allowed_roots().in_scope(self.clone()),
-            (Some(false), _) => self.always_despite(&Code::RootsUnsupported.into()),
+            (Some(false), _) => self.always_despite(&roots_unsupported()),
             (None, Some(cached)) => cached.roots.clone().in_scope(self.clone()),
             // Defense: A list that is not known grants nothing.
             (None, None) => self.always_despite(unknown),
@@ -148,11 +152,7 @@ impl Client {
 
     fn roots_without(&self, are_allowed: bool) -> Result<Roots> {
         self.epoch()?;
-        if are_allowed {
-            Ok(self.guard.allowed_roots())
-        } else {
-            Err(Code::RootsUnsupported.into())
-        }
+        if are_allowed { Ok(self.guard.allowed_roots()) } else { Err(roots_unsupported()) }
     }
 
     async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<CacheEntry>> {
@@ -177,7 +177,7 @@ impl Client {
                     let leader = Leader { client: self, fetch };
                     // A list that keeps changing is not requested without end.
                     if asked > FETCH_RETRIES {
-                        return Err(Code::RootsChanging.into());
+                        return Err(roots_changing());
                     }
                     asked += u32::from(again.is_none());
                     if let Some(cached) = leader.fetch(&mut source, again, deadline).await? {
@@ -205,8 +205,12 @@ impl Client {
         let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
         let resolve = move || boundary.resolve_within(&list, &effort);
         let done = timeout_at(deadline, self.guard.slots().resolve(&self.share, resolve)).await?;
-        let panicked = |_| Err(Error::new(Code::RootsFailed).detail("resolving the list panicked"));
-        done.ok_or_else(timed_out)??.unwrap_or_else(panicked)
+        let panicked = |_| Err(roots_failed("resolving the list panicked"));
+        let resolved = done.ok_or_else(roots_timed_out)??.unwrap_or_else(panicked);
+        resolved.map_err(|error| match error.kind() {
+            ErrorKind::TooCostly => roots_timed_out().detail("resolving the list took too long"),
+            _ => error,
+        })
     }
 
     /// Withdraws every list requested so far. Returns false if the session is closed.
@@ -322,7 +326,7 @@ impl Leader<'_> {
         let current = client.guard.current();
         let (began, guard_number) = (current.now, current.guard_number);
         if deadline < began + client.guard.choices().fetch_limit / LEAST_TIME {
-            return Err(timed_out());
+            return Err(roots_timed_out());
         }
         let work = async {
             if let Some(cached) = again {
@@ -333,7 +337,7 @@ impl Leader<'_> {
             }
             // Defense: A client that never answers is not waited for after the deadline.
             let (list, pages) =
-                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
+                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(roots_timed_out)??;
             let (list, resolved) = (Arc::new(list), client.guard.current());
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
@@ -389,9 +393,5 @@ impl Drop for CancelOnDrop {
 
 /// Whether an error is not the client's but the guard's own, or the session is closed.
 fn is_guards(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Busy | ErrorKind::NoRuntime | ErrorKind::SessionClosed)
-}
-
-fn timed_out() -> Error {
-    Code::RootsTimedOut.into()
+    matches!(error.kind(), kinds::BUSY | kinds::NO_RUNTIME | kinds::SESSION_CLOSED)
 }

@@ -14,6 +14,7 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
+use crate::session::errors::too_many_sessions;
 use crate::session::runtime::Instant;
 use crate::session::slots::Slots;
 use crate::session::state::Current;
@@ -134,7 +135,7 @@ impl GuardBuilder {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
     /// no effect because client roots are ignored, or the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
-        let invalid = |text| Err(Error::new(Code::InvalidOptions).with_text(text));
+        let invalid = |text| Err(Error::from(Code::InvalidOptions).with_text(text));
         match self.list_option_error {
             Some(text) if self.boundary.client_roots() == ClientRoots::Ignore => {
                 return invalid(text);
@@ -237,7 +238,7 @@ impl Guard {
     pub(crate) fn register_session(&self) -> Result<()> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
         let entered = self.inner.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        entered.map(drop).map_err(|_| Code::TooManySessions.into())
+        entered.map(drop).map_err(|_| too_many_sessions())
     }
 
     /// An identifier that this process has not used before.

@@ -22,6 +22,7 @@
 //!    handles messages concurrently calls `list_changed` before it reads the next message, or lets
 //!    an [`Observer`] do so.
 
+pub(crate) mod errors;
 pub(crate) mod runtime;
 mod slots;
 pub(crate) mod source;
@@ -46,6 +47,7 @@ use crate::check::Proof;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events;
 use crate::roots::Roots;
+use crate::session::errors::{CHANGED, roots_stale};
 pub(crate) use crate::session::fetch::Client;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -53,7 +55,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// ```
 /// use mcp_roots_guard::{
-///     Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsResponse, RootsState,
+///     Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, RootsState, kinds,
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -72,7 +74,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// // After a change, nothing is served until the client has sent its new list.
 /// let fail = |_: Option<String>| async { RootsResponse::Failed("no such method".into()) };
 /// let failed = session.roots(fail).await;
-/// assert_eq!(failed.unwrap_err().kind(), ErrorKind::RootsFailed);
+/// assert_eq!(failed.unwrap_err().kind(), kinds::ROOTS_FAILED);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// # }).unwrap();
 /// ```
@@ -178,7 +180,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
+    /// [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions are open.
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
         self.session_with_share(declared, Self::next_share())
@@ -219,14 +221,14 @@ impl Session {
     /// client's list are not returned. The roots are then the directories that are always in force,
     /// and relative requests are refused with the error.
     ///
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if the client declared no roots and
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) if the client declared no roots and
     /// gets [nothing](crate::ClientRoots::Require), or the source returned it;
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`, `roots_timed_out`,
+    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`, `roots_timed_out`,
     /// `roots_changing`) if the list could not be obtained;
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
-    /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
-    /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime). An error never grants access.
+    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`too_many_pages`, `repeated_cursor`) or
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) if
+    /// the list exceeds a limit; [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);
+    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME). An error never grants access.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.client().roots(source).await.map(|(roots, _)| roots)
     }
@@ -241,11 +243,11 @@ impl Session {
     /// As with [`roots`](Self::roots), errors from the list are not returned if a directory is
     /// [always](crate::DirectoryOptions::always) in force.
     ///
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported),
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_timed_out`, `roots_failed`,
-    /// `too_many_roots`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
-    /// [`SessionClosed`](crate::ErrorKind::SessionClosed),
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED),
+    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_timed_out`, `roots_failed`),
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`),
+    /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED),
+    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         self.client().roots_of_list(Ok(list)).await
     }
@@ -270,9 +272,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The error of the work; [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is
-    /// closed before the work starts; [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`);
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime with time enabled;
+    /// The error of the work; [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if the session is
+    /// closed before the work starts; [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`);
+    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME) outside a tokio runtime with time enabled;
     /// [`Io`](crate::ErrorKind::Io) if the work panics.
     pub async fn run<T, W>(&self, work: W) -> Result<T>
     where
@@ -289,7 +291,7 @@ impl Session {
         let client = self.client();
         let done = client.guard.slots().work(&client.share, work).await;
         done.map_err(|error| events::refused(Some(client.id), error))?
-            .unwrap_or_else(|_| Err(Error::new(Code::Io).detail("the work panicked")))
+            .unwrap_or_else(|_| Err(Error::from(Code::Io).detail("the work panicked")))
     }
 
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
@@ -315,17 +317,17 @@ impl Session {
     ///
     /// If the client's roots must be requested again, the result has only the directories that are
     /// [always](crate::DirectoryOptions::always) in force, and its [`failure`](Roots::failure) is
-    /// [`RootsStale`](crate::ErrorKind::RootsStale). For a client that does not announce changes,
+    /// [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). For a client that does not announce changes,
     /// this is always the case, unless the server sets a [time to
     /// live](crate::GuardBuilder::time_to_live_unannounced). For a client that declared no roots
     /// and gets [nothing](crate::ClientRoots::Require), the failure is
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     ///
     /// # Errors
     ///
-    /// [`SessionClosed`](crate::ErrorKind::SessionClosed).
+    /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED).
     pub fn known_roots(&self) -> Result<Roots> {
-        self.client().known_roots(&Code::RootsStale.into())
+        self.client().known_roots(&roots_stale(CHANGED))
     }
 
     /// Checks whether the [known roots](Self::known_roots) still allow a proof from an earlier
@@ -340,7 +342,7 @@ impl Session {
     pub fn still_allows(&self, checked: &Proof) -> Result<()> {
         let roots = self.known_roots()?;
         roots.still_allows(checked).map_err(|error| match roots.failure() {
-            Some(failure) if error.reason() == Code::OutsideRoots => failure.repeated(),
+            Some(failure) if error.kind() == ErrorKind::OutsideRoots => failure.repeated(),
             _ => error,
         })
     }
@@ -407,14 +409,14 @@ impl RootsChanges {
     /// future can be dropped at any await point without losing a change.
     ///
     /// This does not wake when a snapshot expires or is evicted; [`Session::still_allows`] then
-    /// returns [`RootsStale`](crate::ErrorKind::RootsStale). The roots of a client that does not
+    /// returns [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). The roots of a client that does not
     /// announce changes are cached only if the server sets a [time to
     /// live](crate::GuardBuilder::time_to_live_unannounced). Otherwise, a fetch for such a client
     /// does not wake this either.
     ///
     /// # Errors
     ///
-    /// [`SessionClosed`](crate::ErrorKind::SessionClosed) once the session is closed.
+    /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) once the session is closed.
     pub async fn changed(&mut self) -> Result<()> {
         self.client.epoch()?;
         // The sender is part of the client, so this cannot fail.
@@ -433,16 +435,16 @@ mod tests {
         let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still =
-            |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.reason());
+            |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.code());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),
-            (Ok(()), Ok(()), Err(Code::RootsStale))
+            (Ok(()), Ok(()), Err("roots_stale"))
         );
         session.close();
         assert_eq!(
             (still(None), still(Some(epoch))),
-            (Err(Code::SessionClosed), Err(Code::SessionClosed))
+            (Err("session_closed"), Err("session_closed"))
         );
     }
 }

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
+use crate::session::errors::no_session;
 use crate::session::runtime::{Mutex, lock};
 use crate::session::{Guard, Session};
 use crate::wire::Effect;
@@ -51,7 +52,7 @@ impl Guard {
     /// Returns an observer for the messages of one client. It begins the client's session.
     #[must_use]
     pub fn observer(&self) -> Observer {
-        let none = Error::new(Code::NoSession).detail("the client has not sent initialize");
+        let none = no_session("the client has not sent initialize");
         Observer { guard: self.clone(), session: Arc::new(Mutex::new(Err(none))) }
     }
 }
@@ -77,8 +78,7 @@ impl Observer {
             (_, Effect::None) | (Err(_), Effect::Changed) => return,
             (none @ Err(_), Effect::Initialize(declared)) => {
                 let malformed = "the capabilities in initialize are missing or malformed";
-                let declared =
-                    declared.ok_or_else(|| Error::new(Code::NoSession).detail(malformed));
+                let declared = declared.ok_or_else(|| no_session(malformed));
                 *none = declared.and_then(|declared| self.guard.session(declared));
                 return;
             }
@@ -91,8 +91,8 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// [`NoSession`](crate::ErrorKind::NoSession) if the client has not sent `initialize` with
-    /// valid capabilities, and [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
+    /// [`NO_SESSION`](crate::kinds::NO_SESSION) if the client has not sent `initialize` with
+    /// valid capabilities, and [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions were open when it sent `initialize`.
     pub fn session(&self) -> Result<Session> {
         lock(&self.session).as_ref().map(Session::clone).map_err(Error::repeated)
@@ -125,16 +125,16 @@ mod tests {
         let observer = guard.observer();
         let refusal = |observer: &Observer| {
             let error = observer.session().unwrap_err();
-            (error.reason(), error.operator_detail().unwrap().to_owned())
+            (error.code(), error.operator_detail().unwrap().to_owned())
         };
-        let none = (Code::NoSession, "the client has not sent initialize".to_owned());
+        let none = ("no_session", "the client has not sent initialize".to_owned());
         assert_eq!(refusal(&observer), none);
         observer.observe(CHANGE.as_bytes());
         observer.observe(format!("[{INITIALIZE}]").as_bytes());
         assert_eq!(refusal(&observer), none);
         observer.observe(br#"{"method":"initialize","params":{"capabilities":[]}}"#);
         let malformed = "the capabilities in initialize are missing or malformed";
-        assert_eq!(refusal(&observer), (Code::NoSession, malformed.to_owned()));
+        assert_eq!(refusal(&observer), ("no_session", malformed.to_owned()));
         assert_eq!(guard.sessions(), 0);
 
         observer.observe(INITIALIZE.as_bytes());

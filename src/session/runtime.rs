@@ -16,7 +16,8 @@ mod tokio_runtime {
     use tokio::runtime::Handle;
 
     use super::Future;
-    use crate::error::{Code, Result};
+    use crate::error::Result;
+    use crate::session::errors::no_runtime;
 
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::time::Instant;
@@ -27,10 +28,10 @@ mod tokio_runtime {
         deadline: Instant,
         work: impl Future<Output = T>,
     ) -> Result<Option<T>> {
-        Handle::try_current().map_err(|_| Code::NoRuntime)?;
+        Handle::try_current().map_err(|_| no_runtime())?;
         // tokio reports a missing timer only by a panic.
         let work = AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work));
-        Ok(catch_unwind(work).map_err(|_| Code::NoRuntime)?.await.ok())
+        Ok(catch_unwind(work).map_err(|_| no_runtime())?.await.ok())
     }
 
     /// Converts the time for code that waits without a runtime.

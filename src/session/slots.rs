@@ -37,10 +37,11 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::events;
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::roots::WeakTable;
+use crate::session::errors::{busy, queue_full};
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
 /// The slots of one guard, and the threads on which jobs run.
@@ -111,8 +112,8 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`);
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
+    /// [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`);
+    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         client: &Arc<str>,
@@ -162,7 +163,7 @@ async fn run<T: Send + 'static>(
         None if waiting.take().is_some() => {}
         None => _ = ended.await?,
     }
-    let withdrawn = |_| Error::new(Code::Busy).detail("no thread was free to begin the job");
+    let withdrawn = |_| busy("no thread was free to begin the job");
     result.await.map_err(withdrawn)
 }
 
@@ -175,7 +176,7 @@ impl Lane {
     /// Waits for a slot, and returns the right to run one job.
     async fn take(&self, share: &Arc<str>) -> Result<RunningJob> {
         let client = self.client(share);
-        let waiting = client.waiting.try_acquire().map_err(|_| Code::QueueFull)?;
+        let waiting = client.waiting.try_acquire().map_err(|_| queue_full())?;
         let share = acquired(client.share.clone().acquire_owned().await)?;
         let turn = acquired(client.turn.acquire().await)?;
         let mut queue = pin!(self.slots.clone().acquire_owned());
@@ -197,7 +198,7 @@ impl Lane {
         // Two calls may have found at once that one more slot can be lent.
         if is_refused || jobs.running.len() >= 2 * self.count {
             drop(jobs);
-            return Err(busy());
+            return Err(hanging());
         }
         let number = jobs.begin(client.clone(), slot);
         drop(jobs);
@@ -216,7 +217,7 @@ impl Lane {
         match oldest.slot.take_if(|_| now >= until && !has_any && running < 2 * self.count) {
             Some(slot) => Ok(Loan::Slot(slot)),
             None if now < until => Ok(Loan::NotBefore(until)),
-            None if running > self.count => Err(busy()),
+            None if running > self.count => Err(hanging()),
             None => Ok(Loan::NotBefore(now + PATIENCE)),
         }
     }
@@ -278,11 +279,11 @@ impl<J> Drop for Waiter<J> {
 }
 
 fn acquired<T>(permit: std::result::Result<T, tokio::sync::AcquireError>) -> Result<T> {
-    permit.map_err(|_| busy())
+    permit.map_err(|_| hanging())
 }
 
-fn busy() -> Error {
-    Error::new(Code::Busy).detail("too many running operations hang")
+fn hanging() -> Error {
+    busy("too many running operations hang")
 }
 
 #[cfg(test)]
@@ -354,7 +355,7 @@ mod tests {
         let _hung = hang(&slots, 1).await;
         let mut calls: Vec<_> = (0..QUEUED_EACH).map(|_| Box::pin(run(&slots, 1))).collect();
         assert!(calls.iter_mut().all(|call| waits(call.as_mut())));
-        assert_eq!(run(&slots, 1).await.unwrap_err().reason(), Code::QueueFull);
+        assert_eq!(run(&slots, 1).await.unwrap_err().code(), "queue_full");
         assert_eq!(run(&slots, 2).await.unwrap(), 2);
         calls.pop();
         assert!(waits(pin!(run(&slots, 1)).as_mut()));
@@ -413,7 +414,7 @@ mod tests {
         tokio::time::sleep(PATIENCE).await;
         hung.push(hang(&slots, 10).await);
         tokio::time::sleep(PATIENCE).await;
-        assert_eq!(run(&slots, 11).await.unwrap_err().reason(), Code::Busy);
+        assert_eq!(run(&slots, 11).await.unwrap_err().code(), "busy");
         drop(hung);
         all_are_free(&slots).await;
         assert_eq!(run(&slots, 11).await.unwrap(), 11);
@@ -434,7 +435,7 @@ mod tests {
         hung.push(hang(&slots, 1).await);
         hung.push(hang(&slots, 6).await);
         // A slot has been lent to the last client.
-        assert_eq!(run(&slots, 5).await.unwrap_err().reason(), Code::Busy);
+        assert_eq!(run(&slots, 5).await.unwrap_err().code(), "busy");
         assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
 
@@ -467,7 +468,7 @@ mod tests {
         let mut queued = pin!(run(&slots, 4));
         assert!(waits(queued.as_mut()));
         assert_eq!(run(&slots, 6).await.unwrap(), 6);
-        assert_eq!(queued.await.unwrap_err().reason(), Code::Busy);
+        assert_eq!(queued.await.unwrap_err().code(), "busy");
         assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
 
@@ -537,7 +538,7 @@ mod tests {
             let running = slots.work.take(&client(1)).await?;
             super::run(&slots.threads, running, move || count.fetch_add(1, SeqCst)).await
         };
-        assert_eq!(runtime.block_on(job).unwrap_err().reason(), Code::Busy);
+        assert_eq!(runtime.block_on(job).unwrap_err().code(), "busy");
         drop(go);
         assert_eq!(runtime.block_on(run(&slots, 1)).unwrap(), 1);
         assert_eq!((began.load(SeqCst), Arc::strong_count(&began)), (0, 1));

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use std::future::Future;
 
 use crate::error::{Code, Error, Result};
-use crate::limits::{FAILURE_CHARS, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
+use crate::limits::{ROOT_LIST_BYTES, ROOT_LIST_PAGES};
+use crate::session::errors::{repeated_cursor, roots_failed, roots_unsupported, too_many_pages};
 use crate::wire::ListRootsResult;
 
 /// The result of a request for a root list.
@@ -17,7 +18,7 @@ pub enum RootsResponse {
     /// A list, or one page of it.
     List(ListRootsResult),
     /// The client does not support the request. The call is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     ///
     /// This grants nothing. [`ClientRoots`](crate::ClientRoots) grants something only to a client that
     /// declared no roots when its session began, and such a client is never asked. A client that
@@ -91,8 +92,8 @@ impl RootsResponse {
     pub(crate) fn into_list(self) -> Result<ListRootsResult> {
         match self {
             Self::List(list) => Ok(list),
-            Self::Unsupported => Err(Code::RootsUnsupported.into()),
-            Self::Failed(why) => Err(fetch_failed(&why)),
+            Self::Unsupported => Err(roots_unsupported()),
+            Self::Failed(why) => Err(roots_failed(&why)),
         }
     }
 }
@@ -119,16 +120,10 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<(ListRoo
             ));
         }
         if !cursors.insert(next.clone()) {
-            return Err(Code::RepeatedCursor.into());
+            return Err(repeated_cursor());
         }
         cursor = Some(next);
     }
     // Defense: A list that has more pages than the limit is refused.
-    Err(Code::TooManyPages.into())
-}
-
-/// Returns the error for a client that sent no list, with the reason for the operator.
-pub(crate) fn fetch_failed(why: &str) -> Error {
-    let why = why.chars().take(FAILURE_CHARS).collect::<String>();
-    Error::new(Code::RootsFailed).detail(why)
+    Err(too_many_pages())
 }

@@ -9,9 +9,10 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::SetOnce;
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, STALLED, SYMLINKED_LIST_TTL};
 use crate::roots::Roots;
+use crate::session::errors::{roots_timed_out, session_closed};
 use crate::session::runtime::{Instant, timeout_at};
 use crate::wire::ListRootsResult;
 
@@ -125,7 +126,7 @@ impl State {
 
     /// The current epoch, or an error once the session is closed.
     pub(super) fn epoch(&self) -> Result<u64> {
-        if self.epoch == CLOSED { Err(Code::SessionClosed.into()) } else { Ok(self.epoch) }
+        if self.epoch == CLOSED { Err(session_closed()) } else { Ok(self.epoch) }
     }
 
     pub(super) fn failure(&self) -> Option<ErrorKind> {
@@ -236,7 +237,7 @@ impl Fetch {
         match timeout_at(deadline.min(stalled), self.end.wait()).await? {
             Some(end) => Ok(end.clone()),
             None if stalled < deadline => Ok(None),
-            None => Err(Code::RootsTimedOut.into()),
+            None => Err(roots_timed_out()),
         }
     }
 
@@ -333,7 +334,7 @@ mod tests {
         };
         assert!(Arc::ptr_eq(&replaced.unwrap(), &stalled));
         assert!(!state.succeed(&stalled, &list(&stalled, later), true));
-        assert!(!state.fail(&stalled, &Code::RootsTimedOut.into(), later));
+        assert!(!state.fail(&stalled, &roots_timed_out(), later));
         assert!(!state.ends(&stalled));
         assert!(state.failure().is_none() && state.cached.upgrade().is_none());
         assert!(matches!(step(&mut state, None, current(later)), Step::Wait(_)));

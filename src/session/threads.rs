@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
+use crate::session::errors::{busy, no_runtime};
 
 /// The blocking threads of a tokio runtime.
 pub(crate) enum Threads {
@@ -39,18 +40,17 @@ impl Threads {
         F: FnOnce() -> T + Send + 'static,
     {
         let handle = match self {
-            Self::Own(runtime) => runtime.as_ref().ok_or(Code::NoRuntime)?.handle(),
+            Self::Own(runtime) => runtime.as_ref().ok_or_else(no_runtime)?.handle(),
             Self::Given(handle) => handle,
         };
         // `spawn_blocking` panics if the system starts no thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| handle.spawn_blocking(job)));
-        let spawned =
-            spawned.map_err(|_| Error::new(Code::Busy).detail("the system started no thread"))?;
+        let spawned = spawned.map_err(|_| busy("the system started no thread"))?;
         Ok(async {
             match spawned.await {
                 Ok(done) => Ok(Ok(done)),
                 // Any other error than a panic means that the runtime has been shut down.
-                Err(error) => error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
+                Err(error) => error.try_into_panic().map(Err).map_err(|_| no_runtime()),
             }
         })
     }

@@ -7,7 +7,8 @@
 
 use serde_json::{Value, json};
 
-use crate::error::{Error, RpcClass};
+use crate::error::{Error, ErrorKind};
+use crate::kinds;
 use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
 
@@ -15,7 +16,7 @@ impl Error {
     /// Converts the error to a tool result (schema `CallToolResult`) whose text the model can read.
     ///
     /// Since 2026-07-28 the result contains the `resultType` that the schema requires. In that
-    /// revision, [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) must be sent as a
+    /// revision, [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) must be sent as a
     /// JSON-RPC [error](Self::to_error_body), even by a tool.
     ///
     /// ```
@@ -44,7 +45,7 @@ impl Error {
     /// | --- | --- | --- |
     /// | the text cannot name a file or a version: `InvalidPath`, `InvalidUri`, `InvalidVersion`, `TooLong` | -32602 | -32602 |
     /// | the named file cannot be served: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile`, `Protected` | -32002 with `data.uri` for a resource, otherwise -32602 | -32602, with `data.uri` for a resource |
-    /// | the client offers no roots: `RootsUnsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
+    /// | the client offers no roots: `ROOTS_UNSUPPORTED` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
     ///
     /// The message is "Resource not found" in the second row if there is a resource, and otherwise
@@ -72,28 +73,46 @@ impl Error {
     /// ```
     #[must_use]
     pub fn to_error_body(&self, revision: Revision, resource: Option<&str>) -> ErrorBody {
-        let kind = self.code();
-        let body = |code| ErrorBody {
-            code,
+        let (kind, code) = (self.kind(), self.code());
+        let is_not_served = NOT_SERVED.contains(&kind);
+        let body = |number| ErrorBody {
+            code: number,
             // Defense: The client does not see the detail for the operator.
             message: self.to_string(),
-            data: Some(json!({ "kind": kind })),
+            data: Some(json!({ "kind": code })),
         };
-        match (self.kind().class(), resource) {
-            (RpcClass::NotServed, Some(uri)) => ErrorBody {
+        match resource {
+            Some(uri) if is_not_served => ErrorBody {
                 code: if revision.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
                 message: "Resource not found".into(),
-                data: Some(json!({ "kind": kind, "uri": shortened(uri) })),
+                data: Some(json!({ "kind": code, "uri": shortened(uri) })),
             },
-            (RpcClass::InvalidText | RpcClass::NotServed, _) => body(INVALID_PARAMS),
-            (RpcClass::NoRoots, _) if revision.is_stateless() => ErrorBody {
-                data: Some(json!({ "kind": kind, "requiredCapabilities": { "roots": {} } })),
+            _ if is_not_served || INVALID_TEXT.contains(&kind) => body(INVALID_PARAMS),
+            _ if kind == kinds::ROOTS_UNSUPPORTED && revision.is_stateless() => ErrorBody {
+                data: Some(json!({ "kind": code, "requiredCapabilities": { "roots": {} } })),
                 ..body(MISSING_CAPABILITY)
             },
-            (RpcClass::NoRoots | RpcClass::Failure, _) => body(INTERNAL_ERROR),
+            _ => body(INTERNAL_ERROR),
         }
     }
 }
+
+/// The kinds of errors about a text that cannot name a file or a version.
+const INVALID_TEXT: [ErrorKind; 4] =
+    [ErrorKind::InvalidPath, ErrorKind::InvalidUri, ErrorKind::InvalidVersion, ErrorKind::TooLong];
+
+/// The kinds of errors about a file that is named but cannot be served.
+const NOT_SERVED: [ErrorKind; 9] = [
+    ErrorKind::OutsideRoots,
+    ErrorKind::NotFound,
+    ErrorKind::NotADirectory,
+    ErrorKind::IsADirectory,
+    ErrorKind::PermissionDenied,
+    ErrorKind::TooCostly,
+    ErrorKind::RootUnavailable,
+    ErrorKind::ForbiddenFile,
+    ErrorKind::Protected,
+];
 
 impl ErrorBody {
     /// Returns the HTTP status that the protocol requires for a response with this error, or `None`
@@ -169,8 +188,14 @@ mod tests {
             .collect();
         assert_eq!(rows.len(), CODES.len());
         let names: Vec<_> = rows.concat();
+        let kinds = Code::ALL.iter().map(|code| code.kind());
+        let kinds: Vec<_> = kinds.chain([kinds::ROOTS_UNSUPPORTED, kinds::BUSY]).collect();
+        let name_of = |kind: &ErrorKind| match kind {
+            ErrorKind::Other(name) => name.to_uppercase(),
+            kind => format!("{kind:?}"),
+        };
         for (index, name) in names.iter().enumerate() {
-            let is_kind = Code::ALL.iter().any(|code| format!("{:?}", code.kind()) == *name);
+            let is_kind = kinds.iter().any(|kind| name_of(kind) == *name);
             assert!(is_kind, "{name} is not a kind");
             assert_eq!(
                 names.iter().position(|other| other == name),
@@ -178,17 +203,17 @@ mod tests {
                 "{name} occurs twice"
             );
         }
-        for &code in Code::ALL {
-            let kind = format!("{:?}", code.kind());
-            let row = rows.iter().position(|row| row.contains(&kind.as_str()));
+        for kind in kinds {
+            let name = name_of(&kind);
+            let row = rows.iter().position(|row| row.contains(&name.as_str()));
             let row = row.unwrap_or(CODES.len() - 1);
             for &revision in Revision::ALL {
-                let sent = [Some(URI), None]
-                    .map(|uri| Error::from(code).to_error_body(revision, uri).code);
+                let error = Error::new(kind, "code", "text");
+                let sent = [Some(URI), None].map(|uri| error.to_error_body(revision, uri).code);
                 assert_eq!(
                     sent,
                     CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
-                    "{code}, {revision}"
+                    "{name}, {revision}"
                 );
             }
         }
@@ -197,6 +222,16 @@ mod tests {
     #[test]
     fn error_bodies_have_the_expected_json() {
         use Code as K;
+        let no_roots = K::Custom {
+            kind: kinds::ROOTS_UNSUPPORTED,
+            name: "roots_unsupported",
+            text: "the client offers no roots, and this server requires them",
+        };
+        let timed_out = K::Custom {
+            kind: kinds::ROOTS_FAILED,
+            name: "roots_timed_out",
+            text: "the client's roots could not be obtained in time",
+        };
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
         let not_found = concat!(
             r#""message":"Resource not found","#,
@@ -228,15 +263,15 @@ mod tests {
             (K::NotFound, old, None, -32602, parameter),
             (K::Query, old, Some(URI), -32602, query),
             (K::Query, new, None, -32602, query),
-            (K::RootsUnsupported, old, Some(URI), -32603, &format!("{unsupported}}}")),
+            (no_roots, old, Some(URI), -32603, &format!("{unsupported}}}")),
             (
-                K::RootsUnsupported,
+                no_roots,
                 new,
                 None,
                 -32021,
                 &format!(r#"{unsupported},"requiredCapabilities":{{"roots":{{}}}}}}"#),
             ),
-            (K::RootsTimedOut, new, Some(URI), -32603, late),
+            (timed_out, new, Some(URI), -32603, late),
         ] {
             let body =
                 Error::from(kind).at("read", OsStr::new("a\n")).to_error_body(revision, resource);

@@ -15,8 +15,11 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::{Code, Error};
+use crate::boundary::{Boundary, ClientRoots, ListEntry};
+use crate::dir::Effort;
+use crate::error::{Code, Error, Result};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
+use crate::roots::Roots;
 pub use capability::ClientCapabilities;
 pub(crate) use message::Effect;
 pub use message::ErrorBody;
@@ -57,9 +60,8 @@ pub struct RootEntry {
 }
 
 impl RootEntry {
-    /// Whether the entry violates the schema.
-    pub(crate) fn is_malformed(&self) -> bool {
-        self.malformed
+    fn as_sent(&self) -> ListEntry<'_> {
+        ListEntry { uri: &self.uri, name: self.name.as_deref(), is_malformed: self.malformed }
     }
 }
 
@@ -78,10 +80,10 @@ impl ListRootsResult {
     }
 
     /// Fails if the list exceeds [`ROOT_LIST_ENTRIES`] or [`ROOT_LIST_BYTES`].
-    pub(crate) fn is_bounded(&self) -> crate::Result<()> {
+    pub(crate) fn is_bounded(&self) -> Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let detail = format!("{} entries", self.roots.len());
-            return Err(Error::new(Code::TooManyRoots).detail(detail));
+            return Err(Error::from(Code::TooManyRoots).detail(detail));
         }
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
@@ -92,6 +94,34 @@ impl ListRootsResult {
                 Err(error.detail(format!("{bytes} bytes of URIs and names")))
             }
         }
+    }
+}
+
+impl Boundary {
+    /// Returns the roots in force for a client's root list. They are the part of the list inside
+    /// the allowed directories, or the whole list if there are none. The directories that are
+    /// [always](crate::DirectoryOptions::always) in force come after them. An invalid entry is
+    /// [rejected](Roots::rejected) without affecting the others. By default, an empty list grants
+    /// nothing ([`ClientRoots::Narrow`]). With [`ClientRoots::Ignore`], the list is not read.
+    ///
+    /// # Errors
+    ///
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for a list with more
+    ///   than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
+    ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
+    pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
+        let _ = self.allowed_roots();
+        self.resolve_within(list, &Effort::default())
+    }
+
+    /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
+    /// paths again. Fails with `TooCostly` if the effort is exhausted.
+    pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
+        if self.client_roots() != ClientRoots::Ignore {
+            list.is_bounded()?;
+        }
+        self.narrow(list.roots.iter().map(RootEntry::as_sent), effort)
     }
 }
 
@@ -176,7 +206,7 @@ mod tests {
         );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
         let entries: Vec<_> =
-            list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+            list.roots.iter().map(|root| (root.uri.as_str(), root.malformed)).collect();
         let expected = [
             ("file:///a", false),
             (r#"{"name":"x"}"#, true),

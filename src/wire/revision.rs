@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A protocol revision known to this crate. Revisions are ordered by date, and `Display` writes the
 /// protocol's notation.
@@ -70,7 +70,11 @@ impl FromStr for Revision {
 
     fn from_str(text: &str) -> Result<Self> {
         let known = Self::ALL.iter().copied().find(|revision| revision.as_str() == text);
-        known.ok_or_else(|| Error::new(Code::UnknownRevision).at("parse", OsStr::new(text)))
+        known.ok_or_else(|| {
+            let about = "not a known revision of the protocol";
+            let error = Error::new(ErrorKind::InvalidInput, "unknown_revision", about);
+            error.at("parse", OsStr::new(text))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{ClientCapabilities, ErrorKind, Guard, Location, RootsState};
+use mcp_roots_guard::{ClientCapabilities, ErrorKind, Guard, Location, RootsState, kinds};
 use serde_json::{Value, json};
 
 use crate::raw_client::{
@@ -227,6 +227,6 @@ async fn work_outside_a_request_runs_in_a_slot_while_the_session_is_open() {
     one.close();
     drop(go);
     assert!(occupied.await.unwrap().unwrap());
-    assert_eq!(kind(waiting.await.unwrap()), ErrorKind::SessionClosed);
-    assert_eq!(kind(one.run(|| unreachable!()).await), ErrorKind::SessionClosed);
+    assert_eq!(kind(waiting.await.unwrap()), kinds::SESSION_CLOSED);
+    assert_eq!(kind(one.run(|| unreachable!()).await), kinds::SESSION_CLOSED);
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use mcp_roots_guard::limits::SYMLINKED_LIST_TTL;
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_PAGES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder,
-    ListRootsResult, Roots, RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, ClientCapabilities, ClientRoots, Guard, GuardBuilder, ListRootsResult, Roots,
+    RootsResponse, RootsSource, RootsState, Session, kinds,
 };
 use tokio::time::Instant;
 
@@ -152,7 +152,7 @@ async fn an_unresponsive_client_delays_a_call_by_at_most_the_fetch_limit() {
     let took: Vec<_> = took.into_iter().map(|(code, took)| (code, rounded(took))).collect();
     let expected = [LIMIT, LIMIT / 10 * 9, LIMIT / 2, Duration::ZERO].map(timed_out);
     assert_eq!(took, expected);
-    assert_eq!(session.state(), RootsState::Failed(ErrorKind::RootsFailed));
+    assert_eq!(session.state(), RootsState::Failed(kinds::ROOTS_FAILED));
     // The back-off doubles, up to half a minute.
     let mut waits = Vec::new();
     for _ in 0..8 {

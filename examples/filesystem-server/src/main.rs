@@ -12,7 +12,7 @@ use filesystem_server::options::Options;
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Access, Boundary, Channel, ErrorKind, Guard, Root};
+use mcp_roots_guard::{Access, Boundary, Channel, Guard, Root, kinds};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -127,7 +127,7 @@ fn confine(options: &Options, boundary: &Boundary, programs: &Programs) -> Outco
         Err(error) if error.code() == "no_directories" => {
             say("not confined: without a directory, a client can access the roots that it lists");
         }
-        Err(error) if error.kind() == ErrorKind::ConfinementUnavailable => {
+        Err(error) if error.kind() == kinds::CONFINEMENT_UNAVAILABLE => {
             say(format_args!("not confined by the kernel: {error}"));
         }
         Err(error) => return Err(format!("cannot confine (see --no-confine): {error}").into()),

@@ -148,7 +148,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
             }
             // rmdir(2) and rename(2) also refuse `link/`.
             let text = "not a directory but a symlink; omit the slash to name the symlink itself";
-            return Err(Error::new(Code::NotADirectory).with_text(text));
+            return Err(Error::from(Code::NotADirectory).with_text(text));
         }
         let link = self.path.clone();
         self.path.pop();
@@ -158,7 +158,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     }
 
     fn not_a_directory(&self) -> Error {
-        let error = Error::new(Code::NotADirectory);
+        let error = Error::from(Code::NotADirectory);
         if self.path.as_os_str().is_empty() {
             return error.with_text("the allowed path is a single file: use its absolute path");
         }
