@@ -8,6 +8,8 @@ pub(crate) mod directories;
 pub(crate) mod entries;
 #[cfg(target_os = "linux")]
 pub(crate) mod failures;
+#[cfg(target_os = "linux")]
+pub(crate) mod interleaving;
 pub(crate) mod open_file;
 #[cfg(target_os = "linux")]
 pub(crate) mod operate;
