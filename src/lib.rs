@@ -240,13 +240,13 @@ pub mod limits;
 mod error;
 mod events;
 mod path;
-mod wire;
 mod account;
 mod dir;
 mod roots;
 mod boundary;
 mod check;
 mod fs;
+mod wire;
 #[cfg(feature = "session")]
 mod session;
 mod confine;

@@ -26,5 +26,5 @@ pub(crate) use self::root::{display_path, file_uri, join, kind_of};
 pub(crate) use self::sharing::WeakTable;
 pub(crate) use self::snapshot::Lease;
 pub use self::snapshot::Roots;
-pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};
+pub(crate) use self::snapshot::{DeclaredAlias, Snapshot, WhyNone};
 pub(crate) use self::throttle::{Throttle, Turn};

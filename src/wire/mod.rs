@@ -10,6 +10,7 @@ mod capability;
 mod message;
 mod revision;
 mod errors;
+mod resolve;
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -52,15 +53,9 @@ pub struct RootEntry {
     /// A display name. `null` is equivalent to absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whether the entry violates the schema.
     #[serde(skip)]
     malformed: bool,
-}
-
-impl RootEntry {
-    /// Whether the entry violates the schema.
-    pub(crate) fn is_malformed(&self) -> bool {
-        self.malformed
-    }
 }
 
 impl ListRootsResult {
@@ -176,7 +171,7 @@ mod tests {
         );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
         let entries: Vec<_> =
-            list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+            list.roots.iter().map(|root| (root.uri.as_str(), root.malformed)).collect();
         let expected = [
             ("file:///a", false),
             (r#"{"name":"x"}"#, true),
