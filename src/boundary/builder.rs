@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::configuration::Resolution;
 use super::directory::{Directory, DirectoryOptions};
@@ -393,7 +393,7 @@ fn process_start() -> SystemTime {
         #[cfg(target_os = "linux")]
         {
             use nix::time::{ClockId, clock_gettime};
-            let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(Duration::from);
+            let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(std::time::Duration::from);
             if let Ok(now) = now {
                 return SystemTime::UNIX_EPOCH + now;
             }

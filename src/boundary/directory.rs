@@ -18,8 +18,9 @@ use crate::roots::{
     LastName, Links, Lookups, PlaceInRoot, RejectedEntry, Root, Roots, join, kind_of, retry_changed,
 };
 
-/// An allowed directory's access and options, for [`BoundaryBuilder::directory`]. An [`Access`]
-/// alone is that of a directory that must exist and that client roots narrow.
+/// An allowed directory's access and options, for
+/// [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory). An [`Access`] alone is that
+/// of a directory that must exist and that client roots narrow.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
@@ -50,9 +51,9 @@ pub struct DirectoryOptions {
 }
 
 impl DirectoryOptions {
-    /// Allows the directory to be missing. If it is missing, [`Boundary::allowed_roots`] looks it
-    /// up again. The names that are missing on its path are not created through other allowed
-    /// directories.
+    /// Allows the directory to be missing. If it is missing,
+    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) looks it up again. The names that
+    /// are missing on its path are not created through other allowed directories.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
@@ -92,8 +93,8 @@ impl DirectoryOptions {
     ///
     /// An alias must be absolute and cannot contain `.` or `..`. It must not equal, contain, or be
     /// inside another allowed directory or alias, so none can be declared if `/` is allowed.
-    /// [`BoundaryBuilder::build`] also fails if the alias exists on this system and is a different
-    /// directory.
+    /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) also fails if the alias exists on
+    /// this system and is a different directory.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};

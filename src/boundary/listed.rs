@@ -22,8 +22,8 @@ pub(crate) struct UniqueRoots {
 }
 
 impl UniqueRoots {
-    /// Adds roots. A root that has the canonical path of an earlier one only adds its aliases to it.
-    /// Returns whether any root is new.
+    /// Adds roots. A root that has the canonical path of an earlier one only adds its aliases to
+    /// it. Returns whether any root is new.
     pub(crate) fn add(&mut self, roots: impl IntoIterator<Item = Arc<Root>>) -> bool {
         let before = self.roots.len();
         for root in roots {

@@ -1,10 +1,10 @@
-//! Narrows the allowed directories by an untrusted list, leniently: an entry that is refused affects
-//! no other.
+//! Narrows the allowed directories by an untrusted list, leniently: an entry that is refused
+//! affects no other.
 //!
 //! Entries are resolved by the resolver of requests, beneath the allowed directories. What an entry
-//! names need not exist, because a root is a name. Nothing outside the allowed directories is looked
-//! up, and the work and time spent on a list are bounded. Directories that are required together
-//! narrow strictly, by [`Roots::within_all`].
+//! names need not exist, because a root is a name. Nothing outside the allowed directories is
+//! looked up, and the work and time spent on a list are bounded. Directories that are required
+//! together narrow strictly, by [`Roots::within_all`].
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -140,8 +140,8 @@ impl ListResolver<'_> {
         let (roots, links) = retry_changed(|| {
             let before = budget.spent();
             let named = self.look_up(entry, location, budget);
-            // Each copy of an enclosing root also counts, because an ancestor can be spelled in many
-            // ways.
+            // Each copy of an enclosing root also counts, because an ancestor can be spelled in
+            // many ways.
             let copies = named.as_ref().map_or(0, |(roots, _)| roots.len());
             self.lookups += 1 + budget.spent() - before + copies;
             named

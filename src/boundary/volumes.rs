@@ -19,8 +19,9 @@ use crate::path::names::{is_absolute, is_same};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 
-/// What the allowed directories are resolved beneath, or every list if there are none: the filesystem
-/// root. On Windows, it is opened for each list, and this contains the patterns below it.
+/// What the allowed directories are resolved beneath, or every list if there are none: the
+/// filesystem root. On Windows, the volumes are opened for each list, and this contains the
+/// patterns that apply below them.
 pub(super) struct Filesystem(#[cfg(not(windows))] Roots, #[cfg(windows)] Vec<Pattern>);
 
 impl Filesystem {

@@ -9,7 +9,7 @@ use crate::wire::ListRootsResult;
 impl Boundary {
     /// Returns the roots in force for a client's root list. They are the part of the list inside
     /// the allowed directories, or the whole list if there are none. The directories that are
-    /// [always](DirectoryOptions::always) in force come after them. An invalid entry is
+    /// [always](crate::DirectoryOptions::always) in force come after them. An invalid entry is
     /// [rejected](Roots::rejected) without affecting the others. By default, an empty list grants
     /// nothing ([`ClientRoots::Narrow`]). With [`ClientRoots::Ignore`], the list is not read.
     ///
