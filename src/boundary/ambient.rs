@@ -13,14 +13,13 @@ pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
     use crate::dir::Budget;
     use crate::error::Code;
     use crate::path::Location;
-    use crate::roots::{LastName, Lookups, Place, PlaceInRoot, Presence, join, resolve};
+    use crate::roots::{LastName, Lookups, PlaceInRoot, Presence, join};
     let filesystem = volumes::filesystem_root(&[])?;
     let mut budget = Budget::new();
     let mut lookups = Lookups::recording(&filesystem, &mut budget);
     let location = Location::from_path(path)?;
-    let (index, text) = (filesystem.index(), location.as_os_str());
-    match resolve(&mut lookups, index, None, text, LastName::Any)? {
-        Place::Inside(PlaceInRoot { root, path, found: Presence::Exists, .. }) => {
+    match filesystem.locate_with(&mut lookups, &location, LastName::Any)? {
+        PlaceInRoot { root, path, found: Presence::Exists, .. } => {
             Ok((join(filesystem.root(root)?.path(), &path), lookups.into_links()))
         }
         _ => Err(Code::NotFound.into()),

@@ -1,148 +1,76 @@
 //! The builder of a [`Boundary`].
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
-use super::entries::Entry;
-#[cfg(not(windows))]
-use super::volumes;
-use super::{Boundary, ClientRoots, Inner, aliases, lock, process_start};
+use super::configuration::Resolution;
+use super::directory::{Directory, DirectoryOptions};
+use super::volumes::Filesystem;
+use super::{Boundary, ClientRoots, Inner};
 use crate::dir::{Access, Policy, Rule};
-use crate::error::{Code, Error, Result};
-use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
-use crate::path::protect::Pattern;
-use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
-use crate::roots::{Roots, Snapshot, Throttle};
+use crate::error::{Code, Error, Result, quoted};
+use crate::limits::ROOT_LIST_ENTRIES;
+use crate::path::protect::{FoldedPaths, Pattern};
+use crate::path::{PROTECTED_DEFAULTS, Protection};
+use crate::roots::{Root, Roots, Throttle};
 
 /// Builds a [`Boundary`] from the operator's configuration.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct BoundaryBuilder {
-    pub(super) directories: Vec<Directory>,
+    directories: Vec<(PathBuf, DirectoryOptions)>,
     /// Whether the boundary is meant to have no directories.
-    pub(super) is_unbounded: bool,
-    pub(super) client_roots: ClientRoots,
-    pub(super) bare_paths: bool,
-    pub(super) policy: Policy,
-    pub(super) protected: Vec<(String, Protection)>,
-    pub(super) exempt: Vec<OsString>,
-    pub(super) links_until: Option<SystemTime>,
+    is_unbounded: bool,
+    client_roots: ClientRoots,
+    bare_paths: bool,
+    policy: Policy,
+    protected: Vec<(String, Protection)>,
+    exempt: Vec<OsString>,
+    links_until: Option<SystemTime>,
 }
 
-/// An allowed directory's access and options, for [`BoundaryBuilder::directory`]. An [`Access`]
-/// alone is that of a directory that must exist and that client roots narrow.
-///
-/// ```
-/// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
-///
-/// # let top = tempfile::tempdir().unwrap();
-/// # for name in ["home", "home/work", "external"] {
-/// #     std::fs::create_dir(top.path().join(name)).unwrap();
-/// # }
-/// # let (home, external) = (top.path().join("home"), top.path().join("external"));
-/// // Client roots narrow `home`. Every client can read `external`.
-/// let boundary = Boundary::builder()
-///     .directory(&home, Access::ReadWrite)
-///     .directory(&external, DirectoryOptions::from(Access::ReadOnly).always())
-///     .build()?;
-/// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
-/// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
-/// let always: Vec<_> = roots.iter().map(|root| root.is_always()).collect();
-/// assert_eq!(always, [false, true]);
-/// # Ok::<(), mcp_roots_guard::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct DirectoryOptions {
-    pub(super) access: Access,
-    pub(super) optional: bool,
-    pub(super) always: bool,
-    pub(super) aliases: Vec<PathBuf>,
-}
-
-impl DirectoryOptions {
-    /// Allows the directory to be missing. If it is missing, [`Boundary::allowed_roots`] looks it
-    /// up again. The names that are missing on its path are not created through other allowed
-    /// directories.
-    pub fn optional(mut self) -> Self {
-        self.optional = true;
-        self
+impl Boundary {
+    /// Returns a builder of a boundary, to which at least one directory must be added.
+    pub fn builder() -> BoundaryBuilder {
+        BoundaryBuilder {
+            directories: Vec::new(),
+            is_unbounded: false,
+            client_roots: ClientRoots::default(),
+            bare_paths: false,
+            policy: Policy::default(),
+            protected: Vec::new(),
+            exempt: Vec::new(),
+            links_until: None,
+        }
     }
 
-    /// Makes the directory always in force. Client roots do not narrow such a directory: it is in
-    /// force even if the client lists other directories, lists none, or fails to send a list. This
-    /// applies to the directory itself: one inside it that is not in force has this one's access.
+    /// Returns a builder of a boundary without directories. Its one allowed directory is the
+    /// filesystem root, or each volume on Windows, and it is in force only where a client lists it:
+    /// whatever a client lists is in force, including `file:///`, and nothing is for a client that
+    /// lists nothing or declares no roots.
     ///
-    /// These directories follow the client's roots, in configuration order. A directory that the
-    /// client lists, either directly or through an ancestor, takes the position of that entry
-    /// instead. Relative requests still start at the first root that the client lists. If that root
-    /// is rejected, or the client has no root in force, relative requests are refused, so that they
-    /// do not start at another directory.
-    pub fn always(mut self) -> Self {
-        self.always = true;
-        self
-    }
-
-    /// Adds an alias: another path that clients can use for the directory in their root lists and
-    /// requests. A directory can have up to eight aliases.
-    ///
-    /// There are three kinds of aliases:
-    ///
-    /// - A path that resolves to the directory on this system, such as `/home/me` for
-    ///   `/var/home/me`. The target of a symlink may also begin with it.
-    /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
-    ///   container that has the directory at `/workspace`. If a directory is created at that path
-    ///   later, the alias still refers to the allowed directory.
-    /// - On systems other than Windows, a Windows path such as `C:\project`. Requests may use
-    ///   either separator, ASCII letters in either case, or a URI (`file:///c%3A/project`).
-    ///
-    /// An alias matches only whole names. The rest of the request is parsed as a path of this
-    /// system. However, if the request begins with a Windows alias and is not a URI, a backslash
-    /// also separates names on Unix. Both `C:\project\a\b` and `C:\project/a/b` then name the file
-    /// `b` in `a`.
-    ///
-    /// An alias must be absolute and cannot contain `.` or `..`. It must not equal, contain, or be
-    /// inside another allowed directory or alias, so none can be declared if `/` is allowed.
-    /// [`BoundaryBuilder::build`] also fails if the alias exists on this system and is a different
-    /// directory.
+    /// It is a constructor of its own, because a forgotten directory must not let clients reach the
+    /// whole system: [`builder`](Self::builder) without a directory is an error.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
-    ///
-    /// # let workspace = tempfile::tempdir().unwrap();
-    /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
-    /// # std::fs::write(workspace.path().join("site/a.txt"), "a").unwrap();
-    /// # let host = if cfg!(windows) { r"Q:\Users\me\project" } else { "/Users/me/project" };
-    /// # if cfg!(windows) { return Ok(()) }
-    /// // On the host, the workspace is at `/Users/me/project`.
-    /// let options = DirectoryOptions::from(Access::ReadWrite).alias(host);
-    /// let boundary = Boundary::builder().directory(workspace.path(), options).build()?;
-    /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
-    /// let roots = boundary.resolve(&list)?;
-    /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
-    /// let shown: Vec<_> = roots.iter().map(|root| root.client_path()).collect();
-    /// assert_eq!(shown, ["/Users/me/project/site"]);
+    /// # use mcp_roots_guard::{Boundary, ListRootsResult};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # let uri = url::Url::from_file_path(work.path()).unwrap();
+    /// let boundary = Boundary::without_directories().build()?;
+    /// assert_eq!(boundary.resolve(&ListRootsResult::from_uris([uri]))?.iter().count(), 1);
+    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.iter().count(), 0);
+    /// assert_eq!(boundary.allowed_roots().iter().count(), 0);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
-    pub fn alias(mut self, path: impl Into<PathBuf>) -> Self {
-        self.aliases.push(path.into());
-        self
+    pub fn without_directories() -> BoundaryBuilder {
+        BoundaryBuilder {
+            is_unbounded: true,
+            client_roots: ClientRoots::Require,
+            ..Self::builder()
+        }
     }
-}
-
-impl From<Access> for DirectoryOptions {
-    fn from(access: Access) -> Self {
-        Self { access, optional: false, always: false, aliases: Vec::new() }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Directory {
-    pub(super) path: PathBuf,
-    pub(super) options: DirectoryOptions,
 }
 
 impl BoundaryBuilder {
@@ -185,7 +113,7 @@ impl BoundaryBuilder {
         path: impl Into<PathBuf>,
         options: impl Into<DirectoryOptions>,
     ) -> Self {
-        self.directories.push(Directory { path: path.into(), options: options.into() });
+        self.directories.push((path.into(), options.into()));
         self
     }
 
@@ -410,7 +338,7 @@ impl BoundaryBuilder {
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
-    pub fn build(mut self) -> Result<Boundary> {
+    pub fn build(self) -> Result<Boundary> {
         let invalid = |text| Err(Error::from(Code::InvalidOptions).with_text(text));
         match (self.is_unbounded, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
@@ -431,81 +359,109 @@ impl BoundaryBuilder {
         if self.directories.len() > ROOT_LIST_ENTRIES {
             return Err(Code::TooManyRoots.into());
         }
-        for directory in &mut self.directories {
-            if directory.path.as_os_str().is_empty() {
-                let text = "the path of the directory is empty; is a variable unset?";
-                return Err(Error::from(Code::Empty).with_text(text));
-            }
-            directory.path = std::path::absolute(&directory.path)
-                .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
-            // Windows itself uses short names for some of a user's directories, such as `%TEMP%`.
-            #[cfg(windows)]
-            if Location::from_path(&directory.path)
-                .is_err_and(|error| error.reason() == Code::ShortName)
-            {
-                if let Ok(long) = std::fs::canonicalize(&directory.path) {
-                    directory.path = long;
-                }
-            }
-            let aliases = &mut directory.options.aliases;
-            if let Some(alias) = aliases.get(ALIASES) {
-                let error = Error::from(Code::InvalidAlias).with_text("more than 8 aliases");
-                return Err(error.at("declare alias", alias.as_os_str()));
-            }
-            for alias in aliases {
-                *alias = aliases::parse(alias)?;
-            }
-        }
+        let directories = self.directories.into_iter();
+        let directories = directories.map(|(path, options)| Directory::new(&path, options));
+        let directories = directories.collect::<Result<Vec<_>>>()?;
         let protected = Pattern::parse_all(&self.protected, &self.exempt)?;
         // The start is read before the first list is resolved.
         let links_until = self.links_until.unwrap_or_else(process_start);
-        let boundary = Boundary {
+        let filesystem = Filesystem::new(if self.is_unbounded { &protected } else { &[] })?;
+        let mut resolution = Resolution::new(&directories, &filesystem, self.policy.mounts);
+        resolution.ensure_valid()?;
+        check_access(&resolution.directories().collect::<Vec<_>>())?;
+        Ok(Boundary {
             inner: Arc::new(Inner {
-                directories: self.directories,
                 client_roots: self.client_roots,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
-                #[cfg(not(windows))]
-                filesystem_root: volumes::filesystem_root(if self.is_unbounded {
-                    &protected
-                } else {
-                    &[]
-                })?,
+                allowed: Mutex::new(resolution.into_configuration(&protected, self.policy, 0)),
                 protected,
-                allowed: Mutex::new(Roots::from(Snapshot::default())),
-                generation: AtomicU64::new(0),
+                filesystem,
                 resolved: Throttle::new(),
                 links_until,
             }),
-        };
-        let mut allowed = boundary.resolve_allowed(None);
-        if let Some(bad) =
-            allowed.rejected.iter().position(|rejected| boundary.is_required(rejected))
-        {
-            return Err(allowed.rejected.swap_remove(bad).error);
-        }
-        boundary.check_access(&allowed)?;
-        let (protected, policy) = (&boundary.inner.protected, boundary.inner.policy);
-        *lock(&boundary.inner.allowed) = allowed.into_roots(protected, policy);
-        Ok(boundary)
+        })
     }
 }
 
-impl Directory {
-    pub(super) fn entry(&self) -> Entry {
-        Entry {
-            text: self.path.to_string_lossy().into_owned(),
-            location: Location::from_path(&self.path),
-            name: None,
+/// The time at which this process built its first boundary. It is read from the clock that
+/// filesystems use for timestamps, which lags a few milliseconds behind the exact one
+/// (`CLOCK_REALTIME_COARSE`, clock_gettime(2)).
+fn process_start() -> SystemTime {
+    static START: OnceLock<SystemTime> = OnceLock::new();
+    *START.get_or_init(|| {
+        #[cfg(target_os = "linux")]
+        {
+            use nix::time::{ClockId, clock_gettime};
+            let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map(std::time::Duration::from);
+            if let Ok(now) = now {
+                return SystemTime::UNIX_EPOCH + now;
+            }
         }
-    }
+        SystemTime::now()
+    })
+}
 
-    /// Returns entries that name the volumes of the aliases.
-    pub(super) fn alias_entries(&self) -> impl Iterator<Item = Entry> {
-        self.options.aliases.iter().map(|alias| Entry {
-            text: String::new(),
-            location: Location::from_path(alias),
-            name: None,
-        })
+/// Refuses a configuration in which a read-only directory is a writable one or is inside it, or
+/// would be once it is created. Names are compared in folded form.
+fn check_access(directories: &[&Directory]) -> Result<()> {
+    let of = |access| {
+        let directories = directories.iter().filter(move |it| it.options.access == access);
+        directories.filter_map(|it| it.root().map(Root::path).or(it.planned()))
+    };
+    let writable = FoldedPaths::new(of(Access::ReadWrite));
+    let Some(inner) = of(Access::ReadOnly).find(|inner| writable.enclose(inner)) else {
+        return Ok(());
+    };
+    let around = |outer: &&Path| FoldedPaths::new(std::iter::once(*outer)).enclose(inner);
+    let outer = of(Access::ReadWrite).find(around).unwrap_or(inner);
+    let pattern = inner.strip_prefix(outer).map(|below| Path::new("/").join(below));
+    let pattern = pattern.ok().and_then(|pattern| Some(pattern.to_str()?.to_owned()));
+    let line = pattern.filter(|it| Pattern::stands_for_itself(it));
+    let outcome = match line {
+        _ if outer == inner => {
+            "it is configured as read-only and as writable: leave out one of the two".to_owned()
+        }
+        Some(pattern) => format!(
+            "it is inside the writable directory {}: leave it out, and make it read-only with \
+             .protect({pattern:?})",
+            quoted(outer.as_os_str()),
+        ),
+        None => format!(
+            "it is in the writable directory {}, or a filesystem could find it there: leave out \
+             one of the two",
+            quoted(outer.as_os_str())
+        ),
+    };
+    Err(Error::from(Code::AccessConflict).with_outcome(outcome).at("open root", inner.as_os_str()))
+}
+
+impl Roots {
+    /// Creates roots from directories (or single files), read-write and with the default options.
+    /// For read-only or optional directories and other options, see [`Boundary::builder`].
+    ///
+    /// The directories are named by their canonical paths from now on. If another directory takes
+    /// the place of one, it is served within half a second. A switched symlink in a configured path
+    /// changes nothing: for that, keep a [`Boundary`] and call
+    /// [`allowed_roots`](Boundary::allowed_roots) for each request.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`BoundaryBuilder::build`].
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
+    /// let refused = roots.read("../../etc/passwd", 1024).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
+        let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
+        directories
+            .into_iter()
+            .fold(Boundary::builder(), add)
+            .build()
+            .map(|boundary| boundary.allowed_roots())
     }
 }

@@ -1,16 +1,15 @@
 //! The filesystem root, or the volumes on Windows, beneath which the allowed directories are
 //! resolved, or a root list if there are no allowed directories.
 //!
-//! On Windows, these are the volumes that the entries name. A network share is opened only if the
+//! On Windows, these are the volumes that the paths name. A network share is opened only if the
 //! operator names it. None of these roots is ever in force.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(windows)]
-use crate::boundary::entries::Entry;
 use crate::dir::{Access, Handle, Policy, Rule};
 use crate::error::{Error, Result};
+use crate::path::Location;
 use crate::path::index::RootKind;
 #[cfg(windows)]
 use crate::path::index::Tree;
@@ -20,20 +19,47 @@ use crate::path::names::{is_absolute, is_same};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 
-/// Opens the volumes that the entries name, and omits volumes that cannot be opened. A share that
+/// What the allowed directories are resolved beneath, or every list if there are none: the
+/// filesystem root. On Windows, the volumes are opened for each list, and this contains the
+/// patterns that apply below them.
+pub(super) struct Filesystem(#[cfg(not(windows))] Roots, #[cfg(windows)] Vec<Pattern>);
+
+impl Filesystem {
+    /// `protected` applies to the names below the filesystem root if there are no allowed
+    /// directories.
+    pub(super) fn new(protected: &[Pattern]) -> Result<Self> {
+        #[cfg(not(windows))]
+        let inner = filesystem_root(protected)?;
+        #[cfg(windows)]
+        let inner = protected.to_vec();
+        Ok(Self(inner))
+    }
+
+    #[cfg(not(windows))]
+    pub(super) fn roots(&self, _: impl Iterator<Item = Location>, _: bool) -> Roots {
+        self.0.clone()
+    }
+
+    #[cfg(windows)]
+    pub(super) fn roots(&self, paths: impl Iterator<Item = Location>, by_operator: bool) -> Roots {
+        named_volumes(paths, by_operator, &self.0, open_root)
+    }
+}
+
+/// Opens the volumes that these paths name, and omits volumes that cannot be opened. A share that
 /// only a client names is not opened, because the system would sign in to a host of the client's
 /// choice. A volume that only a symlink names is not opened either, because a tool could have
 /// created the symlink.
 #[cfg(windows)]
-pub(crate) fn named_volumes(
-    entries: &[Entry],
+fn named_volumes(
+    locations: impl Iterator<Item = Location>,
     by_operator: bool,
     protected: &[Pattern],
     open: impl Fn(&Path) -> Result<Root>,
 ) -> Roots {
     let mut seen = Tree::default();
     let mut volumes = Vec::new();
-    for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
+    for location in locations {
         let location = location.as_os_str();
         let Some((name, _)) = components(location).next().filter(|_| is_absolute(location)) else {
             continue;
@@ -53,9 +79,7 @@ pub(crate) fn named_volumes(
 
 /// Opens the filesystem root. Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
-///
-/// `protected` applies to the names below it if there are no allowed directories.
-pub(crate) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
+pub(super) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
     Ok(tops(vec![open_root(Path::new("/"))?], protected))
 }
 
@@ -66,7 +90,7 @@ fn tops(roots: Vec<Root>, protected: &[Pattern]) -> Roots {
     Roots::from(Snapshot { policy, protected, ..Snapshot::new(roots, None) })
 }
 
-pub(crate) fn open_root(path: &Path) -> Result<Root> {
+fn open_root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path)
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
@@ -98,26 +122,20 @@ mod tests {
     use std::path::Path;
 
     use super::named_volumes;
-    use crate::boundary::entries::Entry;
     use crate::error::Code;
     use crate::path::Location;
 
     #[test]
     fn shares_are_opened_only_for_the_operator_and_each_volume_once() {
         let texts = [r"C:\a", r"\\server\share\a", r"c:\b", r"\\SERVER\Share\b", r"Q:\none"];
-        let entry = |text: &&str| Entry {
-            text: (*text).to_owned(),
-            location: Location::parse(text),
-            name: None,
-        };
-        let entries: Vec<_> = texts.iter().map(entry).collect();
+        let locations = || texts.iter().map(|text| Location::parse(text).unwrap());
         let opened = |by_operator| {
             let paths = RefCell::new(Vec::new());
             let open = |path: &Path| {
                 paths.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
                 Err(Code::NotFound.into())
             };
-            assert!(named_volumes(&entries, by_operator, &[], open).is_empty());
+            assert!(named_volumes(locations(), by_operator, &[], open).is_empty());
             paths.into_inner()
         };
         assert_eq!(opened(false), [r"C:\", r"Q:\"]);

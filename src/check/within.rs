@@ -1,17 +1,16 @@
 //! Narrowing the roots for one request: [`Roots::within`], [`Roots::within_all`] and
 //! [`Roots::read_only`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::boundary::{alias_of, shown};
+use crate::boundary::{UniqueRoots, shown};
 use crate::check::Proof;
 use crate::dir::Budget;
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_LOOKUPS, ROOT_LIST_ENTRIES};
 use crate::path::IntoLocation;
-use crate::path::index::Origin;
 use crate::roots::{LastName, Root, Roots, join, kind_of};
 
 impl Roots {
@@ -94,8 +93,7 @@ impl Roots {
         &self,
         directories: impl IntoIterator<Item = P>,
     ) -> Result<Self> {
-        let mut roots: Vec<Arc<Root>> = Vec::new();
-        let (mut numbers, mut seen, mut work) = (HashMap::new(), HashSet::new(), 0);
+        let (mut roots, mut seen, mut work) = (UniqueRoots::default(), HashSet::new(), 0);
         for (count, directory) in directories.into_iter().enumerate() {
             if count >= ROOT_LIST_ENTRIES {
                 return Err(self.log_refused(Code::TooManyRoots.into()));
@@ -116,19 +114,13 @@ impl Roots {
                         _ => Ok(narrowed),
                     }
                 })?;
-            for root in narrowed {
-                let number = *numbers.entry(root.canonical.clone()).or_insert(roots.len());
-                match roots.get_mut(number) {
-                    Some(earlier) => Arc::make_mut(earlier).add_aliases(root.aliases.clone()),
-                    None => roots.push(root),
-                }
-            }
+            roots.add(narrowed);
         }
-        if roots.is_empty() {
+        if roots.roots.is_empty() {
             let error = Error::from(Code::Empty).with_text("the list of directories is empty");
             return Err(self.log_refused(error));
         }
-        Ok(self.narrowed_to(roots))
+        Ok(self.narrowed_to(roots.roots))
     }
 
     /// Returns the same roots with read-only access. Directories that are already read-only stay
@@ -150,25 +142,12 @@ impl Roots {
     /// The root at a place, and the roots below it.
     fn narrow(&self, checked: &Proof) -> Result<Vec<Arc<Root>>> {
         let (outer, relative) = (checked.root(), checked.relative());
-        let (handle, place) = checked.place()?;
-        let found = handle.look(&place, self.policy().mounts)?;
-        let kind = kind_of(&found)?.ok_or(Code::NotFound)?;
+        let kind = kind_of(&checked.look()?)?.ok_or(Code::NotFound)?;
         // Defense: Narrowing never raises an access.
         let mut root = Root { access: checked.access(), ..outer.below(relative, kind) };
-        let request = checked.request().as_unchecked_path();
-        let index = self.index();
-        let requested = index
-            .is_absolute(request.as_os_str())
-            .then(|| alias_of(request, &root.canonical))
-            .flatten();
-        let listed = || Some(join(Path::new(outer.listed.as_ref()?), relative));
-        root.listed = requested.clone().or_else(listed).as_deref().and_then(shown);
-        // The index already contains the declared aliases.
-        let requested =
-            requested.filter(|alias| index.declared(alias.as_os_str(), Origin::Request).is_none());
-        let aliases = outer.aliases.iter().map(|alias| join(alias, relative)).chain(requested);
-        root.add_aliases(aliases.collect());
-        let below = self.roots_below(&root.canonical).collect::<Vec<_>>();
-        Ok(std::iter::once(Arc::new(root)).chain(below).collect())
+        let listed = outer.listed.as_ref().map(|listed| join(Path::new(listed), relative));
+        root.listed = listed.as_deref().and_then(shown);
+        root.add_aliases(outer.aliases.iter().map(|alias| join(alias, relative)));
+        Ok(self.listed_as(root, checked.request().as_unchecked_path()))
     }
 }

@@ -21,7 +21,7 @@ use super::{
     Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess,
     IfMissing, unavailable,
 };
-use crate::boundary::{Boundary, resolve_ambient};
+use crate::boundary::{Boundary, Configuration, resolve_ambient};
 use crate::check::Proof;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
@@ -40,16 +40,15 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let threads = threads()?;
     let denied = denied(confinement, true);
     let mut rules = Rules::new(ruleset(&denied)?);
-    let roots = boundary.allowed_roots();
-    for rejected in roots.rejected() {
-        let Some((path, access)) = boundary.configured(rejected) else { continue };
-        if boundary.is_required(rejected) {
-            return Err(Error::from(rejected.error().reason()).at("confine", path.as_os_str()));
+    let Configuration { directories, roots, .. } = boundary.resolve_configuration();
+    for directory in &*directories {
+        let (path, Err(absence)) = (&directory.path, &directory.root) else { continue };
+        if directory.is_invalid() {
+            return Err(Error::from(absence.code).at("confine", path.as_os_str()));
         }
-        if rejected.error().reason() == Code::NotFound {
-            rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
-            rules.missing.push(path.to_owned());
-        }
+        let is_read_only = directory.options.access == Access::ReadOnly;
+        rules.read_only.extend(Some(planned(path)).filter(|_| is_read_only));
+        rules.missing.push(path.clone());
     }
     let directories = || roots.iter().filter(|root| !root.is_file());
     let planted = directories().map(|root| root.path().to_owned()).collect();

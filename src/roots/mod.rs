@@ -27,5 +27,5 @@ pub(crate) use self::root::{display_path, file_uri, join, kind_of};
 pub(crate) use self::scope::{Scope, Use};
 pub(crate) use self::sharing::WeakTable;
 pub use self::snapshot::Roots;
-pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};
+pub(crate) use self::snapshot::{DeclaredAlias, Snapshot, WhyNone};
 pub(crate) use self::throttle::{Throttle, Turn};

@@ -1,17 +1,25 @@
 //! Rejected entries of a root list.
 
 use crate::error::Error;
+use crate::limits::ENTRY_CHARS;
 
 /// An entry of a root list that was rejected, with the reason. Show it only to the operator,
 /// because the reason can reveal which files exist.
 #[derive(Debug)]
 pub struct RejectedEntry {
-    pub(crate) index: usize,
-    pub(crate) entry: String,
+    index: usize,
+    entry: String,
     pub(crate) error: Error,
 }
 
 impl RejectedEntry {
+    pub(crate) fn new(index: usize, entry: &str, error: Error) -> Self {
+        let error = error.at("open root", entry.as_ref());
+        // A hostile entry may be long, so only a bounded part of it is stored for the log.
+        let entry = entry.chars().take(ENTRY_CHARS).collect();
+        Self { index, entry, error }
+    }
+
     /// The index of the entry in its list, starting at 0.
     #[must_use]
     pub fn index(&self) -> usize {

@@ -128,7 +128,7 @@ impl Root {
     }
 
     /// Adds aliases, unless there are too many.
-    pub(crate) fn add_aliases(&mut self, aliases: Vec<PathBuf>) {
+    pub(crate) fn add_aliases(&mut self, aliases: impl IntoIterator<Item = PathBuf>) {
         for alias in aliases {
             if self.aliases.len() < ALIASES && !self.aliases.contains(&alias) {
                 self.aliases.push(alias);

@@ -46,14 +46,33 @@ pub(crate) struct Snapshot {
     pub(crate) planned: Arc<[PathBuf]>,
     /// For a client's roots, all allowed directories, none of which may be removed through them.
     pub(crate) allowed: Option<Roots>,
-    /// For a client's roots, the number of roots that its list put in force. The directories that
-    /// are always in force follow them.
-    pub(crate) listed: Option<usize>,
+    /// Why the configuration or the client's list put no root in force, if it put none.
+    pub(crate) why_none: Option<WhyNone>,
     /// The root at which relative requests start.
     pub(crate) base: Option<usize>,
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
+}
+
+/// Why the configuration or a client's list puts no root in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WhyNone {
+    Unconfigured,
+    Unavailable,
+    NoneListed,
+    NoneAllowed,
+}
+
+impl WhyNone {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Unconfigured => "the server has no directories configured",
+            Self::Unavailable => "none of the server's directories is available",
+            Self::NoneListed => "the client listed no directories",
+            Self::NoneAllowed => "none of the directories that the client listed is allowed",
+        }
+    }
 }
 
 /// An alias that the operator declared for an allowed directory.
@@ -125,7 +144,7 @@ impl Roots {
     /// be obtained.
     pub(crate) fn always_in_force(&self) -> Self {
         // Defense: Relative requests need a list that the client answered.
-        Self { base: None, ..self.select(Root::is_always, None) }
+        Self { base: None, ..self.select(Root::is_always) }
     }
 
     /// Why the client's list is not known, if only the directories that are
@@ -137,18 +156,18 @@ impl Roots {
 
     /// Returns these allowed directories as the roots of a client that sent an empty list.
     pub(crate) fn of_empty_list(&self) -> Self {
-        self.select(|_| true, Some(self.iter().len()))
+        self.select(|_| true)
     }
 
     /// Returns the selected roots, which both snapshots share.
-    fn select(&self, is_selected: impl Fn(&Root) -> bool, listed: Option<usize>) -> Self {
+    fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
         let roots: Vec<_> = self.shared_roots().filter(|root| is_selected(root)).collect();
         let base = (!roots.is_empty()).then_some(0);
         Self::from(Snapshot {
             policy: self.policy(),
             protected: self.snapshot.protected.clone(),
             allowed: Some(self.clone()),
-            listed,
+            why_none: roots.is_empty().then_some(WhyNone::NoneListed),
             base,
             ..Snapshot::new(roots, self.declared().cloned())
         })
@@ -194,16 +213,8 @@ impl Roots {
         if let Some(failure) = self.failure() {
             return error.with_text_of(failure);
         }
-        error.with_text(match (self.snapshot.listed.is_some(), self.is_empty(), self.rejected()) {
-            (true, false, _) => {
-                "the first directory that the client listed is not available, so relative paths \
-                 have no start: use an absolute path"
-            }
-            (true, true, []) => "the client listed no directories",
-            (true, true, _) => "none of the directories that the client listed is allowed",
-            (false, _, []) => "the server has no directories configured",
-            (false, ..) => "none of the server's directories is available",
-        })
+        let why_none = self.snapshot.why_none.filter(|_| self.is_empty());
+        error.with_text(why_none.map_or(NO_START, WhyNone::text))
     }
 
     pub(crate) fn scope(&self) -> Option<&dyn Scope> {
@@ -352,9 +363,9 @@ impl Roots {
         self.base
     }
 
-    /// For a client's roots, the number of roots that its list put in force.
-    pub(crate) fn listed(&self) -> Option<usize> {
-        self.snapshot.listed
+    /// Whether the client's list put no root in force.
+    pub(crate) fn is_none_listed(&self) -> bool {
+        self.snapshot.why_none.is_some()
     }
 }
 
@@ -383,3 +394,7 @@ impl Snapshot {
         Self { roots, index: Arc::new(index), declared, ..Self::default() }
     }
 }
+
+/// Why a relative request is refused if the client's list put roots in force.
+const NO_START: &str = "the first directory that the client listed is not available, so relative \
+                        paths have no start: use an absolute path";

@@ -66,7 +66,8 @@ fn weight(cached: &CacheEntry) -> u32 {
             [&root.name, &root.listed].into_iter().flatten().map(String::len).sum::<usize>();
         CACHE_ROOT_BYTES + paths + root.names.as_os_str().len() + texts
     });
-    let rejected = roots.rejected().iter().map(|rejected| CACHE_ROOT_BYTES + rejected.entry.len());
+    let rejected =
+        roots.rejected().iter().map(|rejected| CACHE_ROOT_BYTES + rejected.entry().len());
     let bytes = CACHE_ENTRY_BYTES
         + CACHE_NODE_BYTES * roots.index().nodes()
         + listed.chain(resolved).chain(rejected).sum::<usize>();

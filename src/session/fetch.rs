@@ -147,7 +147,7 @@ impl Client {
     pub(crate) fn without_list(&self) -> Option<bool> {
         let client_roots = self.guard.boundary().client_roots();
         let is_asked = self.declared.has_roots() && client_roots != ClientRoots::Ignore;
-        (!is_asked).then(|| client_roots.allow_undeclared())
+        (!is_asked).then(|| client_roots != ClientRoots::Require)
     }
 
     fn roots_without(&self, are_allowed: bool) -> Result<Roots> {

@@ -369,7 +369,7 @@ impl Session {
             return RootsState::Unsupported;
         }
         match client.valid() {
-            Some(cached) if cached.roots.listed() == Some(0) => RootsState::Empty,
+            Some(cached) if cached.roots.is_none_listed() => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
         }

@@ -10,16 +10,14 @@ mod capability;
 mod message;
 mod revision;
 mod errors;
+mod resolve;
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::boundary::{Boundary, ClientRoots, ListEntry};
-use crate::dir::Effort;
 use crate::error::{Code, Error, Result};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
-use crate::roots::Roots;
 pub use capability::ClientCapabilities;
 pub(crate) use message::Effect;
 pub use message::ErrorBody;
@@ -55,14 +53,9 @@ pub struct RootEntry {
     /// A display name. `null` is equivalent to absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whether the entry violates the schema.
     #[serde(skip)]
     malformed: bool,
-}
-
-impl RootEntry {
-    fn as_sent(&self) -> ListEntry<'_> {
-        ListEntry { uri: &self.uri, name: self.name.as_deref(), is_malformed: self.malformed }
-    }
 }
 
 impl ListRootsResult {
@@ -94,34 +87,6 @@ impl ListRootsResult {
                 Err(error.detail(format!("{bytes} bytes of URIs and names")))
             }
         }
-    }
-}
-
-impl Boundary {
-    /// Returns the roots in force for a client's root list. They are the part of the list inside
-    /// the allowed directories, or the whole list if there are none. The directories that are
-    /// [always](crate::DirectoryOptions::always) in force come after them. An invalid entry is
-    /// [rejected](Roots::rejected) without affecting the others. By default, an empty list grants
-    /// nothing ([`ClientRoots::Narrow`]). With [`ClientRoots::Ignore`], the list is not read.
-    ///
-    /// # Errors
-    ///
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for a list with more
-    ///   than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
-    ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
-    pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
-        let _ = self.allowed_roots();
-        self.resolve_within(list, &Effort::default())
-    }
-
-    /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
-    /// paths again. Fails with `TooCostly` if the effort is exhausted.
-    pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
-        if self.client_roots() != ClientRoots::Ignore {
-            list.is_bounded()?;
-        }
-        self.narrow(list.roots.iter().map(RootEntry::as_sent), effort)
     }
 }
 

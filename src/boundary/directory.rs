@@ -1,0 +1,308 @@
+//! An allowed directory of the configuration: [`Directory`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use path_clean::PathClean as _;
+
+use super::listed::aliases_of;
+use crate::dir::{Access, Budget, Rule};
+use crate::error::{Code, Error, Result};
+use crate::limits::ALIASES;
+use crate::path::index::RootKind;
+#[cfg(unix)]
+use crate::path::names::drive;
+use crate::path::names::{components, is_absolute, is_same};
+use crate::path::{Location, unexpanded};
+use crate::roots::{
+    LastName, Links, Lookups, PlaceInRoot, RejectedEntry, Root, Roots, join, kind_of, retry_changed,
+};
+
+/// An allowed directory's access and options, for
+/// [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory). An [`Access`] alone is that
+/// of a directory that must exist and that client roots narrow.
+///
+/// ```
+/// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+///
+/// # let top = tempfile::tempdir().unwrap();
+/// # for name in ["home", "home/work", "external"] {
+/// #     std::fs::create_dir(top.path().join(name)).unwrap();
+/// # }
+/// # let (home, external) = (top.path().join("home"), top.path().join("external"));
+/// // Client roots narrow `home`. Every client can read `external`.
+/// let boundary = Boundary::builder()
+///     .directory(&home, Access::ReadWrite)
+///     .directory(&external, DirectoryOptions::from(Access::ReadOnly).always())
+///     .build()?;
+/// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
+/// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
+/// let always: Vec<_> = roots.iter().map(|root| root.is_always()).collect();
+/// assert_eq!(always, [false, true]);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct DirectoryOptions {
+    pub(crate) access: Access,
+    optional: bool,
+    always: bool,
+    pub(super) aliases: Vec<PathBuf>,
+}
+
+impl DirectoryOptions {
+    /// Allows the directory to be missing. If it is missing,
+    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) looks it up again. The names that
+    /// are missing on its path are not created through other allowed directories.
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    /// Makes the directory always in force. Client roots do not narrow such a directory: it is in
+    /// force even if the client lists other directories, lists none, or fails to send a list. This
+    /// applies to the directory itself: one inside it that is not in force has this one's access.
+    ///
+    /// These directories follow the client's roots, in configuration order. A directory that the
+    /// client lists, either directly or through an ancestor, takes the position of that entry
+    /// instead. Relative requests still start at the first root that the client lists. If that root
+    /// is rejected, or the client has no root in force, relative requests are refused, so that they
+    /// do not start at another directory.
+    pub fn always(mut self) -> Self {
+        self.always = true;
+        self
+    }
+
+    /// Adds an alias: another path that clients can use for the directory in their root lists and
+    /// requests. A directory can have up to eight aliases.
+    ///
+    /// There are three kinds of aliases:
+    ///
+    /// - A path that resolves to the directory on this system, such as `/home/me` for
+    ///   `/var/home/me`. The target of a symlink may also begin with it.
+    /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
+    ///   container that has the directory at `/workspace`. If a directory is created at that path
+    ///   later, the alias still refers to the allowed directory.
+    /// - On systems other than Windows, a Windows path such as `C:\project`. Requests may use
+    ///   either separator, ASCII letters in either case, or a URI (`file:///c%3A/project`).
+    ///
+    /// An alias matches only whole names. The rest of the request is parsed as a path of this
+    /// system. However, if the request begins with a Windows alias and is not a URI, a backslash
+    /// also separates names on Unix. Both `C:\project\a\b` and `C:\project/a/b` then name the file
+    /// `b` in `a`.
+    ///
+    /// An alias must be absolute and cannot contain `.` or `..`. It must not equal, contain, or be
+    /// inside another allowed directory or alias, so none can be declared if `/` is allowed.
+    /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) also fails if the alias exists on
+    /// this system and is a different directory.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+    ///
+    /// # let workspace = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
+    /// # std::fs::write(workspace.path().join("site/a.txt"), "a").unwrap();
+    /// # let host = if cfg!(windows) { r"Q:\Users\me\project" } else { "/Users/me/project" };
+    /// # if cfg!(windows) { return Ok(()) }
+    /// // On the host, the workspace is at `/Users/me/project`.
+    /// let options = DirectoryOptions::from(Access::ReadWrite).alias(host);
+    /// let boundary = Boundary::builder().directory(workspace.path(), options).build()?;
+    /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
+    /// let roots = boundary.resolve(&list)?;
+    /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
+    /// let shown: Vec<_> = roots.iter().map(|root| root.client_path()).collect();
+    /// assert_eq!(shown, ["/Users/me/project/site"]);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn alias(mut self, path: impl Into<PathBuf>) -> Self {
+        self.aliases.push(path.into());
+        self
+    }
+}
+
+impl From<Access> for DirectoryOptions {
+    fn from(access: Access) -> Self {
+        Self { access, optional: false, always: false, aliases: Vec::new() }
+    }
+}
+
+/// A configured directory, and what its path led to when it was last resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    /// The absolute path in the configuration.
+    pub(crate) path: PathBuf,
+    pub(crate) options: DirectoryOptions,
+    /// The root to which the path led. It has the options of this directory, whatever other
+    /// directories lead to it.
+    pub(crate) root: Result<Arc<Root>, Absence>,
+}
+
+/// Why a configured directory has no root.
+#[derive(Clone, Debug)]
+pub(crate) struct Absence {
+    pub(crate) code: Code,
+    /// If nothing is at the path, the canonical path that the directory would have.
+    planned: Option<PathBuf>,
+}
+
+impl Directory {
+    /// A directory that has not been resolved yet.
+    ///
+    /// # Errors
+    ///
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) for an empty path.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`).
+    pub(super) fn new(path: &Path, mut options: DirectoryOptions) -> Result<Self> {
+        if path.as_os_str().is_empty() {
+            let text = "the path of the directory is empty; is a variable unset?";
+            return Err(Error::from(Code::Empty).with_text(text));
+        }
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
+        if let Some(alias) = options.aliases.get(ALIASES) {
+            let error = Error::from(Code::InvalidAlias).with_text("more than 8 aliases");
+            return Err(error.at("declare alias", alias.as_os_str()));
+        }
+        for alias in &mut options.aliases {
+            *alias = parse_alias(alias)?;
+        }
+        let root = Err(Absence { code: Code::NotFound, planned: None });
+        Ok(Self { path: with_long_names(path), options, root })
+    }
+
+    /// The path of the directory, and its aliases.
+    pub(super) fn locations(&self) -> impl Iterator<Item = Location> {
+        let paths = std::iter::once(&self.path).chain(&self.options.aliases);
+        paths.filter_map(|path| Location::from_path(path).ok())
+    }
+
+    pub(super) fn root(&self) -> Option<&Root> {
+        self.root.as_deref().ok()
+    }
+
+    /// The canonical path that the directory would have, if nothing is there.
+    pub(super) fn planned(&self) -> Option<&Path> {
+        self.root.as_ref().err()?.planned.as_deref()
+    }
+
+    /// Whether the configuration is invalid: the directory has no root, but not because it is
+    /// optional and missing.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.root.as_ref().is_err_and(|Absence { code, planned }| {
+            !self.options.optional || *code != Code::NotFound || planned.is_none()
+        })
+    }
+
+    /// Whether the path is the canonical one, so that it always leads to the same root.
+    pub(super) fn is_settled(&self) -> bool {
+        let path = Location::from_path(&self.path);
+        path.is_ok_and(|path| {
+            let path = path.as_unchecked_path().clean();
+            self.root().is_some_and(|root| is_same(&path, root.path()))
+        })
+    }
+
+    /// Resolves the path again, beneath the filesystem root. Also returns the symlinks that were
+    /// followed, or why the directory has no root. A directory keeps its root if its path is the
+    /// canonical one, or cannot be resolved now.
+    pub(super) fn resolve(&self, filesystem: &Roots, mounts: Rule) -> (Self, Result<Links>) {
+        let mut directory = self.clone();
+        // The handle of a root is opened again at each use.
+        if self.is_settled() {
+            return (directory, Ok(Links::default()));
+        }
+        let mut planned = None;
+        let links = match retry_changed(|| self.open(filesystem, mounts, &mut planned)) {
+            Ok((root, links)) => {
+                directory.root = Ok(Arc::new(root));
+                Ok(links)
+            }
+            Err(_) if self.root.is_ok() => Ok(Links::default()),
+            Err(error) => {
+                let is_missing = error.reason() == Code::NotFound;
+                let planned = planned.filter(|_| is_missing);
+                directory.root = Err(Absence { code: error.reason(), planned });
+                let hint = unexpanded(self.path.as_os_str()).filter(|_| is_missing);
+                Err(hint.map(str::to_owned).into_iter().fold(error, Error::with_outcome))
+            }
+        };
+        (directory, links)
+    }
+
+    /// Resolves the path, and opens what is there. If nothing is, notes where it would be.
+    fn open(
+        &self,
+        filesystem: &Roots,
+        mounts: Rule,
+        planned: &mut Option<PathBuf>,
+    ) -> Result<(Root, Links)> {
+        let location = Location::from_path(&self.path).map_err(|error| error.reason())?;
+        // On Windows, the volume may be missing, for example if a disk is unplugged.
+        if filesystem.index().begin(location.as_os_str()).is_none() {
+            *planned = Some(location.as_unchecked_path().to_owned());
+            return Err(Code::NotFound.into());
+        }
+        let mut budget = Budget::new();
+        let mut lookups = Lookups::recording(filesystem, &mut budget);
+        let PlaceInRoot { root, path, .. } =
+            filesystem.locate_with(&mut lookups, &location, LastName::Any)?;
+        let top = filesystem.root(root)?;
+        *planned = Some(join(top.path(), &path));
+        let kind = kind_of(&lookups.look_up(root, &path)?)?.ok_or(Code::NotFound)?;
+        let found = top.below(&path, kind);
+        let (directory, names) = match (kind, path.parent(), path.file_name()) {
+            (RootKind::File, Some(parent), Some(leaf)) => (parent, PathBuf::from(leaf)),
+            _ => (path.as_path(), PathBuf::new()),
+        };
+        let aliases = aliases_of(location.as_unchecked_path(), &found.canonical);
+        let consented = components(found.canonical.as_os_str()).count();
+        let directory = top.directory.below(directory, consented)?;
+        let (access, is_always) = (self.options.access, self.options.always);
+        let root = Root { directory, names, aliases, access, is_always, mounts, ..found };
+        Ok((root, lookups.into_links()))
+    }
+
+    /// Takes the root away.
+    pub(super) fn reject(&mut self, error: Error) -> Error {
+        let planned = self.planned().map(Path::to_owned);
+        self.root = Err(Absence { code: error.reason(), planned });
+        error
+    }
+
+    /// `index` is the position in the configuration.
+    pub(super) fn rejected(&self, index: usize, error: Error) -> RejectedEntry {
+        RejectedEntry::new(index, &self.path.to_string_lossy(), error)
+    }
+}
+
+/// Windows itself uses short names for some of a user's directories, such as `%TEMP%`.
+fn with_long_names(path: PathBuf) -> PathBuf {
+    #[cfg(windows)]
+    if Location::from_path(&path).is_err_and(|error| error.reason() == Code::ShortName) {
+        return std::fs::canonicalize(&path).unwrap_or(path);
+    }
+    path
+}
+
+/// Returns the normalized form of an alias, with which paths are compared.
+fn parse_alias(alias: &Path) -> Result<PathBuf> {
+    let invalid = || Error::from(Code::InvalidAlias).at("declare alias", alias.as_os_str());
+    let location = Location::from_path(alias).map_err(|_| invalid())?;
+    #[cfg(unix)]
+    if let Some(names) = drive::names(location.as_os_str()) {
+        let names: Vec<_> = names.map(|(name, _)| name).collect();
+        if names.iter().any(|name| name == "." || name == "..") {
+            return Err(invalid());
+        }
+        return Ok(Path::new("/").join(names.iter().collect::<PathBuf>()));
+    }
+    let text = alias.as_os_str();
+    let mut names = components(text).map(|(name, _)| name).peekable();
+    if !is_absolute(location.as_os_str())
+        || names.peek().is_none()
+        || names.any(|name| name == "." || name == "..")
+    {
+        return Err(invalid());
+    }
+    Ok(location.as_unchecked_path().clean())
+}

@@ -1,0 +1,304 @@
+//! Narrows the allowed directories by an untrusted list, leniently: an entry that is refused
+//! affects no other.
+//!
+//! Entries are resolved by the resolver of requests, beneath the allowed directories. What an entry
+//! names need not exist, because a root is a name. Nothing outside the allowed directories is
+//! looked up, and the work and time spent on a list are bounded. Directories that are required
+//! together narrow strictly, by [`Roots::within_all`].
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Boundary;
+use super::listed::{UniqueRoots, system_aliases, writable};
+use crate::dir::{Access, Budget, Effort};
+use crate::error::{Code, Error, Result};
+use crate::limits::LIST_LOOKUPS;
+use crate::path::Location;
+use crate::path::index::{ROOT_NAMES, RootKind};
+use crate::path::names::{components, ends_as_directory};
+use crate::path::protect::FoldedPaths;
+use crate::roots::{
+    LastName, Links, Lookups, Place, PlaceInRoot, RejectedEntry, Root, Roots, Snapshot, WhyNone,
+    kind_of, resolve, retry_changed,
+};
+
+/// An entry of an untrusted list.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) name: Option<&'a str>,
+    /// Whether the entry is rejected, whatever its text is.
+    pub(crate) is_malformed: bool,
+}
+
+impl Boundary {
+    /// Returns the roots that a list puts in force, followed by the allowed directories that are
+    /// always in force. Returns `None` if the effort is exhausted.
+    pub(crate) fn narrow(&self, entries: &[Entry<'_>], effort: &Effort) -> Option<Roots> {
+        let allowed = self.last_allowed_roots();
+        let locations: Vec<_> =
+            entries.iter().map(|entry| self.location(entry, &allowed)).collect();
+        // Defense: A client's list only narrows the allowed directories.
+        let enclosing = if self.has_allowed_directories() {
+            allowed
+        } else {
+            self.inner.filesystem.roots(locations.iter().flatten().cloned(), false)
+        };
+        let mut resolver = ListResolver {
+            boundary: self,
+            enclosing: &enclosing,
+            effort,
+            planted_in: OnceCell::new(),
+            seen: HashSet::new(),
+            lookups: 0,
+            roots: UniqueRoots::default(),
+            rejected: Vec::new(),
+            first: OnceCell::new(),
+            is_provisional: false,
+        };
+        for (index, (entry, location)) in entries.iter().zip(&locations).enumerate() {
+            resolver.add(index, entry, location);
+        }
+        (!effort.is_spent()).then(|| resolver.into_roots())
+    }
+
+    fn location(&self, entry: &Entry<'_>, allowed: &Roots) -> Result<Location> {
+        if entry.is_malformed {
+            return Err(Code::Malformed.into());
+        }
+        let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
+        parse(entry.text).map(|location| location.with_separators(allowed.index()))
+    }
+}
+
+/// A list, as far as its entries have been resolved.
+struct ListResolver<'a> {
+    boundary: &'a Boundary,
+    /// The roots beneath which the entries are resolved.
+    enclosing: &'a Roots,
+    effort: &'a Effort,
+    /// The writable ones of the enclosing roots.
+    planted_in: OnceCell<FoldedPaths>,
+    seen: HashSet<Location>,
+    /// The number of look-ups charged to the list so far.
+    lookups: usize,
+    roots: UniqueRoots,
+    rejected: Vec<RejectedEntry>,
+    /// The place at which relative requests start, if there is one. Set by the first entry that is
+    /// not rejected by its text alone.
+    first: OnceCell<Option<PathBuf>>,
+    /// Whether the same entries may name other roots later, because the filesystem decided about
+    /// one: it was resolved through a symlink, or could not be resolved.
+    is_provisional: bool,
+}
+
+impl ListResolver<'_> {
+    /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.
+    fn add(&mut self, index: usize, entry: &Entry<'_>, location: &Result<Location>) {
+        let mut budget = self.effort.entry();
+        let error = match self.resolve(entry, location, &mut budget) {
+            Ok(roots) => {
+                let first = || roots.first().map(|root| root.canonical.clone());
+                self.first.get_or_init(first);
+                if self.roots.add(roots) {
+                    return;
+                }
+                Code::Duplicate.into()
+            }
+            Err(error) => {
+                // Otherwise, the entry is rejected by its text alone.
+                if budget.spent() > 0 {
+                    self.is_provisional = true;
+                    // Defense: The base never shifts to another directory.
+                    self.first.get_or_init(|| None);
+                }
+                error
+            }
+        };
+        self.rejected.push(RejectedEntry::new(index, entry.text, error));
+    }
+
+    /// Returns the roots that an entry puts in force: the place that it names, and the enclosing
+    /// roots below it. If the entry is an ancestor of enclosing roots, only these.
+    fn resolve(
+        &mut self,
+        entry: &Entry<'_>,
+        location: &Result<Location>,
+        budget: &mut Budget<'_>,
+    ) -> Result<Vec<Arc<Root>>> {
+        if location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
+            return Err(Code::Duplicate.into());
+        }
+        // Every later call may have to look at all names of the list.
+        if self.roots.tree.len() >= ROOT_NAMES {
+            let text = "the roots before it have {} names in their paths, the maximum";
+            return Err(Error::over(Code::TooLarge, text, ROOT_NAMES));
+        }
+        let (roots, links) = retry_changed(|| {
+            let before = budget.spent();
+            let named = self.look_up(entry, location, budget);
+            // Each copy of an enclosing root also counts, because an ancestor can be spelled in
+            // many ways.
+            let copies = named.as_ref().map_or(0, |(roots, _)| roots.len());
+            self.lookups += 1 + budget.spent() - before + copies;
+            named
+        })?;
+        // The entry names an ancestor, but no allowed directory is beneath it.
+        if roots.is_empty() {
+            return Err(Code::OutsideRoots.into());
+        }
+        let is_linked = !links.is_empty();
+        let links = links.changed_since(self.boundary.inner.links_until);
+        let planted_in = || self.planted_in.get_or_init(|| writable(self.enclosing.iter()));
+        // Defense: A symlink that a tool may have created makes nothing a root.
+        if !links.is_empty() && links.are_in(planted_in()) {
+            return Err(Code::ThroughLink.into());
+        }
+        self.is_provisional |= is_linked;
+        Ok(roots)
+    }
+
+    /// # Errors
+    ///
+    /// The error for an entry that is invalid or cannot be resolved, or
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
+    /// the list is exhausted, or if no caller is waiting for the list.
+    fn look_up(
+        &self,
+        entry: &Entry<'_>,
+        location: &Result<Location>,
+        budget: &mut Budget<'_>,
+    ) -> Result<(Vec<Arc<Root>>, Links)> {
+        let (enclosing, index) = (self.enclosing, self.enclosing.index());
+        let location = location.as_ref().map_err(Error::reason)?;
+        let (path, text) = (location.as_unchecked_path(), location.as_os_str());
+        if !index.is_absolute(text) {
+            return Err(Code::NotAbsolute.into());
+        }
+        if self.lookups > LIST_LOOKUPS || self.effort.is_spent() {
+            return Err(Code::TooCostly.into());
+        }
+        let is_root_itself = |rest| components(rest).all(|(name, _)| name == ".");
+        // An enclosing root itself needs no look-up, whether or not it exists now.
+        if let Some((number, rest)) = index.begin(text).filter(|(_, rest)| is_root_itself(rest)) {
+            let outer = enclosing.root(number)?;
+            if outer.is_file() && ends_as_directory(rest) {
+                return Err(Code::NotADirectory.into());
+            }
+            let root = outer.below(Path::new(""), outer.kind);
+            return Ok((self.listed(root, path, entry), Links::default()));
+        }
+        let mut lookups = Lookups::recording(enclosing, budget);
+        let roots = match resolve(&mut lookups, index, None, text, LastName::Any)? {
+            Place::Inside(PlaceInRoot { root, path: place, .. }) => {
+                let kind = kind_of(&lookups.look_up(root, &place)?)?.unwrap_or(RootKind::Directory);
+                let (number, place) = enclosing.innermost(root, place);
+                self.listed(enclosing.root(number)?.below(&place, kind), path, entry)
+            }
+            Place::Above(node) => {
+                let roots = index.beneath(node).into_iter();
+                let mut roots: Vec<_> =
+                    roots.map(|number| enclosing.shared_root(number)).collect::<Result<_>>()?;
+                if let [only] = roots.as_mut_slice() {
+                    Arc::make_mut(only).name = entry.name.map(str::to_owned);
+                }
+                roots
+            }
+        };
+        Ok((roots, lookups.into_links()))
+    }
+
+    /// Returns the root that an entry names, with the access of its place, and the enclosing roots
+    /// below it.
+    fn listed(&self, mut root: Root, path: &Path, entry: &Entry<'_>) -> Vec<Arc<Root>> {
+        let protected = self.enclosing.protected();
+        if protected.is_some_and(|it| it.of(&[&root.canonical], root.consented()).is_some()) {
+            root.access = Access::ReadOnly;
+        }
+        root.name = entry.name.map(str::to_owned);
+        root.aliases = system_aliases(&root.canonical);
+        self.enclosing.listed_as(root, path)
+    }
+
+    /// Returns the roots of the list, followed by the allowed directories that are always in force
+    /// but are not in the list.
+    fn into_roots(self) -> Roots {
+        let (allowed, UniqueRoots { mut roots, tree }) = (self.enclosing, self.roots);
+        let is_empty = self.rejected.is_empty();
+        let why_none = if is_empty { WhyNone::NoneListed } else { WhyNone::NoneAllowed };
+        let why_none = roots.is_empty().then_some(why_none);
+        let base = self.first.into_inner().flatten().and_then(|first| tree.marked(&first));
+        for always in allowed.shared_roots().filter(|root| root.is_always()) {
+            match tree.marked(&always.canonical).and_then(|number| roots.get_mut(number)) {
+                Some(listed) => Arc::make_mut(listed).is_always = true,
+                None => roots.push(always),
+            }
+        }
+        Roots::from(Snapshot {
+            policy: self.boundary.inner.policy,
+            protected: allowed.shared_protected(),
+            rejected: self.rejected.into(),
+            allowed: Some(allowed.clone()),
+            why_none,
+            base,
+            is_provisional: self.is_provisional,
+            ..Snapshot::new(roots, allowed.declared().cloned())
+        })
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::Entry;
+    use crate::dir::Effort;
+    use crate::error::Code;
+    use crate::{Access, Boundary};
+
+    /// Uses an entry whose symlinks exhaust the whole budget.
+    #[test]
+    fn a_cancelled_resolution_stops_within_an_entry() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        fs::create_dir(top.join("x")).unwrap();
+        for link in 0..39 {
+            symlink(format!("{}l{}", "x/../".repeat(800), link + 1), top.join(format!("l{link}")))
+                .unwrap();
+        }
+        let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
+        let text = &format!("file://{}/l0", top.display());
+        let entry = Entry { text, name: None, is_malformed: false };
+        let resolve = |effort: &Effort| boundary.narrow(&[entry], effort);
+        let whole = Instant::now();
+        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().reason();
+        let whole = whole.elapsed();
+        assert_eq!(rejected, Code::TooCostly);
+        let ended_after = |_| {
+            let given_up = Arc::new(AtomicBool::new(false));
+            let effort = Effort::new(None, given_up.clone());
+            std::thread::scope(|scope| {
+                let resolution = scope.spawn(|| (resolve(&effort).is_none(), Instant::now()));
+                std::thread::sleep(whole / 4);
+                let gave_up = Instant::now();
+                given_up.store(true, Ordering::Relaxed);
+                let (stopped, ended) = resolution.join().unwrap();
+                stopped.then(|| ended.saturating_duration_since(gave_up))
+            })
+        };
+        // Only the fastest of many runs counts, because other processes can slow a run down.
+        let quickest = (0..50)
+            .filter_map(ended_after)
+            .min()
+            .expect("at least one resolution was cancelled midway");
+        assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");
+    }
+}
