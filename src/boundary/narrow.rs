@@ -57,6 +57,7 @@ impl Boundary {
             roots: UniqueRoots::default(),
             rejected: Vec::new(),
             first: OnceCell::new(),
+            has_looked: false,
             is_provisional: false,
         };
         for (index, (entry, location)) in entries.iter().zip(&locations).enumerate() {
@@ -90,6 +91,8 @@ struct ListResolver<'a> {
     /// The place at which relative requests start, if there is one. Set by the first entry that is
     /// not rejected by its text alone.
     first: OnceCell<Option<PathBuf>>,
+    /// Whether the filesystem was consulted about the entry that is being added.
+    has_looked: bool,
     /// Whether the same entries may name other roots later, because the filesystem decided about
     /// one: it was resolved through a symlink, or could not be resolved.
     is_provisional: bool,
@@ -98,8 +101,8 @@ struct ListResolver<'a> {
 impl ListResolver<'_> {
     /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.
     fn add(&mut self, index: usize, entry: &Entry<'_>, location: &Result<Location>) {
-        let mut budget = self.effort.entry();
-        let error = match self.resolve(entry, location, &mut budget) {
+        self.has_looked = false;
+        let error = match self.resolve(entry, location) {
             Ok(roots) => {
                 let first = || roots.first().map(|root| root.canonical.clone());
                 self.first.get_or_init(first);
@@ -110,7 +113,7 @@ impl ListResolver<'_> {
             }
             Err(error) => {
                 // Otherwise, the entry is rejected by its text alone.
-                if budget.spent() > 0 {
+                if self.has_looked {
                     self.is_provisional = true;
                     // Defense: The base never shifts to another directory.
                     self.first.get_or_init(|| None);
@@ -127,7 +130,6 @@ impl ListResolver<'_> {
         &mut self,
         entry: &Entry<'_>,
         location: &Result<Location>,
-        budget: &mut Budget<'_>,
     ) -> Result<Vec<Arc<Root>>> {
         if location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
             return Err(Code::Duplicate.into());
@@ -137,15 +139,13 @@ impl ListResolver<'_> {
             let text = "the roots before it have {} names in their paths, the maximum";
             return Err(Error::over(Code::TooLarge, text, ROOT_NAMES));
         }
-        let (roots, links) = retry_changed(|| {
-            let before = budget.spent();
-            let named = self.look_up(entry, location, budget);
-            // Each copy of an enclosing root also counts, because an ancestor can be spelled in
-            // many ways.
-            let copies = named.as_ref().map_or(0, |(roots, _)| roots.len());
-            self.lookups += 1 + budget.spent() - before + copies;
-            named
-        })?;
+        let mut budget = self.effort.entry();
+        let named = retry_changed(|| self.look_up(entry, location, &mut budget));
+        // Each copy of an enclosing root also counts, because an ancestor can be spelled in many
+        // ways.
+        let copies = named.as_ref().map_or(0, |(roots, _)| roots.len());
+        self.lookups += 1 + budget.spent() + copies;
+        let (roots, links) = named?;
         // The entry names an ancestor, but no allowed directory is beneath it.
         if roots.is_empty() {
             return Err(Code::OutsideRoots.into());
@@ -167,7 +167,7 @@ impl ListResolver<'_> {
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
     /// the list is exhausted, or if no caller is waiting for the list.
     fn look_up(
-        &self,
+        &mut self,
         entry: &Entry<'_>,
         location: &Result<Location>,
         budget: &mut Budget<'_>,
@@ -192,8 +192,11 @@ impl ListResolver<'_> {
             return Ok((self.listed(root, path, entry), Links::default()));
         }
         let mut lookups = Lookups::recording(enclosing, budget);
-        let roots = match resolve(&mut lookups, index, None, text, LastName::Any)? {
+        let place = resolve(&mut lookups, index, None, text, LastName::Any);
+        self.has_looked |= lookups.have_looked();
+        let roots = match place? {
             Place::Inside(PlaceInRoot { root, path: place, .. }) => {
+                self.has_looked = true;
                 let kind = kind_of(&lookups.look_up(root, &place)?)?.unwrap_or(RootKind::Directory);
                 let (number, place) = enclosing.innermost(root, place);
                 self.listed(enclosing.root(number)?.below(&place, kind), path, entry)

@@ -21,6 +21,7 @@ pub(crate) struct Lookups<'a, 'b> {
     budget: &'a mut Budget<'b>,
     /// The directory of the root that was looked in last, with its number.
     opened: Option<(usize, Arc<Handle>, Cursor)>,
+    has_looked: bool,
     links: Option<Links>,
 }
 
@@ -62,12 +63,17 @@ impl Links {
 
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        Self { roots, budget, opened: None, links: None }
+        Self { roots, budget, opened: None, has_looked: false, links: None }
     }
 
     /// Records the symlinks that are followed.
     pub(crate) fn recording(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
         Self { links: Some(Links::default()), ..Self::new(roots, budget) }
+    }
+
+    /// Whether the filesystem was consulted, so that it may have decided.
+    pub(crate) fn have_looked(&self) -> bool {
+        self.has_looked
     }
 
     pub(crate) fn into_links(self) -> Links {
@@ -80,8 +86,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let (_, handle, cursor) = match &mut self.opened {
             Some(opened) if opened.0 == number => opened,
             opened => {
-                // Charged first: an entry of a list that costs nothing counts as rejected by its
-                // text.
+                self.has_looked = true;
                 self.budget.spend(1)?;
                 opened.insert((number, root.handle()?, Cursor::default()))
             }
