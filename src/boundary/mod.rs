@@ -82,7 +82,7 @@ pub enum ClientRoots {
     Narrow,
     /// Like [`Narrow`](Self::Narrow), but a client that declares no roots gets nothing either. If no
     /// directory is always in force, each of its requests is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     Require,
 }
 

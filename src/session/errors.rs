@@ -1,4 +1,4 @@
-//! The errors of sessions, with the codes and texts of their [kinds](crate::kinds).
+//! The errors of sessions, with the codes and texts of their [kinds].
 
 use crate::error::Error;
 use crate::kinds;
