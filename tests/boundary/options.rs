@@ -312,7 +312,7 @@ const SCRIPTS: usize = 11;
 
 fn script(number: usize, list: &[Entry], good: &[Entry]) -> Vec<Step> {
     let fails = |code, state| Step::Call(Answer::Failed(code, state));
-    let (fail, roots_failed) = ("roots_failed", "Failed(RootsFailed)");
+    let (fail, roots_failed) = ("roots_failed", r#"Failed(Other("roots_failed"))"#);
     let call = || Step::Call(Answer::List(list.to_vec()));
     let good = || Step::Call(Answer::List(good.to_vec()));
     let again = || Step::Call(Answer::NotAsked);
@@ -321,7 +321,7 @@ fn script(number: usize, list: &[Entry], good: &[Entry]) -> Vec<Step> {
         0 => vec![call()],
         1 => vec![carries.clone(), carries],
         2 => vec![good(), Step::Changed, fails(fail, roots_failed)],
-        3 => vec![fails("roots_unsupported", "Failed(RootsUnsupported)"), again()],
+        3 => vec![fails("roots_unsupported", r#"Failed(Other("roots_unsupported"))"#), again()],
         4 => vec![fails("roots_timed_out", roots_failed), again()],
         5 => vec![fails(fail, roots_failed), again(), Step::Seconds(2), call()],
         6 => vec![good(), Step::Changed, call(), Step::Changed],
