@@ -1,5 +1,6 @@
 //! The configured directories as last resolved: [`Configuration`].
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::aliases;
@@ -99,10 +100,16 @@ impl Resolution {
 }
 
 impl Configuration {
-    /// Whether the same roots are in force.
+    /// Whether the same roots are in force, and the same names are not created.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let roots = |it: &Self| it.roots.shared_roots().collect::<Vec<_>>();
-        let path = |root: &Arc<Root>| (root.path().to_owned(), root.kind);
-        roots(self).iter().map(path).eq(roots(other).iter().map(path))
+        let roots = |it: &Self| {
+            let root =
+                |root: &Root| (root.path().to_owned(), root.kind, root.access, root.is_always);
+            it.roots.iter().map(root).collect::<Vec<_>>()
+        };
+        let planned = |it: &Self| {
+            it.directories.iter().map(|it| it.planned().map(Path::to_owned)).collect::<Vec<_>>()
+        };
+        roots(self) == roots(other) && planned(self) == planned(other)
     }
 }

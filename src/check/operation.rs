@@ -61,7 +61,11 @@ impl Operation<'_> {
         let active = self.roots.ensure_not_ended();
         active.and_then(|()| retry_changed(|| attempt(&mut budget))).map_err(|mut error| {
             // A request that leaves the roots is refused, whether or not a root is available.
-            let is_known = matches!(error.reason(), Code::OutsideRoots | Code::RootUnavailable);
+            // So is one whose roots have ended, without I/O.
+            let is_known = matches!(
+                error.reason(),
+                Code::OutsideRoots | Code::RootUnavailable | Code::Custom { .. }
+            );
             if !is_known && has_lost_root(&error) {
                 error = Code::RootUnavailable.into();
             }

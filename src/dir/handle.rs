@@ -225,7 +225,8 @@ impl Handle {
         self.open_with(path, OpenHow::READ, mounts)
     }
 
-    /// Like [`open`](Self::open). Only a [`Slot`](super::Slot) opens for writing.
+    /// Like [`open`](Self::open). Only a [`Slot`](super::Slot) and a temporary name open
+    /// for writing.
     pub(super) fn open_with(&self, path: &Path, how: OpenHow, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, how, mounts) {

@@ -1,9 +1,9 @@
 //! Changes of directory entries: [`Slot`] and [`TemporaryName`].
 //!
 //! Everything that changes an entry, or opens one for writing, is a method of a [`Slot`], which asks
-//! its [`Permit`] immediately before. The exceptions are names that the guard gave to files and
-//! directories of its own. They can be removed without a permit, so that nothing remains of a change
-//! that is no longer allowed.
+//! its [`Permission`] immediately before. The exceptions are the guard's own temporary files, and the
+//! directories that it has just created. These are created for a change that was permitted when it
+//! began, and removed without a permit, so that nothing remains of one that is no longer allowed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 
 /// The permission for one change.
-pub(crate) trait Permit {
+pub(crate) trait Permission {
     /// Returns an error if the change is not allowed now.
     fn ask(&self) -> Result<()>;
 }
@@ -27,11 +27,11 @@ pub(crate) struct Slot<'a> {
     directory: &'a Handle,
     /// A name or, for an entry that is only opened, a path of plain names.
     path: &'a Path,
-    permit: &'a dyn Permit,
+    permit: &'a dyn Permission,
 }
 
 impl<'a> Slot<'a> {
-    pub(crate) fn new(directory: &'a Handle, path: &'a Path, permit: &'a dyn Permit) -> Self {
+    pub(crate) fn new(directory: &'a Handle, path: &'a Path, permit: &'a dyn Permission) -> Self {
         Self { directory, path, permit }
     }
 
@@ -164,9 +164,11 @@ impl TemporaryName {
         })
     }
 
-    /// Gives a file a second name. If the entry is a symlink, this is another name of the symlink.
-    pub(crate) fn of_link(from: &Slot<'_>, directory: Arc<Handle>) -> Result<Self> {
+    /// Gives a file a second name, which will be linked to `to` in this directory. If the entry is a
+    /// symlink, this is another name of the symlink.
+    pub(crate) fn of_link(from: &Slot<'_>, to: &Slot<'_>, directory: Arc<Handle>) -> Result<Self> {
         from.permit.ask()?;
+        to.permit.ask().map_err(Error::of_destination)?;
         let link = |directory: &Handle, name: &OsStr| {
             Ok(from.directory.hard_link(from.name(), directory, name)?)
         };

@@ -22,7 +22,7 @@ use super::permissions::{KeptPermissions, Permissions, set_mode};
 use super::permit::{ChangeKind, ChangePermit};
 use super::version::{change_if, removed};
 use crate::check::{CheckedPath, Name, Proof};
-use crate::dir::{Handle, Metadata, Permit as _, Stat, TemporaryName};
+use crate::dir::{Handle, Identity, Metadata, Permission as _, Stat, TemporaryName};
 use crate::error::{Code, Error, Result, quoted};
 
 /// A file that is written in pieces and appears under its name only when it is committed.
@@ -32,9 +32,8 @@ use crate::error::{Code, Error, Result, quoted};
 /// without a commit, the temporary file is removed, and so are the parent directories that were
 /// created for it, if they are empty.
 ///
-/// The file is committed in the directory object that was opened when writing began, even if that
-/// directory is moved in the meantime, unless names are
-/// [protected](crate::BoundaryBuilder::protect).
+/// The file is committed in the directory that was opened when writing began. If that directory is
+/// no longer at its path, the commit fails with [`Changed`](crate::ErrorKind::Changed).
 ///
 /// ```
 /// use std::io::{Seek as _, Write as _};
@@ -115,14 +114,20 @@ impl AtomicFile {
 
     pub(super) fn create(place: &Proof, options: WriteOptions) -> Result<Self> {
         options.validate_atomic()?;
-        let file = Self::begin(place, options, NEW_FILE)?;
+        let file = Self::begin(place, options, NEW_FILE, None)?;
         // Its content can take long to write, and other changes can be committed before it.
-        file.carry()?.map_or(Ok(0), KeptPermissions::mode)?;
+        file.ensure_can_keep()?;
         Ok(file)
     }
 
     /// Begins a file with this mode. A file that replaces another one is private until the commit.
-    pub(super) fn begin(place: &Proof, options: WriteOptions, mode: u32) -> Result<Self> {
+    /// The file is not `source`, from which it is copied.
+    pub(super) fn begin(
+        place: &Proof,
+        options: WriteOptions,
+        mode: u32,
+        source: Option<Identity>,
+    ) -> Result<Self> {
         let mut created = NewDirectories::default();
         let permit = if options.create_parents {
             place.permit_with_parents(ChangeKind::Replace, &mut created)?
@@ -137,10 +142,11 @@ impl AtomicFile {
             }
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) => {
-                place.roots().policy().allow(&metadata)?;
+                place.ensure_replaceable(&metadata, source)?;
                 Some(metadata)
             }
         };
+        permit.ensure_no_root()?;
         let mode = if old.is_some() { PRIVATE_FILE } else { mode };
         let temporary = TemporaryFile::new(permit.directory(), mode)?;
         if let Some(condition) = permit.condition(options.version()) {
@@ -156,16 +162,16 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// The file to be replaced, as it was when writing began.
-    pub(super) fn old(&self) -> Option<&Metadata> {
-        self.old.as_ref()
-    }
-
     /// Gives the new file the permissions of the old one, but not yet its mode. Returns `None` if
     /// there is no old file.
     fn carry(&self) -> Result<Option<KeptPermissions>> {
         let Some(old) = &self.old else { return Ok(None) };
         Ok(Some(Permissions::of_replaced(&self.permit, old)?.carry_to(self.file())?))
+    }
+
+    /// Fails if the permissions of the old file cannot be kept.
+    fn ensure_can_keep(&self) -> Result<()> {
+        self.carry()?.map_or(Ok(()), |kept| kept.mode().map(drop))
     }
 
     /// Whether the new file can have the owner, the group and the list of the old one.
@@ -300,7 +306,7 @@ impl AtomicFile {
         let Stat::Other(_) = self.temporary.name.look(policy.mounts)? else {
             return Err(Code::Changed.into());
         };
-        self.carry()?.map_or(Ok(0), KeptPermissions::mode)?;
+        self.ensure_can_keep()?;
         self.permit.ask()
     }
 }

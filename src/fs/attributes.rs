@@ -113,9 +113,10 @@ impl Attribute {
         if metadata.is_dir() != is_dir || metadata.is_symlink() {
             return Err(Code::Changed.into());
         }
-        if !is_dir {
-            policy.allow(&metadata)?;
+        if is_dir {
+            return self.apply(&file, &metadata);
         }
+        let (file, metadata) = path.verify_opened(file)?;
         self.apply(&file, &metadata)
     }
 

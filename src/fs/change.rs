@@ -9,11 +9,11 @@ use super::options::Overwrite;
 use super::permit::{ChangeKind, ChangePermit};
 use super::version::{Condition, ContentHash, change_if};
 use crate::check::{CheckedEntry, Proof};
-use crate::dir::{DirectoryEntry, FileType, Handle, Permit, Rule, Slot, Stat, split};
+use crate::dir::{DirectoryEntry, FileType, Handle, Permission, Rule, Slot, Stat, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
-use crate::roots::{LastName, Presence, Roots};
+use crate::roots::{LastName, Roots};
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. If a name
@@ -71,6 +71,10 @@ struct Rename<'a> {
 impl<'a> Rename<'a> {
     fn check(from: &'a Proof, to: &'a Proof, overwrite: Overwrite) -> Result<Self> {
         let replaces = overwrite != Overwrite::Never;
+        // Names decide first, because the tree that is moved is searched for protected names.
+        from.ensure_may_change(ChangeKind::MoveFrom)?;
+        let ready = to.ensure_may_change(ChangeKind::MoveTo { replaces });
+        ready.map_err(Error::of_destination)?;
         let moved_from = from.permit(ChangeKind::MoveFrom)?;
         let moved_to = to.permit(ChangeKind::MoveTo { replaces }).map_err(Error::of_destination)?;
         if from.names_directory() || to.names_directory() {
@@ -220,7 +224,7 @@ impl Roots {
     ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
     ///
     /// Entries that were removed before an error stay removed, so another call continues after
-    /// `too_many_entries`.
+    /// `too_many_entries`. If another process moves the directory meanwhile, it remains, empty.
     pub fn remove_dir_all(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("remove", request, LastName::Unfollowed, Proof::remove_dir_all)
     }
@@ -296,12 +300,9 @@ impl Proof {
 
     fn remove_dir_all(&self) -> Result<()> {
         let permit = self.permit(ChangeKind::RemoveTree)?;
-        // A filesystem can also be mounted on the directory itself.
-        let base = permit.directory().dir(permit.path(), Rule::Refuse).map_err(|error| {
-            if self.found() == Presence::Link { Code::NotADirectory.into() } else { error }
-        })?;
+        let (base, content) = permit.open_tree()?;
         let is_protected = |below: &Path, name: &OsStr| self.contains_protected(below, name);
-        Tree { base, is_protected: &is_protected, permit: &permit.content()? }
+        TreeRemoval { base, is_protected: &is_protected, permit: &content }
             .remove_content(REMOVED_ENTRIES)?;
         // The tree is closed by now, because Windows does not remove an open directory.
         permit.slot().remove_dir()
@@ -309,11 +310,11 @@ impl Proof {
 }
 
 /// A directory whose content is removed.
-struct Tree<'a> {
+struct TreeRemoval<'a> {
     base: Handle,
     /// Whether an entry of the directory at a path below the base is protected.
     is_protected: &'a dyn Fn(&Path, &OsStr) -> bool,
-    permit: &'a dyn Permit,
+    permit: &'a dyn Permission,
 }
 
 /// What remains of a batch of entries after its files were removed.
@@ -323,7 +324,7 @@ struct Batch {
     is_last: bool,
 }
 
-impl Tree<'_> {
+impl TreeRemoval<'_> {
     /// Removes everything in the directory, deepest entries first, one batch at a time. Each
     /// directory is opened from the base along a path on which no symlink is followed and no mount
     /// is crossed. At most two directories are therefore open, however deep the tree is.
@@ -486,7 +487,7 @@ mod tests {
 
     struct Always;
 
-    impl Permit for Always {
+    impl Permission for Always {
         fn ask(&self) -> Result<()> {
             Ok(())
         }
@@ -498,7 +499,7 @@ mod tests {
         budget: usize,
     ) -> Result<()> {
         let base = Handle::ambient(directory).unwrap();
-        Tree { base, is_protected: &is_protected, permit: &Always }.remove_content(budget)
+        TreeRemoval { base, is_protected: &is_protected, permit: &Always }.remove_content(budget)
     }
 
     fn nothing(_: &Path, _: &OsStr) -> bool {

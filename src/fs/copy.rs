@@ -24,6 +24,7 @@ use super::open::{PRIVATE_FILE, too_large};
 use super::options::{Durability, WriteOptions};
 use super::permissions::{Permissions, narrow_mode};
 use super::permit::ChangeKind;
+use super::version::{Condition, change_in_place_if};
 use crate::check::{CheckedPath, Proof};
 use crate::dir::{Metadata, OpenHow};
 use crate::error::{Code, Error, Result};
@@ -98,13 +99,13 @@ impl Proof {
         to.roots().ensure_not_ended().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
         let source = Source::open(self, to, limit)?;
-        // Until the commit, only the owner can read it.
-        let Some(mut file) = to.begin_write(options, PRIVATE_FILE).map_err(of_destination)? else {
-            return to.change_in_place(options, || source.overwrite(options.durability));
-        };
-        if let Some(old) = file.old() {
-            source.ensure_is_not(old)?;
-        }
+        // Until the commit, only the owner can read it. While the source is open, no other file has
+        // its identity.
+        let source_id = Some(source.metadata.identity());
+        let file = to.begin_write(options, PRIVATE_FILE, source_id).map_err(|error| {
+            if error.reason() == Code::SameFile { error } else { error.of_destination() }
+        })?;
+        let Some(mut file) = file else { return source.copy_in_place(options) };
         let copied = source.copy_to(file.file())?;
         // The source can have become private, and have got more content, while it was copied.
         file.copied_from(Permissions::of(&source.file)?).map_err(of_destination)?;
@@ -134,14 +135,6 @@ impl<'a> Source<'a> {
         Ok(Self { from, to, file, metadata, limit })
     }
 
-    /// While the source is open, no other file has its identity.
-    fn ensure_is_not(&self, destination: &Metadata) -> Result<()> {
-        if destination.identity() == self.metadata.identity() {
-            return Err(Code::SameFile.into());
-        }
-        Ok(())
-    }
-
     /// Copies the content, from the current positions of both files to the end of the source, in
     /// pieces, so a file that grows without end does not keep the copy running.
     ///
@@ -164,13 +157,23 @@ impl<'a> Source<'a> {
         }
     }
 
+    fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
+        let (directory, name) = &self.to.parent_dir().map_err(Error::of_destination)?;
+        let place = (directory, name.as_os_str());
+        let condition = Condition::new(self.to, place, options.version());
+        let condition = condition.map(Condition::of_destination);
+        change_in_place_if(condition, || self.overwrite(options.durability))
+    }
+
     /// Overwrites the destination before truncating it, as a write in place does.
     fn overwrite(&self, durability: Durability) -> Result<u64> {
         let of_destination = Error::of_destination;
         let opened = self.to.open_to_change(ChangeKind::Overwrite, OpenHow::WRITE);
         let (to, metadata) = opened.map_err(of_destination)?;
         // The name can refer to another file than when it was looked up.
-        self.ensure_is_not(&metadata)?;
+        if metadata.identity() == self.metadata.identity() {
+            return Err(Code::SameFile.into());
+        }
         if !metadata.is_file() {
             return Err(Error::from(Code::SpecialFile).of_destination());
         }

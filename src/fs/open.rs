@@ -321,7 +321,8 @@ impl Proof {
         self.verify_opened(permit.slot().open(how, self.roots().policy().mounts)?)
     }
 
-    fn verify_opened(&self, file: File) -> Result<(File, Metadata)> {
+    /// Verifies a file that was opened at this place.
+    pub(super) fn verify_opened(&self, file: File) -> Result<(File, Metadata)> {
         // Defense: The file that was opened is verified before it is read or changed.
         let metadata = verify(&file, self.roots().policy(), self.root())?;
         if self.names_directory() {

@@ -19,7 +19,8 @@
 //! | `MoveTo` | yes | yes | begins no pattern | if it replaces | | yes |
 //!
 //! An entry that is opened by its path beneath the handle of its root needs no comparison of its
-//! directory, because the system walks the path when it opens it.
+//! directory, because the system walks the path when it opens it. An entry of a listing is opened
+//! beneath the listed directory, which is compared.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -29,9 +30,9 @@ use std::sync::Arc;
 use super::parents::NewDirectories;
 use super::version::{Condition, ContentHash};
 use crate::check::{Proof, named_as_directory, without_parent};
-use crate::dir::{Handle, Permit, Rule, Slot, Stat, split};
+use crate::dir::{Handle, Permission, Rule, Slot, Stat, split};
 use crate::error::{Code, Error, Result};
-use crate::roots::{Root, Roots};
+use crate::roots::{Presence, Root, Roots};
 
 /// What is done to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,12 @@ impl Proof {
         above: Option<usize>,
     ) -> Result<ChangePermit<'_>> {
         let permit = ChangePermit { place: Cow::Borrowed(self), kind, directory, path, above };
-        permit.ensure_no_root()?;
-        permit.ensure_contains_nothing_protected()?;
+        if kind != ChangeKind::Replace {
+            permit.ensure_no_root()?;
+        }
+        if kind == ChangeKind::MoveFrom {
+            permit.search_as(self)?;
+        }
         Ok(permit)
     }
 
@@ -152,21 +157,18 @@ impl Proof {
     pub(super) fn ensure_may_change(&self, kind: ChangeKind) -> Result<()> {
         // Defense: Nothing is changed, and nothing is moved to a place, that is read-only.
         self.ensure_writable()?;
-        if matches!(kind, ChangeKind::Modify | ChangeKind::Overwrite) {
-            return Ok(());
-        }
-        if self.holds_root(&self.canonical()) {
-            return Err(match kind {
-                ChangeKind::CreateDir if self.existed() => Code::AlreadyExists.into(),
-                ChangeKind::Replace if self.existed() && !self.root().is_file() => {
-                    Code::IsADirectory.into()
-                }
-                _ => Code::RootItself.into(),
-            });
-        }
         match kind {
-            ChangeKind::CreateFile | ChangeKind::CreateDir | ChangeKind::Replace => Ok(()),
-            _ => self.ensure_names_entry(),
+            ChangeKind::Replace if self.is_root_directory() => Err(Code::IsADirectory.into()),
+            // What is there decides first whether a file can be replaced.
+            ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::Replace => Ok(()),
+            ChangeKind::CreateDir if self.existed() => {
+                self.ensure_not_root().map_err(|_| Code::AlreadyExists.into())
+            }
+            ChangeKind::CreateDir | ChangeKind::CreateFile => self.ensure_not_root(),
+            _ => {
+                self.ensure_not_root()?;
+                self.ensure_names_entry()
+            }
         }
     }
 
@@ -205,6 +207,14 @@ impl Proof {
             (true, true) => Err(Code::IsADirectory.into()),
             (true, false) => Err(named_as_directory()),
         }
+    }
+
+    fn is_root_directory(&self) -> bool {
+        self.relative().as_os_str().is_empty() && !self.root().is_file()
+    }
+
+    fn ensure_not_root(&self) -> Result<()> {
+        if self.holds_root(&self.canonical()) { Err(Code::RootItself.into()) } else { Ok(()) }
     }
 
     /// Whether a root of this snapshot or an allowed directory, even a missing one, is at this
@@ -258,10 +268,15 @@ impl ChangePermit<'_> {
     }
 
     /// Refuses to remove, move or replace a root under another name, for example through a bind
-    /// mount, or in a different case on a case-insensitive filesystem.
+    /// mount, or in a different case on a case-insensitive filesystem. A file that is replaced was
+    /// not compared when the permit was made, because a directory there is refused as such.
     pub(super) fn ensure_no_root(&self) -> Result<()> {
         match self.kind {
-            ChangeKind::Replace | ChangeKind::RemoveFile => self.ensure_no_file_root(),
+            ChangeKind::Replace => {
+                self.place.ensure_not_root()?;
+                self.ensure_no_file_root()
+            }
+            ChangeKind::RemoveFile => self.ensure_no_file_root(),
             ChangeKind::RemoveDir
             | ChangeKind::RemoveTree
             | ChangeKind::MoveFrom
@@ -309,13 +324,6 @@ impl ChangePermit<'_> {
         Ok(())
     }
 
-    fn ensure_contains_nothing_protected(&self) -> Result<()> {
-        if matches!(self.kind, ChangeKind::RemoveTree | ChangeKind::MoveFrom) {
-            return self.search_as(&self.place);
-        }
-        Ok(())
-    }
-
     /// Refuses a directory that contains a protected name if it is, or will be, at this place.
     pub(super) fn search_as(&self, place: &Proof) -> Result<()> {
         if place.roots().protected().is_none() {
@@ -329,20 +337,29 @@ impl ChangePermit<'_> {
         }
     }
 
-    /// Permits the removal of what is in the tree that this permit allows to remove.
-    pub(super) fn content(&self) -> Result<ContentPermit<'_>> {
+    /// Opens the tree that this permit allows to remove, and permits the removal of what is in it.
+    pub(super) fn open_tree(&self) -> Result<(Handle, ContentPermit<'_>)> {
+        let place = &self.place;
+        // A filesystem can also be mounted on the directory itself.
+        let tree = self.directory.dir(&self.path, Rule::Refuse).map_err(|error| {
+            if place.found() == Presence::Link { Code::NotADirectory.into() } else { error }
+        })?;
+        if place.roots().protected().is_some() {
+            place.search(&tree)?;
+        }
         self.ask()?;
-        Ok(ContentPermit(self.place.roots()))
+        Ok((tree, ContentPermit(place.roots())))
     }
 }
 
-impl Permit for ChangePermit<'_> {
+impl Permission for ChangePermit<'_> {
     /// Fails if the request has ended, or if the open directory is no longer at the path that was
     /// checked, so that it has not been moved to where less is allowed.
     fn ask(&self) -> Result<()> {
         let place = &self.place;
         place.roots().ensure_not_ended()?;
-        let Some(above) = self.above else { return Ok(()) };
+        // An entry of a listing is opened beneath the listed directory.
+        let Some(above) = self.above else { return place.ensure_writable() };
         let path = place.root().beneath_handle(place.relative());
         let parent = path.ancestors().nth(above).ok_or(Code::RootItself)?;
         // This comes last, so that hardly any time passes before the change.
@@ -353,7 +370,7 @@ impl Permit for ChangePermit<'_> {
 /// The permit to remove what is in a tree whose own permit was asked.
 pub(super) struct ContentPermit<'a>(&'a Roots);
 
-impl Permit for ContentPermit<'_> {
+impl Permission for ContentPermit<'_> {
     fn ask(&self) -> Result<()> {
         self.0.ensure_not_ended()
     }

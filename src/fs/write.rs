@@ -10,7 +10,7 @@ use super::permissions::narrow_mode;
 use super::permit::ChangeKind;
 use super::version::{Condition, change_in_place_if};
 use crate::check::{CheckedPath, Proof};
-use crate::dir::{OpenHow, Stat};
+use crate::dir::{Identity, Metadata, OpenHow, Stat};
 use crate::error::{Code, Result};
 use crate::path::IntoLocation;
 use crate::roots::{LastName, Roots};
@@ -155,46 +155,45 @@ impl CheckedPath {
 
 /// Writes a whole file.
 fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-    let Some(mut file) = path.begin_write(options, NEW_FILE)? else {
+    let Some(mut file) = path.begin_write(options, NEW_FILE, None)? else {
+        let (directory, name) = &path.parent_dir()?;
+        let condition = Condition::new(path, (directory, name.as_os_str()), options.version());
         let content = content.as_ref();
-        return path.change_in_place(options, || path.overwrite(content, options.durability));
+        return change_in_place_if(condition, || path.overwrite(content, options.durability));
     };
     file.write_content(content)?;
     file.put_in_place()
 }
 
 impl Proof {
-    /// Begins to write a file, which has this mode if it is new. Returns `None` if an existing file
-    /// must be overwritten in place.
+    /// Begins to write a file, which has this mode if it is new, and is not `source`, from which it
+    /// is copied. Returns `None` if an existing file must be overwritten in place.
     pub(super) fn begin_write(
         &self,
         options: WriteOptions,
         mode: u32,
+        source: Option<Identity>,
     ) -> Result<Option<AtomicFile>> {
         options.validate()?;
         if options.is_in_place() {
             if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.look()? {
-                self.roots().policy().allow(&metadata)?;
+                self.ensure_replaceable(&metadata, source)?;
                 return Ok(None);
             }
         }
-        let file = AtomicFile::begin(self, options, mode)?;
+        let file = AtomicFile::begin(self, options, mode, source)?;
         let is_kept = options.in_place != InPlace::IfOwnerChanges || file.can_keep_owner()?;
         Ok(Some(file).filter(|_| is_kept))
     }
 
-    /// Runs a change in place, if the file has the version in the options.
-    pub(super) fn change_in_place<T>(
+    /// Refuses what is there now if a write must not overwrite it.
+    pub(super) fn ensure_replaceable(
         &self,
-        options: WriteOptions,
-        change: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        if options.version().is_none() {
-            return change();
-        }
-        let (directory, name) = &self.parent_dir()?;
-        let entry = (directory, name.as_os_str());
-        change_in_place_if(Condition::new(self, entry, options.version()), change)
+        old: &Metadata,
+        source: Option<Identity>,
+    ) -> Result<()> {
+        self.roots().policy().allow(old)?;
+        if source == Some(old.identity()) { Err(Code::SameFile.into()) } else { Ok(()) }
     }
 
     /// Overwrites the file before truncating it, so a full disk causes an error only if the new

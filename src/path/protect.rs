@@ -222,11 +222,12 @@ impl Pattern {
             let is_matched = |pattern: &&mut Self| {
                 is_name && pattern.names.last().is_some_and(|last| last.matches(&forms))
             };
-            let matched = patterns.iter_mut().filter(is_matched);
-            if matched.map(|pattern| pattern.exempt.push(name.clone())).count() == 0 {
+            let mut matched = patterns.iter_mut().filter(is_matched).peekable();
+            if matched.peek().is_none() {
                 let text = "no pattern for protected names matches this name: leave it out";
                 return Err(Error::from(Code::InvalidPattern).with_text(text).at("exempt", name));
             }
+            matched.for_each(|pattern| pattern.exempt.push(name.clone()));
         }
         Ok(patterns)
     }

@@ -148,7 +148,8 @@ impl Roots {
     }
 
     /// Why the client's list is not known, if only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are served for that reason.
+    /// [always](crate::DirectoryOptions::always) in force are served for that reason. Roots that are
+    /// narrowed from these have the same failure.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         self.scope()?.failure()

@@ -152,7 +152,7 @@ fn the_filesystem_root_can_be_a_root_and_proc_symlinks_are_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn processes_are_not_shown_below_the_filesystem_root() {
-    use mcp_roots_guard::{OpenMode, WalkOptions, WriteOptions};
+    use mcp_roots_guard::{Attribute, OpenMode, WalkOptions, WriteOptions};
     use std::path::Path;
 
     let (tree, options) = (Tree::new(""), WriteOptions::default());
@@ -171,6 +171,7 @@ fn processes_are_not_shown_below_the_filesystem_root() {
                 code(roots.content_hash(&path, 1 << 20)),
                 code(roots.read_dir(&path)),
                 code(roots.walk(&path, WalkOptions::default())),
+                code(roots.check(&path).and_then(|it| it.set_attribute(Attribute::Executable))),
             ];
             let served = results.iter().filter(|code| {
                 !matches!(code, Some("special_file" | "not_a_directory" | "is_a_directory"))

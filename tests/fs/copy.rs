@@ -4,7 +4,9 @@
 
 use std::fs;
 
-use mcp_roots_guard::{ContentHash, Durability, ErrorKind, Overwrite, Result, Roots, WriteOptions};
+use mcp_roots_guard::{
+    Access, Boundary, ContentHash, Durability, ErrorKind, Overwrite, Result, Roots, WriteOptions,
+};
 
 use crate::support::code;
 use crate::support::tree::{Tree, symlinks_are_visible};
@@ -113,4 +115,26 @@ fn failed_copy_without_descriptors_leaves_no_directory() {
         assert_eq!(tree.snapshot("root"), before, "{free} descriptors");
     }
     assert!((4..20).contains(&failed), "{failed}");
+}
+
+#[test]
+fn a_conditional_copy_in_place_blames_the_destination() {
+    let tree = Tree::new("file root/a = a; file root/b = b");
+    let overwrite = Overwrite::IfUnchanged(ContentHash::of(b"old"));
+    let options = WriteOptions::default().in_place().overwrite(overwrite);
+    let refused = tree.roots(["root"]).copy("a", "b", 9, options).unwrap_err();
+    let expected = r#"copy "a" to "b": destination: the file was modified since it was read"#;
+    assert!(refused.to_string().starts_with(expected), "{refused}");
+}
+
+/// Its handle would lead to the old file.
+#[test]
+fn a_configured_file_is_not_replaced_by_a_copy_or_a_write() {
+    let tree = Tree::new("file root/f = old; file root/g = new");
+    let builder = Boundary::builder().directory(tree.path("root"), Access::ReadWrite);
+    let boundary = builder.directory(tree.path("root/f"), Access::ReadWrite).build().unwrap();
+    let roots = boundary.allowed_roots();
+    assert_eq!(code(roots.write("f", "new")), Some("root_itself"));
+    assert_eq!(code(copy(&roots, "g", "f")), Some("root_itself"));
+    assert_eq!(code(copy(&roots, "f", "f")), Some("same_file"));
 }
