@@ -49,19 +49,19 @@ impl Operation<'_> {
     /// names the operation and its paths, unless it does already, and is reported to the operator.
     /// An attempt that succeeds reports it with [`Proof::log_allowed`].
     ///
-    /// After any error except [`OutsideRoots`](Code::OutsideRoots) and
-    /// [`RootUnavailable`](Code::RootUnavailable), `has_lost_root` looks at the roots of the
-    /// operation. If the name of one leads to no directory, the error is `RootUnavailable`.
+    /// After any error except [`OutsideRoots`](Code::OutsideRoots),
+    /// [`RootUnavailable`](Code::RootUnavailable) and that of ended roots, `has_lost_root` looks at
+    /// the roots of the operation. If the name of one leads to no directory, the error is
+    /// `RootUnavailable`.
     fn run<T>(
         self,
         mut attempt: impl FnMut(&mut Budget<'_>) -> Result<T>,
         has_lost_root: impl FnOnce(&Error) -> bool,
     ) -> Result<T> {
         let mut budget = Budget::new();
-        let active = self.roots.ensure_not_ended();
-        active.and_then(|()| retry_changed(|| attempt(&mut budget))).map_err(|mut error| {
-            // A request that leaves the roots is refused, whether or not a root is available.
-            // So is one whose roots have ended, without I/O.
+        retry_changed(|| attempt(&mut budget)).map_err(|mut error| {
+            // A request that leaves the roots is refused, whether or not a root is available. So is
+            // one whose roots have ended.
             let is_known = matches!(
                 error.reason(),
                 Code::OutsideRoots | Code::RootUnavailable | Code::Custom { .. }

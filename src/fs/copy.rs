@@ -96,6 +96,8 @@ impl CheckedPath {
 impl Proof {
     fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
+        // An overwritten destination would be left incomplete.
+        self.roots().ensure_not_ended()?;
         to.roots().ensure_not_ended().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
         let source = Source::open(self, to, limit)?;
