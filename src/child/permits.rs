@@ -14,9 +14,9 @@ static RUNNING: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
 /// The first client gets at most two thirds of them, and the next client at most two thirds of the
 /// remainder. A client that takes many permits thus leaves some for others.
 #[must_use]
-pub(super) struct Permit(Box<str>);
+pub(super) struct ChildPermit(Box<str>);
 
-impl Permit {
+impl ChildPermit {
     /// Takes a permit, or returns `None` if the client may not take another.
     pub(super) fn take(scope: Option<&dyn Scope>) -> Option<Self> {
         let share = scope.map_or("", Scope::share);
@@ -30,7 +30,7 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for ChildPermit {
     fn drop(&mut self) {
         let mut running = lock();
         if let Some(index) = running.iter().position(|share| *share == self.0) {

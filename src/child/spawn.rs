@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::output::{ChildOutput, ExitReason, OutputBuffer};
-use super::permits::Permit;
+use super::permits::ChildPermit;
 use super::program::no_such_program;
 use super::system::{KilledProcess, NULL, Pipes, has_exited, kill};
 use crate::confine::ChildConfinement;
@@ -51,7 +51,7 @@ pub(super) fn run(
     task: Task,
     directory: File,
     confinement: Option<ChildConfinement>,
-    permit: Permit,
+    permit: ChildPermit,
     caller: &SyncSender<()>,
 ) -> Result<ChildOutput> {
     // A time that cannot be represented never comes.

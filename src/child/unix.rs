@@ -15,7 +15,7 @@ use rustix::process::{
 };
 
 use super::output::OutputBuffer;
-use super::permits::Permit;
+use super::permits::ChildPermit;
 use crate::error::Result;
 
 pub(super) const NULL: &str = "/dev/null";
@@ -24,11 +24,15 @@ pub(super) const NULL: &str = "/dev/null";
 pub(super) struct Pipes {
     input: Option<(File, Cursor<Vec<u8>>)>,
     outputs: Vec<(usize, File)>,
-    _permit: Permit,
+    _permit: ChildPermit,
 }
 
 impl Pipes {
-    pub(super) fn new(child: &mut Child, stdin: Option<Vec<u8>>, permit: Permit) -> Result<Self> {
+    pub(super) fn new(
+        child: &mut Child,
+        stdin: Option<Vec<u8>>,
+        permit: ChildPermit,
+    ) -> Result<Self> {
         let input = child.stdin.take().map(nonblocking).transpose()?;
         let stdout = child.stdout.take().map(nonblocking).transpose()?;
         let stderr = child.stderr.take().map(nonblocking).transpose()?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::permits::Permit;
+use super::permits::ChildPermit;
 use super::spawn::{run, start};
 use super::{ChildCommand, ChildOutput};
 use crate::confine;
@@ -28,7 +28,7 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     };
     ensure_wanted()?;
     let place = &child.directory;
-    let permit = Permit::take(place.roots().scope()).ok_or_else(too_many_children)?;
+    let permit = ChildPermit::take(place.roots().scope()).ok_or_else(too_many_children)?;
     let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
         let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
         error.at("open directory", place.request().sent())

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::output::OutputBuffer;
-use super::permits::Permit;
+use super::permits::ChildPermit;
 use super::spawn::start;
 use crate::error::Result;
 
@@ -22,7 +22,11 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    pub(super) fn new(child: &mut Child, stdin: Option<Vec<u8>>, permit: Permit) -> Result<Self> {
+    pub(super) fn new(
+        child: &mut Child,
+        stdin: Option<Vec<u8>>,
+        permit: ChildPermit,
+    ) -> Result<Self> {
         // A thread waits until its chunk is taken, so the memory is bounded.
         let (sender, chunks) = mpsc::sync_channel(1);
         let shared = Arc::new((sender, permit));

@@ -47,7 +47,7 @@ pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::Access;
 pub(crate) use self::policy::{Policy, Rule};
-pub(crate) use self::slot::{Permission, Slot, TemporaryName};
+pub(crate) use self::slot::{Permit, Slot, TemporaryName};
 #[cfg(not(windows))]
 use crate::error::Code;
 use crate::error::Error;

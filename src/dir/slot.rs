@@ -1,7 +1,7 @@
 //! Changes of directory entries: [`Slot`] and [`TemporaryName`].
 //!
 //! Everything that changes an entry, or opens one for writing, is a method of a [`Slot`], which asks
-//! its [`Permission`] immediately before. The exceptions are the guard's own temporary files, and the
+//! its [`Permit`] immediately before. The exceptions are the guard's own temporary files, and the
 //! directories that it has just created. These are created for a change that was permitted when it
 //! began, and removed without a permit, so that nothing remains of one that is no longer allowed.
 
@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 
 /// The permission for one change.
-pub(crate) trait Permission {
+pub(crate) trait Permit {
     /// Returns an error if the change is not allowed now.
     fn ask(&self) -> Result<()>;
 }
@@ -27,11 +27,11 @@ pub(crate) struct Slot<'a> {
     directory: &'a Handle,
     /// A name or, for an entry that is only opened, a path of plain names.
     path: &'a Path,
-    permit: &'a dyn Permission,
+    permit: &'a dyn Permit,
 }
 
 impl<'a> Slot<'a> {
-    pub(crate) fn new(directory: &'a Handle, path: &'a Path, permit: &'a dyn Permission) -> Self {
+    pub(crate) fn new(directory: &'a Handle, path: &'a Path, permit: &'a dyn Permit) -> Self {
         Self { directory, path, permit }
     }
 

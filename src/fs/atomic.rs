@@ -22,7 +22,7 @@ use super::permissions::{KeptPermissions, Permissions, set_mode};
 use super::permit::{ChangeKind, ChangePermit};
 use super::version::{change_if, removed};
 use crate::check::{CheckedPath, Name, Proof};
-use crate::dir::{Handle, Identity, Metadata, Permission as _, Stat, TemporaryName};
+use crate::dir::{Handle, Identity, Metadata, Permit as _, Stat, TemporaryName};
 use crate::error::{Code, Error, Result, quoted};
 
 /// A file that is written in pieces and appears under its name only when it is committed.

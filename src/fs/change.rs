@@ -9,7 +9,7 @@ use super::options::Overwrite;
 use super::permit::{ChangeKind, ChangePermit};
 use super::version::{Condition, ContentHash, change_if};
 use crate::check::{CheckedEntry, Proof};
-use crate::dir::{DirectoryEntry, FileType, Handle, Permission, Rule, Slot, Stat, split};
+use crate::dir::{DirectoryEntry, FileType, Handle, Permit, Rule, Slot, Stat, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
@@ -314,7 +314,7 @@ struct TreeRemoval<'a> {
     base: Handle,
     /// Whether an entry of the directory at a path below the base is protected.
     is_protected: &'a dyn Fn(&Path, &OsStr) -> bool,
-    permit: &'a dyn Permission,
+    permit: &'a dyn Permit,
 }
 
 /// What remains of a batch of entries after its files were removed.
@@ -487,7 +487,7 @@ mod tests {
 
     struct Always;
 
-    impl Permission for Always {
+    impl Permit for Always {
         fn ask(&self) -> Result<()> {
             Ok(())
         }

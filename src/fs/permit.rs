@@ -30,7 +30,7 @@ use std::sync::Arc;
 use super::parents::NewDirectories;
 use super::version::{Condition, ContentHash};
 use crate::check::{Proof, named_as_directory, without_parent};
-use crate::dir::{Handle, Permission, Rule, Slot, Stat, split};
+use crate::dir::{Handle, Permit, Rule, Slot, Stat, split};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Presence, Root, Roots};
 
@@ -352,7 +352,7 @@ impl ChangePermit<'_> {
     }
 }
 
-impl Permission for ChangePermit<'_> {
+impl Permit for ChangePermit<'_> {
     /// Fails if the request has ended, or if the open directory is no longer at the path that was
     /// checked, so that it has not been moved to where less is allowed.
     fn ask(&self) -> Result<()> {
@@ -370,7 +370,7 @@ impl Permission for ChangePermit<'_> {
 /// The permit to remove what is in a tree whose own permit was asked.
 pub(super) struct ContentPermit<'a>(&'a Roots);
 
-impl Permission for ContentPermit<'_> {
+impl Permit for ContentPermit<'_> {
     fn ask(&self) -> Result<()> {
         self.0.ensure_not_ended()
     }

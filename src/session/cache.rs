@@ -91,9 +91,8 @@ mod tests {
         let list = Arc::new(ListRootsResult::from_uris(uris));
         let boundary = Boundary::without_directories().build().unwrap();
         let roots = boundary.resolve(&list).unwrap();
-        let resolved = Guard::new(boundary).current();
-        let (expires, guard_number) = (resolved.now + MINUTE, resolved.guard_number);
-        let one = CacheEntry { epoch: 1, expires, guard_number, list, roots, resolved };
+        let as_of = Guard::new(boundary).current();
+        let one = CacheEntry { epoch: 1, expires: as_of.now + MINUTE, list, roots, as_of };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(Guard::next_session_id(), one.clone());

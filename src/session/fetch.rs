@@ -24,7 +24,7 @@ use crate::session::errors::{
     CHANGED, roots_changing, roots_failed, roots_stale, roots_timed_out, roots_unsupported,
 };
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
-use crate::session::state::{CacheEntry, Fetch, State, Step, Validity};
+use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
 use crate::session::{Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -323,9 +323,8 @@ impl Leader<'_> {
         let client = self.client;
         // The time to live starts at the request, because the client may change its list
         // immediately afterwards.
-        let current = client.guard.current();
-        let (began, guard_number) = (current.now, current.guard_number);
-        if deadline < began + client.guard.choices().fetch_limit / LEAST_TIME {
+        let requested = client.guard.current();
+        if deadline < requested.now + client.guard.choices().fetch_limit / LEAST_TIME {
             return Err(roots_timed_out());
         }
         let work = async {
@@ -333,16 +332,18 @@ impl Leader<'_> {
                 let roots = client.resolve(cached.list.clone(), deadline).await?;
                 events::resolved_again(client.id, roots.iter().len());
                 client.log_roots(&roots);
-                return Ok(cached.resolved_again(roots, current));
+                return Ok(cached.resolved_again(roots, requested));
             }
             // Defense: A client that never answers is not waited for after the deadline.
             let (list, pages) =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(roots_timed_out)??;
-            let (list, resolved) = (Arc::new(list), client.guard.current());
+            let list = Arc::new(list);
+            let guard_number = requested.guard_number;
+            let as_of = Current { guard_number, ..client.guard.current() };
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
-            let (epoch, expires) = (self.fetch.epoch, began + client.time_to_live());
-            Ok(CacheEntry { epoch, expires, guard_number, list, roots, resolved })
+            let (epoch, expires) = (self.fetch.epoch, requested.now + client.time_to_live());
+            Ok(CacheEntry { epoch, expires, list, roots, as_of })
         };
         match run_until_stopped(self.fetch.end.wait(), work).await {
             None => Ok(self.fetch.end.wait().await.clone()),

@@ -22,13 +22,12 @@ pub(crate) struct CacheEntry {
     /// The session's epoch in which the list was requested.
     pub(crate) epoch: u64,
     pub(crate) expires: Instant,
-    /// The guard's number when the list was requested.
-    pub(crate) guard_number: u64,
     /// The list, which is resolved again if it may give other roots.
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) roots: Roots,
-    /// What was current when the list began to be resolved.
-    pub(crate) resolved: Current,
+    /// The guard's number is that of the time when the list was requested. The rest was current
+    /// when the list began to be resolved.
+    pub(crate) as_of: Current,
 }
 
 /// What a cached snapshot is compared with when a call begins.
@@ -54,14 +53,14 @@ pub(crate) enum Validity {
 impl CacheEntry {
     /// Whether the snapshot may serve a new call, apart from its epoch.
     pub(crate) fn validity(&self, current: Current) -> Validity {
-        if current.now >= self.expires || self.guard_number != current.guard_number {
+        if current.now >= self.expires || self.as_of.guard_number != current.guard_number {
             return Validity::Invalid;
         }
         // The filesystem decided about an entry, and a symlink may lead elsewhere by now.
         let is_old =
-            self.roots.is_provisional() && current.now >= self.resolved.now + SYMLINKED_LIST_TTL;
+            self.roots.is_provisional() && current.now >= self.as_of.now + SYMLINKED_LIST_TTL;
         // Defense: After the allowed directories have changed, the list is resolved again.
-        if is_old || self.resolved.generation != current.generation {
+        if is_old || self.as_of.generation != current.generation {
             Validity::ResolveAgain
         } else {
             Validity::Valid
@@ -69,9 +68,9 @@ impl CacheEntry {
     }
 
     /// The same list, resolved again.
-    pub(crate) fn resolved_again(&self, roots: Roots, resolved: Current) -> Self {
-        let Self { epoch, expires, guard_number, ref list, .. } = *self;
-        Self { epoch, expires, guard_number, list: list.clone(), roots, resolved }
+    pub(crate) fn resolved_again(&self, roots: Roots, now: Current) -> Self {
+        let as_of = Current { guard_number: self.as_of.guard_number, ..now };
+        Self { epoch: self.epoch, expires: self.expires, list: self.list.clone(), roots, as_of }
     }
 }
 
@@ -286,10 +285,9 @@ mod tests {
         Arc::new(CacheEntry {
             epoch: fetch.epoch,
             expires: now + MINUTE,
-            guard_number: 0,
             list: Arc::default(),
             roots: Roots::from_dirs([directory.path()]).unwrap(),
-            resolved: current(now),
+            as_of: current(now),
         })
     }
 
