@@ -239,7 +239,7 @@ impl Session {
                 result = Some(message);
             }
         }
-        tool_text(&result.unwrap())
+        tool_text(&result.expect("the response ended without a result"))
     }
 }
 
