@@ -636,11 +636,9 @@ impl Race {
         }
         let tree = pair.build();
         *swaps += racing(pair.swap(&tree), |racer| {
-            let roots =
-                racer.while_paused(|| self.forbidden.roots(&tree, pair.root, pair.client_root));
             let mut before = racer.while_paused(|| pair.outside(&tree));
             for row in rows {
-                self.run_row(row, pair, (&tree, racer), &roots, of_pair);
+                self.run_row(row, pair, (&tree, racer), of_pair);
                 let after = racer.while_paused(|| {
                     self.renew(row, pair, &tree);
                     pair.outside(&tree)
@@ -682,21 +680,27 @@ impl Race {
         row: &Row,
         pair: &Pair,
         (tree, racer): (&Tree, &Racer),
-        roots: &Roots,
         of_pair: &mut Counts,
     ) {
         let requests: Vec<_> = row.requests.iter().map(|text| pair.request(tree, text)).collect();
         let requests: Vec<_> = requests.iter().map(String::as_str).collect();
+        // A rebuilt tree has other directories, which earlier roots do not serve.
+        let forbidden = self.forbidden;
+        let roots_now = || forbidden.roots(tree, pair.root, pair.client_root);
+        let mut roots = racer.while_paused(roots_now);
         let (mut is_fresh, start) = (true, Instant::now());
         for round in 0..self.max_rounds {
             if round >= MIN_ROUNDS && start.elapsed() > self.row_time {
                 break;
             }
             if !is_fresh {
-                racer.while_paused(|| self.renew(row, pair, tree));
+                roots = racer.while_paused(|| {
+                    self.renew(row, pair, tree);
+                    roots_now()
+                });
             }
             racer.next_swap();
-            let done = row.run(roots, &requests, racer);
+            let done = row.run(&roots, &requests, racer);
             of_pair.add(&done);
             self.of_calls.entry(row.call()).or_default().add(&done);
             let code = done.as_ref().map_err(Error::code).err();
