@@ -1,13 +1,12 @@
-//! Events for the operator's log. The [crate documentation](crate#events) is their contract.
+//! The events of operations, for the operator's log. The [crate documentation](crate#events) is
+//! their contract.
 //!
 //! Without the feature `tracing`, the functions do nothing.
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
-use std::path::Path;
 
 use crate::error::{Error, quoted, unquoted};
-use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
 /// Emits an event if the feature `tracing` is enabled.
 macro_rules! event {
@@ -19,76 +18,29 @@ macro_rules! event {
     };
 }
 
-pub(crate) fn fetched(session: NonZeroU64, roots: usize, rejected: usize, pages: usize) {
-    event!(
-        debug,
-        "roots fetched",
-        session = session.get(),
-        roots = roots,
-        rejected = rejected,
-        pages = pages
-    );
-}
-
-pub(crate) fn not_fetched(session: NonZeroU64, error: &Error) {
-    event!(
-        warn,
-        "roots not fetched",
-        session = session.get(),
-        code = error.code(),
-        detail = error.operator_detail()
-    );
-}
-
-pub(crate) fn changed(session: NonZeroU64) {
-    event!(debug, "roots changed", session = session.get());
-}
-
-pub(crate) fn resolved_again(session: NonZeroU64, roots: usize) {
-    event!(debug, "roots resolved again", session = session.get(), roots = roots);
-}
-
-/// Logs a root of the list that was fetched or resolved again.
-pub(crate) fn root_in_force(session: NonZeroU64, index: usize, root: &Path) {
-    event!(
-        debug,
-        "root in force",
-        session = session.get(),
-        index = index,
-        root = escaped(&dunce::simplified(root).display().to_string()).as_str()
-    );
-}
-
-pub(crate) fn closed(session: NonZeroU64) {
-    event!(debug, "session closed", session = session.get());
-}
-
-pub(crate) fn rejected(session: NonZeroU64, index: usize, entry: &str, error: &Error) {
-    event!(
-        warn,
-        "entry rejected",
-        session = session.get(),
-        index = index,
-        entry = escaped(entry).as_str(),
-        code = error.code(),
-        detail = error.operator_detail()
-    );
-}
-
-/// Logs a refusal and returns it.
-pub(crate) fn refused(session: Option<NonZeroU64>, error: Error) -> Error {
-    event!(
-        info,
-        "refused",
-        session = session.map(NonZeroU64::get),
-        operation = error.operation().map(|(operation, _)| operation),
-        request = error.operation().map(|(_, request)| request),
-        destination = error.destination(),
-        code = error.code(),
-        error = tracing_display(&error),
-        detail = error.operator_detail()
-    );
-    error
+impl Error {
+    /// Logs this refusal as the library logs its own, with the event
+    /// [`refused`](crate#events), and returns it. `scope` is the number of the request or session,
+    /// if there is one.
+    ///
+    /// For a program that refuses requests for reasons of its own, such as an agent whose user
+    /// declined, so that the operator's log has every refusal in one form. Without the feature
+    /// `tracing`, this does nothing.
+    #[must_use]
+    pub fn logged(self, scope: Option<NonZeroU64>) -> Self {
+        event!(
+            info,
+            "refused",
+            session = scope.map(NonZeroU64::get),
+            operation = self.operation().map(|(operation, _)| operation),
+            request = self.operation().map(|(_, request)| request),
+            destination = self.destination(),
+            code = self.code(),
+            error = tracing_display(&self),
+            detail = self.operator_detail()
+        );
+        self
+    }
 }
 
 /// An operation that has succeeded.
@@ -123,36 +75,9 @@ pub(crate) fn allowed(session: Option<NonZeroU64>, allowed: &AllowedOperation<'_
     );
 }
 
-/// Returns the work, which runs in the caller's span on whatever thread it runs.
-pub(crate) fn in_span_of_caller<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    #[cfg(feature = "tracing")]
-    let span = tracing::Span::current();
-    move || {
-        #[cfg(feature = "tracing")]
-        let _entered = span.enter();
-        work()
-    }
-}
-
 /// Escapes text as error texts do, without shortening it.
 fn escaped(text: &str) -> String {
     unquoted(&format!("{text:?}")).to_owned()
-}
-
-/// Logs a handler's error and its causes, which are not sent to the client. The number of causes
-/// and the length of the text are bounded, because other code creates the error.
-pub(crate) fn failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
-    if cfg!(feature = "tracing") {
-        let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
-        let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        let shown: String = chain.chars().take(FAILURE_CHARS).collect();
-        event!(
-            warn,
-            "handler failed",
-            session = session.map(NonZeroU64::get),
-            error = shown.as_str()
-        );
-    }
 }
 
 #[cfg(feature = "tracing")]

@@ -25,7 +25,6 @@ pub(crate) use self::operation::Name;
 pub use self::proof::Proof;
 pub(crate) use self::proof::{OpenDirectory, named_as_directory, without_parent};
 use crate::error::{Code, Error, Result};
-use crate::events;
 use crate::path::index::Position;
 use crate::path::protect::{ProtectedNames, has_temporary_name};
 use crate::path::{IntoLocation, Location};
@@ -253,7 +252,7 @@ impl Roots {
     }
 
     pub(crate) fn log_refused(&self, error: Error) -> Error {
-        events::refused(self.scope().map(Scope::number), self.with_reason(error))
+        self.with_reason(error).logged(self.scope().map(Scope::number))
     }
 }
 

@@ -10,8 +10,8 @@ use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode};
 
 use crate::error::Error;
-use crate::events;
 use crate::fs::CommitError;
+use crate::session::events;
 use crate::wire::{ErrorBody, Revision};
 
 /// The error of a handler's work. Its `Debug` output shows no more than its text.

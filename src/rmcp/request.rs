@@ -23,7 +23,6 @@ use super::peer::PeerSource;
 use super::transport::Arrival;
 use crate::boundary::ClientRoots;
 use crate::error::{Error, Result};
-use crate::events::refused;
 use crate::kinds;
 use crate::roots::{Roots, Scope, Use};
 use crate::session::errors::{no_session, roots_failed, roots_stale};
@@ -193,14 +192,14 @@ impl Guard {
             _ if stateless => None,
             // If client roots are ignored, the client's identity and capabilities do not matter.
             Err(_) if self.boundary().client_roots() == ClientRoots::Ignore => None,
-            session => Some(session.map_err(|error| refused(None, error))?),
+            session => Some(session.map_err(|error| error.logged(None))?),
         };
         let client = if let Some(session) = &session {
             session.client().clone()
         } else {
             let declared =
                 if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
-            let declared = declared.map_err(|error| refused(None, error))?;
+            let declared = declared.map_err(|error| error.logged(None))?;
             let share = Arrival::share(&ctx.extensions);
             Arc::new(Client::new(self.clone(), declared, share))
         };

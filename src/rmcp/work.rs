@@ -23,7 +23,6 @@ use ::rmcp::service::{RequestContext, RoleServer};
 use super::handler_error::{HandlerError, Reason};
 use super::input::{ClientInput, add_roots_request};
 use super::request::{RequestRoots, RootsOutcome, revision};
-use crate::events::refused;
 use crate::kinds;
 use crate::session::Guard;
 use crate::wire::Revision;
@@ -284,11 +283,11 @@ impl RequestRoots {
         let session = Some(client.id);
         let work = move || {
             // Defense: Work that waited for a thread begins only with roots in force.
-            roots.ensure_active().map_err(|error| refused(session, error))?;
+            roots.ensure_active().map_err(|error| error.logged(session))?;
             work(roots)
         };
         let done = client.guard.slots().work(&client.share, work).await;
-        done.map_err(|error| refused(session, error))?.map_err(|_| panicked())?
+        done.map_err(|error| error.logged(session))?.map_err(|_| panicked())?
     }
 }
 

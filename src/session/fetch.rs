@@ -16,13 +16,13 @@ use tokio::sync::watch;
 use crate::boundary::ClientRoots;
 use crate::dir::Effort;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events;
 use crate::kinds;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
 use crate::roots::{Roots, Scope};
 use crate::session::errors::{
     CHANGED, roots_changing, roots_failed, roots_stale, roots_timed_out, roots_unsupported,
 };
+use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
 use crate::session::{Guard, RootsSource, fetch_list};
@@ -94,12 +94,12 @@ impl Client {
     /// are no such directories, or if the client did not cause the error.
     pub(crate) fn always_roots(self: &Arc<Self>, error: Error) -> Result<Roots> {
         if is_guards(&error) {
-            return Err(events::refused(Some(self.id), error));
+            return Err(error.logged(Some(self.id)));
         }
         // The session may have been closed in the meantime.
-        self.epoch().map_err(|closed| events::refused(Some(self.id), closed))?;
+        self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
         match self.always_despite(&error) {
-            always if always.is_empty() => Err(events::refused(Some(self.id), error)),
+            always if always.is_empty() => Err(error.logged(Some(self.id))),
             always => Ok(always),
         }
     }

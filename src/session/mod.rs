@@ -23,6 +23,7 @@
 //!    an [`Observer`] do so.
 
 pub(crate) mod errors;
+pub(crate) mod events;
 pub(crate) mod runtime;
 mod slots;
 pub(crate) mod source;
@@ -45,7 +46,6 @@ pub use self::source::{RootsResponse, RootsSource};
 use crate::boundary::ClientRoots;
 use crate::check::Proof;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::events;
 use crate::roots::Roots;
 use crate::session::errors::{CHANGED, roots_stale};
 pub(crate) use crate::session::fetch::Client;
@@ -282,7 +282,7 @@ impl Session {
         W: FnOnce() -> Result<T> + Send + 'static,
     {
         let client = self.client().clone();
-        client.epoch().map_err(|error| events::refused(Some(client.id), error))?;
+        client.epoch().map_err(|error| error.logged(Some(client.id)))?;
         let work = move || {
             // While the work waited for a slot, the session may have been closed.
             client.epoch()?;
@@ -290,7 +290,7 @@ impl Session {
         };
         let client = self.client();
         let done = client.guard.slots().work(&client.share, work).await;
-        done.map_err(|error| events::refused(Some(client.id), error))?
+        done.map_err(|error| error.logged(Some(client.id)))?
             .unwrap_or_else(|_| Err(Error::from(Code::Io).detail("the work panicked")))
     }
 

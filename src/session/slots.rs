@@ -38,10 +38,10 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::{Error, Result};
-use crate::events;
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::roots::WeakTable;
 use crate::session::errors::{busy, queue_full};
+use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
 /// The slots of one guard, and the threads on which jobs run.

@@ -1,0 +1,109 @@
+//! The events of sessions and handlers, for the operator's log. The [crate
+//! documentation](crate#events) is their contract. A refusal is logged by [`Error::logged`].
+//!
+//! Without the feature `tracing`, the functions do nothing.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use crate::Error;
+use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
+
+/// Emits an event if the feature `tracing` is enabled.
+macro_rules! event {
+    ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "mcp_roots_guard", $($field = $value,)* $message);
+        #[cfg(not(feature = "tracing"))]
+        if false { let _ = ($(&$value,)*); }
+    };
+}
+
+pub(crate) fn fetched(session: NonZeroU64, roots: usize, rejected: usize, pages: usize) {
+    event!(
+        debug,
+        "roots fetched",
+        session = session.get(),
+        roots = roots,
+        rejected = rejected,
+        pages = pages
+    );
+}
+
+pub(crate) fn not_fetched(session: NonZeroU64, error: &Error) {
+    event!(
+        warn,
+        "roots not fetched",
+        session = session.get(),
+        code = error.code(),
+        detail = error.operator_detail()
+    );
+}
+
+pub(crate) fn changed(session: NonZeroU64) {
+    event!(debug, "roots changed", session = session.get());
+}
+
+pub(crate) fn resolved_again(session: NonZeroU64, roots: usize) {
+    event!(debug, "roots resolved again", session = session.get(), roots = roots);
+}
+
+/// Logs a root of the list that was fetched or resolved again.
+pub(crate) fn root_in_force(session: NonZeroU64, index: usize, root: &Path) {
+    event!(
+        debug,
+        "root in force",
+        session = session.get(),
+        index = index,
+        root = escaped(&dunce::simplified(root).display().to_string()).as_str()
+    );
+}
+
+pub(crate) fn closed(session: NonZeroU64) {
+    event!(debug, "session closed", session = session.get());
+}
+
+pub(crate) fn rejected(session: NonZeroU64, index: usize, entry: &str, error: &Error) {
+    event!(
+        warn,
+        "entry rejected",
+        session = session.get(),
+        index = index,
+        entry = escaped(entry).as_str(),
+        code = error.code(),
+        detail = error.operator_detail()
+    );
+}
+
+/// Returns the work, which runs in the caller's span on whatever thread it runs.
+pub(crate) fn in_span_of_caller<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    #[cfg(feature = "tracing")]
+    let span = tracing::Span::current();
+    move || {
+        #[cfg(feature = "tracing")]
+        let _entered = span.enter();
+        work()
+    }
+}
+
+/// Logs a handler's error and its causes, which are not sent to the client. The number of causes
+/// and the length of the text are bounded, because other code creates the error.
+pub(crate) fn failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
+    if cfg!(feature = "tracing") {
+        let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
+        let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let shown: String = chain.chars().take(FAILURE_CHARS).collect();
+        event!(
+            warn,
+            "handler failed",
+            session = session.map(NonZeroU64::get),
+            error = shown.as_str()
+        );
+    }
+}
+
+/// Escapes text as error texts do, without shortening it.
+fn escaped(text: &str) -> String {
+    let quoted = format!("{text:?}");
+    quoted[1..quoted.len() - 1].to_owned()
+}
