@@ -191,8 +191,10 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// Copies the error for another caller, without the operation and the request.
-    pub(crate) fn repeated(&self) -> Self {
+    /// Copies the error for another caller who waits for the same result: with the kind, code, text,
+    /// [number](Self::raw_os_error) and operator's detail, without the operation and the request.
+    #[must_use]
+    pub fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
         again.0.limit = self.0.limit;
         let number = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
@@ -235,16 +237,26 @@ impl Error {
         self
     }
 
-    /// Like [`at`](Self::at), but for a rename, which has a source and a destination.
+    /// Like [`with_request`](Self::with_request), but for a rename, which has a source and a destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));
         }
-        self.at(operation, from)
+        self.with_request(operation, from)
     }
 
-    /// Adds the operation and the request, unless an inner caller already has.
-    pub(crate) fn at(mut self, operation: &'static str, request: &OsStr) -> Self {
+    /// Adds the operation and the request that failed to the text, unless they are there already.
+    /// The request is shown as the library shows it: quoted, escaped and shortened.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::ReadOnly, "turn_is_read_only", "this turn only reads");
+    /// let error = error.with_request("format", "a.rs".as_ref());
+    /// assert_eq!(error.to_string(), "format \"a.rs\": this turn only reads");
+    /// ```
+    #[must_use]
+    pub fn with_request(mut self, operation: &'static str, request: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.operation = operation;
             self.0.request = Some(quoted(request));
@@ -252,7 +264,10 @@ impl Error {
         self
     }
 
-    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+    /// Adds what only the operator may see ([`operator_detail`](Self::operator_detail)), in place of
+    /// an earlier detail.
+    #[must_use]
+    pub fn with_operator_detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
         self
     }
@@ -276,6 +291,14 @@ impl Error {
 
     pub(crate) fn root(&self) -> Option<usize> {
         self.0.root
+    }
+
+    /// Records the number of the operating system's error that caused this one
+    /// ([`raw_os_error`](Self::raw_os_error)), if it has one.
+    #[must_use]
+    pub fn with_raw_os_error(mut self, number: impl Into<Option<i32>>) -> Self {
+        self.0.cause = number.into().map(io::Error::from_raw_os_error);
+        self
     }
 
     /// Records the operating system's error that caused this one.
@@ -580,8 +603,8 @@ mod tests {
     #[test]
     fn text_contains_the_request_and_never_the_operator_detail() {
         let error = Error::from(Code::OutsideRoots)
-            .detail("points to /etc/shadow")
-            .at("open", OsStr::new("a\n\u{7}\"b"));
+            .with_operator_detail("points to /etc/shadow")
+            .with_request("open", OsStr::new("a\n\u{7}\"b"));
         assert_eq!(error.to_string(), r#"open "a\n\u{7}\"b": not inside the allowed directories"#);
         assert_eq!(format!("{error:?}"), format!("Error(outside_roots: {error})"));
         assert_eq!(error.operator_detail(), Some("points to /etc/shadow"));
@@ -591,15 +614,17 @@ mod tests {
     #[test]
     fn long_request_is_shortened_and_the_innermost_caller_names_it() {
         let error = Error::from(Code::TooLong)
-            .at("check", OsStr::new(&"x".repeat(5000)))
-            .at("open", OsStr::new("y"));
+            .with_request("check", OsStr::new(&"x".repeat(5000)))
+            .with_request("open", OsStr::new("y"));
         let expected = format!("check \"{}…\": {}", "x".repeat(QUOTED_CHARS), Code::TooLong.text());
         assert_eq!(error.to_string(), expected);
     }
 
     #[test]
     fn os_error_shows_the_system_message_and_no_added_text() {
-        let text = |cause: io::Error| Error::from(cause).at("write", OsStr::new("f")).to_string();
+        let text = |cause: io::Error| {
+            Error::from(cause).with_request("write", OsStr::new("f")).to_string()
+        };
         let full = || io::Error::from_raw_os_error(28);
         assert_eq!(text(full()), format!(r#"write "f": input or output failed: {}"#, full()));
         let added = io::Error::other("/srv/secret");

@@ -79,7 +79,7 @@ pub(super) fn declare(
         let mut at_place =
             directories.iter_mut().enumerate().filter(|(_, it)| place(&it.0) == failed);
         if let Some((index, (directory, rejected))) = at_place.find(|(_, it)| !it.0.is_invalid()) {
-            let error = directory.reject(error.at("declare alias", alias.as_os_str()));
+            let error = directory.reject(error.with_request("declare alias", alias.as_os_str()));
             *rejected = Some(directory.rejected(index, error));
         }
     }

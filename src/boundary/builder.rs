@@ -433,7 +433,9 @@ fn check_access(directories: &[&Directory]) -> Result<()> {
             quoted(outer.as_os_str())
         ),
     };
-    Err(Error::from(Code::AccessConflict).with_outcome(outcome).at("open root", inner.as_os_str()))
+    Err(Error::from(Code::AccessConflict)
+        .with_outcome(outcome)
+        .with_request("open root", inner.as_os_str()))
 }
 
 impl Roots {

@@ -158,10 +158,10 @@ impl Directory {
             return Err(Error::from(Code::Empty).with_text(text));
         }
         let path = std::path::absolute(path)
-            .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
+            .map_err(|error| Error::from(error).with_request("open root", path.as_os_str()))?;
         if let Some(alias) = options.aliases.get(ALIASES) {
             let error = Error::from(Code::InvalidAlias).with_text("more than 8 aliases");
-            return Err(error.at("declare alias", alias.as_os_str()));
+            return Err(error.with_request("declare alias", alias.as_os_str()));
         }
         for alias in &mut options.aliases {
             *alias = parse_alias(alias)?;
@@ -286,7 +286,8 @@ fn with_long_names(path: PathBuf) -> PathBuf {
 
 /// Returns the normalized form of an alias, with which paths are compared.
 fn parse_alias(alias: &Path) -> Result<PathBuf> {
-    let invalid = || Error::from(Code::InvalidAlias).at("declare alias", alias.as_os_str());
+    let invalid =
+        || Error::from(Code::InvalidAlias).with_request("declare alias", alias.as_os_str());
     let location = Location::from_path(alias).map_err(|_| invalid())?;
     #[cfg(unix)]
     if let Some(names) = drive::names(location.as_os_str()) {

@@ -92,7 +92,7 @@ fn tops(roots: Vec<Root>, protected: &[Pattern]) -> Roots {
 
 fn open_root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path)
-        .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
+        .map_err(|error| Error::from(error).with_request("open root", path.as_os_str()))?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
     // A drive letter can be mapped to a directory of another volume, or to a share. The final path
     // is then the canonical one, and the drive is an alias.

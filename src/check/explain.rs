@@ -140,9 +140,9 @@ impl Roots {
             _ => Ok(()),
         };
         let decide = |name, rule: &dyn Fn(&Proof) -> Result<()>| {
-            let again = |error: &Error| error.repeated().at("check", request.sent());
+            let again = |error: &Error| error.repeated().with_request("check", request.sent());
             let proof = checked.as_ref().map_err(again)?;
-            let refused = |error: Error| self.with_reason(error.at(name, request.sent()));
+            let refused = |error: Error| self.with_reason(error.with_request(name, request.sent()));
             rule(proof).map_err(refused).map(|()| CheckedPath(proof.clone()))
         };
         let reading = decide("read", &|proof| {

@@ -246,7 +246,7 @@ impl Roots {
         let location = location.with_separators(self.index());
         // A file that is being written is not named in requests, and not changed before its commit.
         if has_temporary_name(location.as_os_str()) {
-            return Err(self.log_refused(proof::temporary().at("check", location.sent())));
+            return Err(self.log_refused(proof::temporary().with_request("check", location.sent())));
         }
         Ok(location)
     }
@@ -314,7 +314,8 @@ impl CheckedPath {
     pub fn entry(&self) -> Result<CheckedEntry> {
         // The target of a symlink is not removed in place of the symlink.
         if self.0.is_target() {
-            let error = Error::from(Code::FollowedSymlink).at("check", self.0.request().sent());
+            let error =
+                Error::from(Code::FollowedSymlink).with_request("check", self.0.request().sent());
             return Err(self.0.roots().log_refused(error));
         }
         Ok(CheckedEntry(self.0.clone()))

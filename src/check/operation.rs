@@ -74,7 +74,7 @@ impl Operation<'_> {
             let refused = of_destination.unwrap_or(self.source);
             if error.reason() == Code::OutsideRoots && error.operator_detail().is_none() {
                 let why = self.roots.why_outside(refused);
-                error = why.into_iter().fold(error, Error::detail);
+                error = why.into_iter().fold(error, Error::with_operator_detail);
             } else if error.reason() == Code::NotFound {
                 let hint = unexpanded(refused.as_os_str()).map(str::to_owned);
                 error = hint.into_iter().fold(error, Error::with_outcome);
@@ -82,7 +82,7 @@ impl Operation<'_> {
             self.roots.log_refused(
                 match self.destination.map(Location::sent).or(self.name.target) {
                     Some(destination) => error.between(self.name.text, source, destination),
-                    None => error.at(self.name.text, source),
+                    None => error.with_request(self.name.text, source),
                 },
             )
         })

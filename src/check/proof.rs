@@ -249,7 +249,7 @@ impl Proof {
         let relative = self.roots.location(relative)?;
         let request = self.request.join(relative.as_unchecked_path());
         if self.roots.index().is_absolute(relative.as_os_str()) {
-            let error = Error::from(Code::NotRelative).at("check", request.sent());
+            let error = Error::from(Code::NotRelative).with_request("check", request.sent());
             return Err(self.roots.log_refused(error));
         }
         self.check_below(relative.as_unchecked_path(), &request, last_name)
@@ -262,7 +262,8 @@ impl Proof {
         request: &Location,
         last_name: LastName,
     ) -> Result<Self> {
-        let (roots, named) = (&self.roots, |error: Error| error.at("check", request.sent()));
+        let (roots, named) =
+            (&self.roots, |error: Error| error.with_request("check", request.sent()));
         // The name of a directory in the root can look like an alias of another system.
         let mut from_root = Path::new(".").join(self.relative());
         // Joining an empty path would add a slash.

@@ -139,7 +139,8 @@ impl CheckedPath {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<ChildCommand> {
         let name = program.as_ref();
         let found = program::find(&self.0, name);
-        let found = found.map_err(|error| self.0.roots().log_refused(error.at("run", name)))?;
+        let found =
+            found.map_err(|error| self.0.roots().log_refused(error.with_request("run", name)))?;
         let mut command = Command::new(found);
         command.env_clear().envs(program::environment(&self.0));
         #[cfg(unix)]
@@ -281,7 +282,7 @@ impl ChildCommand {
                 directory.log_allowed("run", &name, None);
                 Ok(output)
             }
-            Err(error) => Err(directory.roots().log_refused(error.at("run", &name))),
+            Err(error) => Err(directory.roots().log_refused(error.with_request("run", &name))),
         }
     }
 }

@@ -97,7 +97,9 @@ impl ChildOutput {
         let stderr = self.stderr.trim_ascii_end();
         let cut = stderr.len().saturating_sub(CHILD_ERROR);
         let end = String::from_utf8_lossy(stderr.get(cut..).unwrap_or_default());
-        Err(error.at("run", &self.name).with_outcome(format!("{status}standard error: {end:?}")))
+        Err(error
+            .with_request("run", &self.name)
+            .with_outcome(format!("{status}standard error: {end:?}")))
     }
 }
 

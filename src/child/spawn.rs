@@ -41,7 +41,11 @@ pub(super) struct Task {
 /// Starts a thread.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name("mcp-roots-child".into()).spawn(work);
-    let error = |error| kinds::busy().caused_by(error).detail("could not start a thread");
+    let error = |error: io::Error| {
+        kinds::busy()
+            .with_raw_os_error(error.raw_os_error())
+            .with_operator_detail("could not start a thread")
+    };
     thread.map(drop).map_err(error)
 }
 
@@ -74,7 +78,7 @@ pub(super) fn run(
         // The system does not say which file is missing.
         io::ErrorKind::NotFound => {
             no_such_program("the program, its interpreter or the directory does not exist")
-                .caused_by(error)
+                .with_raw_os_error(error.raw_os_error())
         }
         _ => error.into(),
     })?;
@@ -103,7 +107,8 @@ pub(super) fn run(
     let status = reap(child, killed);
     // Returns the permit.
     drop(pipes?);
-    let unknown = || Error::from(Code::Io).detail("the exit status of the program is unknown");
+    let unknown =
+        || Error::from(Code::Io).with_operator_detail("the exit status of the program is unknown");
     let ended = match captured.left {
         None => ExitReason::OutputLimit,
         Some(_) if is_complete => ExitReason::Exited(status.ok_or_else(unknown)?),

@@ -31,7 +31,7 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     let permit = ChildPermit::take(place.roots().scope()).ok_or_else(too_many_children)?;
     let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
         let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
-        error.at("open directory", place.request().sent())
+        error.with_request("open directory", place.request().sent())
     })?;
     let mut task = child.task;
     // Defense: The child starts in the directory that was opened, whatever its path is now.
@@ -65,11 +65,13 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
         match result.recv_timeout(CHILD_TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             done => {
-                return done.map_err(|_| Error::from(Code::Io).detail("the thread panicked"))?;
+                return done.map_err(|_| {
+                    Error::from(Code::Io).with_operator_detail("the thread panicked")
+                })?;
             }
         }
         if late.is_some_and(|late| late < Instant::now()) {
-            break kinds::busy().detail("the start of the program has not ended");
+            break kinds::busy().with_operator_detail("the start of the program has not ended");
         }
         if let Err(error) = ensure_wanted() {
             break error;
@@ -88,7 +90,7 @@ pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput> {
         let done = output(child, || sender.is_closed());
         let _ = sender.send(done);
     })?;
-    receiver.await.map_err(|_| Error::from(Code::Io).detail("the thread panicked"))?
+    receiver.await.map_err(|_| Error::from(Code::Io).with_operator_detail("the thread panicked"))?
 }
 
 fn too_many_children() -> Error {

@@ -33,9 +33,8 @@ use crate::roots::{Links, Root, Roots};
 /// leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
     if !boundary.has_allowed_directories() {
-        return Err(
-            Error::from(Code::NoDirectories).detail("there is nothing to confine the process to")
-        );
+        return Err(Error::from(Code::NoDirectories)
+            .with_operator_detail("there is nothing to confine the process to"));
     }
     let threads = threads()?;
     let denied = denied(confinement, true);
@@ -44,7 +43,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     for directory in &*directories {
         let (path, Err(absence)) = (&directory.path, &directory.root) else { continue };
         if directory.is_invalid() {
-            return Err(Error::from(absence.code).at("confine", path.as_os_str()));
+            return Err(Error::from(absence.code).with_request("confine", path.as_os_str()));
         }
         let is_read_only = directory.options.access == Access::ReadOnly;
         rules.read_only.extend(Some(planned(path)).filter(|_| is_read_only));
@@ -121,8 +120,9 @@ impl ChildConfinement {
             Ok((confined, filter))
         };
         let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);
-        let thread = thread.map_err(|error| kinds::busy().caused_by(error))?;
-        let panicked = |_| Error::from(Code::Io).detail("the thread panicked");
+        let thread =
+            thread.map_err(|error| kinds::busy().with_raw_os_error(error.raw_os_error()))?;
+        let panicked = |_| Error::from(Code::Io).with_operator_detail("the thread panicked");
         let (confined, filter) = thread.join().map_err(panicked)??;
         let gaps: Vec<_> = confined.not_enforced().collect();
         // Defense: A child process runs only if the kernel confines it.
@@ -130,7 +130,7 @@ impl ChildConfinement {
         if !is_sufficient {
             let gaps = gaps.join("; ");
             let text = "this kernel cannot enforce all restrictions of the program";
-            return Err(unavailable().with_text(text).detail(gaps));
+            return Err(unavailable().with_text(text).with_operator_detail(gaps));
         }
         let filter = filter.filter(|_| confined.is_filtered == Some(true));
         Ok((confined, Restriction { ruleset: Some(self.ruleset), filter }))
@@ -235,7 +235,9 @@ impl Rules {
 
     fn with_roots<'a>(self, mut roots: impl Iterator<Item = &'a Root>) -> Result<Self> {
         roots.try_fold(self, |rules, root| {
-            rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))
+            rules
+                .with_root(root)
+                .map_err(|error| error.with_request("confine", root.path().as_os_str()))
         })
     }
 
@@ -253,7 +255,7 @@ impl Rules {
                         Some(named.path.clone()).filter(|_| named.missing == IfMissing::Reported),
                     );
                 }
-                Err(error) => return Err(error.at("confine", named.path.as_os_str())),
+                Err(error) => return Err(error.with_request("confine", named.path.as_os_str())),
             }
         }
         // A writable extra can contain a symlink that a tool created, even in an earlier run.
@@ -263,9 +265,9 @@ impl Rules {
         for extra in found {
             let path = extra.named.path.as_os_str();
             if extra.links.are_in(&planted) {
-                return Err(Error::from(Code::ThroughLink).at("confine", path));
+                return Err(Error::from(Code::ThroughLink).with_request("confine", path));
             }
-            self = self.with_extra(extra).map_err(|error| error.at("confine", path))?;
+            self = self.with_extra(extra).map_err(|error| error.with_request("confine", path))?;
         }
         Ok(self)
     }
@@ -344,7 +346,9 @@ fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel
 fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
-        unavailable().detail("the kernel does not support Landlock, or Landlock is not enabled")
+        unavailable().with_operator_detail(
+            "the kernel does not support Landlock, or Landlock is not enabled",
+        )
     })?;
     let mut wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     let mut files = AccessFs::from_all(KNOWN);
@@ -438,7 +442,7 @@ fn threads() -> Result<usize> {
 fn threads_running(detail: String) -> Error {
     let text = "the process may have other threads; confine it before any thread or runtime is \
                 started";
-    Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).detail(detail)
+    Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).with_operator_detail(detail)
 }
 
 /// Opens a path to read its metadata and to create a rule for it.
@@ -458,9 +462,7 @@ fn name_of(file: &File) -> Option<PathBuf> {
 
 fn io_error(error: RulesetError) -> Error {
     let detail = error.to_string();
-    Error::from(Code::Io)
-        .caused_by(io::Error::from_raw_os_error(*Errno::from(error)))
-        .detail(detail)
+    Error::from(Code::Io).with_raw_os_error(*Errno::from(error)).with_operator_detail(detail)
 }
 
 #[cfg(test)]

@@ -29,8 +29,9 @@ impl Budget<'_> {
     /// resolution of the list must end.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
-            return Err(Error::from(Code::TooCostly)
-                .detail("resolving the list took too long, or no caller waits for it"));
+            return Err(Error::from(Code::TooCostly).with_operator_detail(
+                "resolving the list took too long, or no caller waits for it",
+            ));
         }
         let left = self.left.checked_sub(lookups);
         self.left = left.unwrap_or_default();

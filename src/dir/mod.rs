@@ -144,5 +144,5 @@ fn walk_error(error: io::Error) -> Error {
 
 #[cfg(not(windows))]
 fn proc_link() -> Error {
-    Error::from(Code::OutsideRoots).detail("a symlink in a proc filesystem")
+    Error::from(Code::OutsideRoots).with_operator_detail("a symlink in a proc filesystem")
 }

@@ -95,7 +95,8 @@ fn open_itself(at: &Dir, name: &OsStr, access: u32) -> io::Result<File> {
 /// Reads the target of a symlink according to the rules for requests. A target that these rules
 /// refuse is treated as outside every root.
 fn link_text(link: &File) -> Result<OsString> {
-    let outside = || Error::from(Code::OutsideRoots).detail("a symlink that cannot be read");
+    let outside =
+        || Error::from(Code::OutsideRoots).with_operator_detail("a symlink that cannot be read");
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
     let text = text.to_str().ok_or_else(outside)?;
     // The targets of junctions have this prefix.
@@ -122,7 +123,8 @@ pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) ->
         );
     match last {
         Some(last) if key(OsStr::new(last)) == key(name) => Ok(place),
-        _ => Err(Error::from(Code::OutsideRoots).detail(format!("its final path is {place:?}"))),
+        _ => Err(Error::from(Code::OutsideRoots)
+            .with_operator_detail(format!("its final path is {place:?}"))),
     }
 }
 

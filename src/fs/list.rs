@@ -167,7 +167,7 @@ impl DirEntry {
     fn to_file(&self) -> Result<CheckedPath> {
         let CheckedEntry(entry) = self.to_entry();
         if self.file_type == FileType::Symlink {
-            let error = Error::from(Code::SpecialFile).at("read", entry.request().sent());
+            let error = Error::from(Code::SpecialFile).with_request("read", entry.request().sent());
             return Err(entry.roots().log_refused(error));
         }
         Ok(CheckedPath(entry))
@@ -240,7 +240,7 @@ impl Iterator for ReadDir {
         let request = self.parent.listed.place.request().sent();
         let parent = Arc::clone(&self.parent);
         Some(match file_type {
-            Err(error) => Err(Error::from(error).at("list", request)),
+            Err(error) => Err(Error::from(error).with_request("list", request)),
             Ok(file_type) => Ok(DirEntry { parent, name: self.names.name().to_owned(), file_type }),
         })
     }
@@ -437,7 +437,7 @@ impl Walk {
     /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request is over.
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         let failed = match &self.end {
-            Some((reason, path)) => Err(Error::from(*reason).at("walk", path)),
+            Some((reason, path)) => Err(Error::from(*reason).with_request("walk", path)),
             None => self.advance(),
         };
         failed.map_err(|error| self.listed.place.roots().log_refused(error))
@@ -498,7 +498,7 @@ impl Walk {
         };
         let request = self.listed.place.request().sent();
         self.end = Some((Code::TooManyEntries, request.to_owned()));
-        Err(error.at("walk", request))
+        Err(error.with_request("walk", request))
     }
 
     /// Ends the walk with the error of a directory, or collects the error and continues.
@@ -506,7 +506,7 @@ impl Walk {
         let reason = error.reason();
         let directory = self.listed.place.request().join(path);
         let path = directory.sent();
-        let error = error.at("walk", path);
+        let error = error.with_request("walk", path);
         // Only the request that is over gives an error of another library.
         let is_over = matches!(reason, Code::Custom { .. });
         if !self.options.skip_unreadable || is_over {

@@ -108,7 +108,7 @@ impl OpenFile {
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), and operating system
     /// errors.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
-        self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
+        self.read_within(limit).map_err(|error| error.with_request("read", self.request.sent()))
     }
 
     /// Reads at most `length` bytes, from the byte at `offset` on. There are fewer at the end of the
@@ -124,13 +124,16 @@ impl OpenFile {
         let read = (&self.file)
             .seek(position)
             .and_then(|_| (&self.file).take(length).read_to_end(&mut content));
+        // The offset is larger than a file of this filesystem can be (lseek(2)).
+        let is_beyond = |error: &io::Error| {
+            error.kind() == io::ErrorKind::InvalidInput && self.metadata.is_file()
+        };
         match read {
-            // The offset is larger than a file of this filesystem can be (lseek(2)).
-            Err(error)
-                if error.kind() == io::ErrorKind::InvalidInput && self.metadata.is_file() => {}
-            read => _ = read.map_err(|error| Error::from(error).at("read", self.request.sent()))?,
+            Err(error) if !is_beyond(&error) => {
+                Err(Error::from(error).with_request("read", self.request.sent()))
+            }
+            _ => Ok(content),
         }
-        Ok(content)
     }
 
     /// The metadata of the file when it was opened, after a truncation if there was one. The birth

@@ -105,8 +105,9 @@ impl FromStr for ContentHash {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse(text)
-            .ok_or_else(|| Error::from(Code::InvalidVersion).at("parse version", OsStr::new(text)))
+        parse(text).ok_or_else(|| {
+            Error::from(Code::InvalidVersion).with_request("parse version", OsStr::new(text))
+        })
     }
 }
 

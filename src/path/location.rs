@@ -146,13 +146,13 @@ impl Location {
     pub fn parse(text: &str) -> Result<Self> {
         let parsed =
             if is_uri(text) { Self::of_uri(text) } else { Self::checked(OsStr::new(text)) };
-        parsed.map_err(|error| error.at("parse", OsStr::new(text)))
+        parsed.map_err(|error| error.with_request("parse", OsStr::new(text)))
     }
 
     /// Uses a path unchanged.
     pub(crate) fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
-        Self::checked(path).map_err(|error| error.at("parse", path))
+        Self::checked(path).map_err(|error| error.with_request("parse", path))
     }
 
     /// Parses a `file:` URI. Paths are refused.
@@ -172,7 +172,7 @@ impl Location {
             _ if is_uri(text) => Self::of_uri(text),
             _ => Err(Code::NotAbsolute.into()),
         };
-        parsed.map_err(|error| error.at("parse", OsStr::new(text)))
+        parsed.map_err(|error| error.with_request("parse", OsStr::new(text)))
     }
 
     /// The path that the request names. It has not been checked against any roots, so do not open
@@ -378,9 +378,8 @@ fn read_uri(text: &str) -> Result<OsString> {
         {
             Ok(decoded)
         }
-        _ => {
-            Err(Error::from(Code::DroppedCharacter).detail("the URL parser finds a different path"))
-        }
+        _ => Err(Error::from(Code::DroppedCharacter)
+            .with_operator_detail("the URL parser finds a different path")),
     }
 }
 

@@ -212,7 +212,9 @@ impl Pattern {
                 Err("there are more than 1000 patterns")
             };
             parsed.map_err(|reason| {
-                Error::from(Code::InvalidPattern).with_text(reason).at("protect", text.as_ref())
+                Error::from(Code::InvalidPattern)
+                    .with_text(reason)
+                    .with_request("protect", text.as_ref())
             })
         };
         let mut patterns: Vec<_> = patterns.iter().enumerate().map(parse).collect::<Result<_>>()?;
@@ -225,7 +227,9 @@ impl Pattern {
             let mut matched = patterns.iter_mut().filter(is_matched).peekable();
             if matched.peek().is_none() {
                 let text = "no pattern for protected names matches this name: leave it out";
-                return Err(Error::from(Code::InvalidPattern).with_text(text).at("exempt", name));
+                return Err(Error::from(Code::InvalidPattern)
+                    .with_text(text)
+                    .with_request("exempt", name));
             }
             matched.for_each(|pattern| pattern.exempt.push(name.clone()));
         }

@@ -14,7 +14,7 @@ pub struct RejectedEntry {
 
 impl RejectedEntry {
     pub(crate) fn new(index: usize, entry: &str, error: Error) -> Self {
-        let error = error.at("open root", entry.as_ref());
+        let error = error.with_request("open root", entry.as_ref());
         // A hostile entry may be long, so only a bounded part of it is stored for the log.
         let entry = entry.chars().take(ENTRY_CHARS).collect();
         Self { index, entry, error }

@@ -124,9 +124,9 @@ impl Roots {
         let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
         match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
-            None => {
-                Err(self.with_reason(Code::OutsideRoots.into()).at("set base", location.sent()))
-            }
+            None => Err(self
+                .with_reason(Code::OutsideRoots.into())
+                .with_request("set base", location.sent())),
         }
     }
 

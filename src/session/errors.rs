@@ -13,7 +13,7 @@ pub(crate) fn roots_unsupported() -> Error {
 pub(crate) fn roots_failed(why: &str) -> Error {
     let why = why.chars().take(FAILURE_CHARS).collect::<String>();
     let text = "the client's roots could not be obtained";
-    Error::new(kinds::ROOTS_FAILED, "roots_failed", text).detail(why)
+    Error::new(kinds::ROOTS_FAILED, "roots_failed", text).with_operator_detail(why)
 }
 
 pub(super) fn roots_timed_out() -> Error {
@@ -47,12 +47,12 @@ pub(super) fn session_closed() -> Error {
 /// The error for a request without a session, with the reason for the operator.
 pub(crate) fn no_session(why: &str) -> Error {
     let text = "the request belongs to no known session";
-    Error::new(kinds::NO_SESSION, "no_session", text).detail(why)
+    Error::new(kinds::NO_SESSION, "no_session", text).with_operator_detail(why)
 }
 
 /// The error for a job that gets no slot or no thread, with the reason for the operator.
 pub(super) fn busy(why: &str) -> Error {
-    kinds::busy().detail(why)
+    kinds::busy().with_operator_detail(why)
 }
 
 pub(super) fn queue_full() -> Error {

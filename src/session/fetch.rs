@@ -208,7 +208,9 @@ impl Client {
         let panicked = |_| Err(roots_failed("resolving the list panicked"));
         let resolved = done.ok_or_else(roots_timed_out)??.unwrap_or_else(panicked);
         resolved.map_err(|error| match error.kind() {
-            ErrorKind::TooCostly => roots_timed_out().detail("resolving the list took too long"),
+            ErrorKind::TooCostly => {
+                roots_timed_out().with_operator_detail("resolving the list took too long")
+            }
             _ => error,
         })
     }

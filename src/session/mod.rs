@@ -290,8 +290,9 @@ impl Session {
         };
         let client = self.client();
         let done = client.guard.slots().work(&client.share, work).await;
-        done.map_err(|error| error.logged(Some(client.id)))?
-            .unwrap_or_else(|_| Err(Error::from(Code::Io).detail("the work panicked")))
+        done.map_err(|error| error.logged(Some(client.id)))?.unwrap_or_else(|_| {
+            Err(Error::from(Code::Io).with_operator_detail("the work panicked"))
+        })
     }
 
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each

@@ -273,8 +273,9 @@ mod tests {
             ),
             (timed_out, new, Some(URI), -32603, late),
         ] {
-            let body =
-                Error::from(kind).at("read", OsStr::new("a\n")).to_error_body(revision, resource);
+            let body = Error::from(kind)
+                .with_request("read", OsStr::new("a\n"))
+                .to_error_body(revision, resource);
             let printed = serde_json::to_string(&body).unwrap();
             assert_eq!(printed, format!(r#"{{"code":{code},{expected}}}"#), "{kind} in {revision}");
             assert_eq!(body.http_status(), (code == -32021).then_some(400), "{kind} in {revision}");
@@ -284,8 +285,8 @@ mod tests {
     #[test]
     fn tool_result_contains_the_text_and_matches_its_revision() {
         let error = Error::from(Code::OutsideRoots)
-            .detail("points to /etc/shadow")
-            .at("open", OsStr::new("a"));
+            .with_operator_detail("points to /etc/shadow")
+            .with_request("open", OsStr::new("a"));
         let content =
             json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
         for &revision in Revision::ALL {
@@ -302,7 +303,9 @@ mod tests {
     fn operator_detail_is_never_sent() {
         for &code in Code::ALL {
             for &revision in Revision::ALL {
-                let error = Error::from(code).detail("SECRET").at("open", OsStr::new("a"));
+                let error = Error::from(code)
+                    .with_operator_detail("SECRET")
+                    .with_request("open", OsStr::new("a"));
                 let bodies = [None, Some(URI)]
                     .map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
                 assert!(

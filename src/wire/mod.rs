@@ -76,7 +76,7 @@ impl ListRootsResult {
     pub(crate) fn is_bounded(&self) -> Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let detail = format!("{} entries", self.roots.len());
-            return Err(Error::from(Code::TooManyRoots).detail(detail));
+            return Err(Error::from(Code::TooManyRoots).with_operator_detail(detail));
         }
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
@@ -84,7 +84,7 @@ impl ListRootsResult {
             bytes => {
                 let text = "the root list is larger than {} bytes";
                 let error = Error::over(Code::TooLarge, text, ROOT_LIST_BYTES);
-                Err(error.detail(format!("{bytes} bytes of URIs and names")))
+                Err(error.with_operator_detail(format!("{bytes} bytes of URIs and names")))
             }
         }
     }

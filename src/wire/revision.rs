@@ -73,7 +73,7 @@ impl FromStr for Revision {
         known.ok_or_else(|| {
             let about = "not a known revision of the protocol";
             let error = Error::new(ErrorKind::InvalidInput, "unknown_revision", about);
-            error.at("parse", OsStr::new(text))
+            error.with_request("parse", OsStr::new(text))
         })
     }
 }

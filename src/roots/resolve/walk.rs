@@ -60,7 +60,9 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
                 // The symlink appears only in the operator's detail, so the text of the refusal is
                 // always the same.
                 let (link, text) = (quoted(link.as_os_str()), quoted(&text));
-                error.detail(["after following the symlink ", &link, " to ", &text].concat())
+                error.with_operator_detail(
+                    ["after following the symlink ", &link, " to ", &text].concat(),
+                )
             }
             (Position::Ancestor(_), None) => error,
         })
