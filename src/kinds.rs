@@ -20,6 +20,7 @@
 //! | `program_output_too_large` | [`LimitExceeded`](ErrorKind::LimitExceeded) | a child process was killed because it wrote more than its limit |
 //! | `directory_by_path` | [`Unsupported`](ErrorKind::Unsupported) | the working directory of a child process can be set only by its path (`ChildCommand::unguarded_dir`) |
 //! | `invalid_program` | [`InvalidInput`](ErrorKind::InvalidInput) | the program to run is neither a name nor an absolute path |
+//! | `panicked` | [`Io`](ErrorKind::Io) | the work panicked |
 //! | `unknown_revision` | [`InvalidInput`](ErrorKind::InvalidInput) | the text is not a [`Revision`](crate::Revision) |
 
 use crate::error::{Error, ErrorKind};
@@ -84,6 +85,12 @@ pub const CONFINEMENT_UNAVAILABLE: ErrorKind = ErrorKind::Other("confinement_una
 
 pub(crate) fn busy() -> Error {
     Error::new(BUSY, "busy", "the server is too busy for this now; try again later")
+}
+
+/// The error for work that panicked. `what` it was is for the operator.
+pub(crate) fn panicked(what: &str) -> Error {
+    Error::new(ErrorKind::Io, "panicked", "the operation failed unexpectedly")
+        .with_operator_detail(what)
 }
 
 pub(crate) fn cancelled() -> Error {

@@ -65,9 +65,7 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
         match result.recv_timeout(CHILD_TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             done => {
-                return done.map_err(|_| {
-                    Error::from(Code::Io).with_operator_detail("the thread panicked")
-                })?;
+                return done.map_err(|_| kinds::panicked("the thread panicked"))?;
             }
         }
         if late.is_some_and(|late| late < Instant::now()) {
@@ -90,7 +88,7 @@ pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput> {
         let done = output(child, || sender.is_closed());
         let _ = sender.send(done);
     })?;
-    receiver.await.map_err(|_| Error::from(Code::Io).with_operator_detail("the thread panicked"))?
+    receiver.await.map_err(|_| kinds::panicked("the thread panicked"))?
 }
 
 fn too_many_children() -> Error {

@@ -122,7 +122,7 @@ impl ChildConfinement {
         let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);
         let thread =
             thread.map_err(|error| kinds::busy().with_raw_os_error(error.raw_os_error()))?;
-        let panicked = |_| Error::from(Code::Io).with_operator_detail("the thread panicked");
+        let panicked = |_| kinds::panicked("the thread panicked");
         let (confined, filter) = thread.join().map_err(panicked)??;
         let gaps: Vec<_> = confined.not_enforced().collect();
         // Defense: A child process runs only if the kernel confines it.

@@ -240,7 +240,7 @@ impl Guard {
     ///   the client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
-        let session = connection.session.clone()?;
+        let session = connection.session.as_ref().map_err(Error::repeated)?.clone();
         if !session.guard().is_same(self) {
             return Err(no_session(
                 "the transport is wrapped by another guard: use the same guard or its clones",

@@ -17,7 +17,7 @@ use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
 use super::key::ClientKey;
-use crate::error::Code;
+use crate::error::Result;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -45,7 +45,7 @@ pub(super) struct Arrival {
 /// A connection with a session.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) session: Result<Session, Code>,
+    pub(super) session: Result<Session>,
     /// The key of the `initialize` request.
     pub(super) key: Option<ClientKey>,
 }
@@ -138,7 +138,6 @@ impl<T> GuardedTransport<T> {
         self.close_session();
         let share = key.as_ref().map_or(&self.share, ClientKey::share).clone();
         let session = self.guard.session_with_share(declared, share);
-        let session = session.map_err(|error| error.reason());
         self.connection = Some(Arc::new(Connection { session, key }));
     }
 

@@ -1,6 +1,6 @@
 //! The errors of sessions, with the codes and texts of their [kinds].
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::kinds;
 use crate::limits::FAILURE_CHARS;
 
@@ -33,6 +33,11 @@ pub(super) fn too_many_pages() -> Error {
 
 pub(super) fn repeated_cursor() -> Error {
     Error::new(kinds::ROOTS_FAILED, "repeated_cursor", "the root list repeats a page")
+}
+
+pub(super) fn cursor_too_large() -> Error {
+    let text = "a cursor of the root list is larger than 80000 bytes";
+    Error::new(ErrorKind::LimitExceeded, "too_large", text)
 }
 
 /// The error for roots that must be obtained again.
@@ -75,12 +80,15 @@ pub(super) const CHANGED: &str = "the client's roots changed or expired; try aga
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{ROOT_LIST_PAGES, SESSIONS};
+    use crate::limits::{ROOT_LIST_BYTES, ROOT_LIST_PAGES, SESSIONS};
 
     #[test]
     fn text_contains_the_limit() {
-        for (error, limit) in [(too_many_pages(), ROOT_LIST_PAGES), (too_many_sessions(), SESSIONS)]
-        {
+        for (error, limit) in [
+            (too_many_pages(), ROOT_LIST_PAGES),
+            (cursor_too_large(), ROOT_LIST_BYTES / ROOT_LIST_PAGES),
+            (too_many_sessions(), SESSIONS),
+        ] {
             assert!(error.to_string().contains(&format!(" {limit} ")), "{error}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::boundary::{Boundary, ClientRoots};
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
@@ -135,7 +135,7 @@ impl GuardBuilder {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
     /// no effect because client roots are ignored, or the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
-        let invalid = |text| Err(Error::from(Code::InvalidOptions).with_text(text));
+        let invalid = |text| Err(Error::new(ErrorKind::InvalidInput, "invalid_options", text));
         match self.list_option_error {
             Some(text) if self.boundary.client_roots() == ClientRoots::Ignore => {
                 return invalid(text);

@@ -45,7 +45,8 @@ pub use self::source::{RootsResponse, RootsSource};
 
 use crate::boundary::ClientRoots;
 use crate::check::Proof;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
+use crate::kinds;
 use crate::roots::Roots;
 use crate::session::errors::{CHANGED, roots_stale};
 pub(crate) use crate::session::fetch::Client;
@@ -290,9 +291,8 @@ impl Session {
         };
         let client = self.client();
         let done = client.guard.slots().work(&client.share, work).await;
-        done.map_err(|error| error.logged(Some(client.id)))?.unwrap_or_else(|_| {
-            Err(Error::from(Code::Io).with_operator_detail("the work panicked"))
-        })
+        done.map_err(|error| error.logged(Some(client.id)))?
+            .unwrap_or_else(|_| Err(kinds::panicked("the work panicked")))
     }
 
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each

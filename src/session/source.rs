@@ -6,9 +6,11 @@
 use std::collections::HashSet;
 use std::future::Future;
 
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::limits::{ROOT_LIST_BYTES, ROOT_LIST_PAGES};
-use crate::session::errors::{repeated_cursor, roots_failed, roots_unsupported, too_many_pages};
+use crate::session::errors::{
+    cursor_too_large, repeated_cursor, roots_failed, roots_unsupported, too_many_pages,
+};
 use crate::wire::ListRootsResult;
 
 /// The result of a request for a root list.
@@ -112,12 +114,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<(ListRoo
             return Ok((list, pages));
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
-            let limit = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
-            return Err(Error::over(
-                Code::TooLarge,
-                "a cursor of the root list is larger than {} bytes",
-                limit,
-            ));
+            return Err(cursor_too_large());
         }
         if !cursors.insert(next.clone()) {
             return Err(repeated_cursor());

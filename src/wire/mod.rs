@@ -16,7 +16,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 pub use capability::ClientCapabilities;
 pub(crate) use message::Effect;
@@ -75,20 +75,26 @@ impl ListRootsResult {
     /// Fails if the list exceeds [`ROOT_LIST_ENTRIES`] or [`ROOT_LIST_BYTES`].
     pub(crate) fn is_bounded(&self) -> Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
-            let detail = format!("{} entries", self.roots.len());
-            return Err(Error::from(Code::TooManyRoots).with_operator_detail(detail));
+            let (text, detail) = (TOO_MANY_ENTRIES, format!("{} entries", self.roots.len()));
+            return Err(too_large("too_many_roots", text).with_operator_detail(detail));
         }
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
             0..=ROOT_LIST_BYTES => Ok(()),
             bytes => {
-                let text = "the root list is larger than {} bytes";
-                let error = Error::over(Code::TooLarge, text, ROOT_LIST_BYTES);
-                Err(error.with_operator_detail(format!("{bytes} bytes of URIs and names")))
+                let detail = format!("{bytes} bytes of URIs and names");
+                Err(too_large("too_large", TOO_MANY_BYTES).with_operator_detail(detail))
             }
         }
     }
 }
+
+fn too_large(code: &'static str, text: &'static str) -> Error {
+    Error::new(ErrorKind::LimitExceeded, code, text)
+}
+
+const TOO_MANY_ENTRIES: &str = "the root list has more than 10000 entries";
+const TOO_MANY_BYTES: &str = "the root list is larger than 8000000 bytes";
 
 /// Not derived, because a derived implementation would accept an array in place of an object. The
 /// same applies to [`RootEntry`] and [`ErrorBody`].

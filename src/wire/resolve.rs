@@ -2,7 +2,7 @@
 
 use crate::boundary::{Boundary, ClientRoots, Entry};
 use crate::dir::Effort;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::roots::Roots;
 use crate::wire::ListRootsResult;
 
@@ -41,6 +41,7 @@ impl Boundary {
         });
         let entries: Vec<_> = entries.collect();
         let text = "resolving the list took too long";
-        self.narrow(&entries, effort).ok_or_else(|| Error::from(Code::TooCostly).with_text(text))
+        self.narrow(&entries, effort)
+            .ok_or_else(|| Error::new(ErrorKind::TooCostly, "too_costly", text))
     }
 }
