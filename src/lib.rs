@@ -275,7 +275,7 @@ pub use fs::{
     OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
-pub use roots::{RejectedEntry, Root, Roots};
+pub use roots::{RejectedEntry, Root, Roots, Scope, Use};
 #[cfg(feature = "session")]
 pub use session::{
     Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource, RootsState, Session,

@@ -79,8 +79,6 @@ pub(super) struct RequestScope {
     pub(super) client: Arc<Client>,
     /// The epoch of the client's list.
     epoch: Option<u64>,
-    /// Why the client's list is not known.
-    failure: Option<Error>,
     steps: AtomicU64,
 }
 
@@ -130,10 +128,6 @@ impl Scope for RequestScope {
 
     fn share(&self) -> &str {
         self.client.share()
-    }
-
-    fn failure(&self) -> Option<&Error> {
-        self.failure.as_ref()
     }
 
     fn ensure_usable(&self, used_for: Use) -> Result<()> {
@@ -219,8 +213,7 @@ impl Guard {
             (client.known_roots(&roots_stale(CANNOT_ASK))?, None)
         };
         let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
-        let failure = roots.failure().map(Error::repeated);
-        let scope = RequestScope { cancelled, ended, client, epoch, failure, steps };
+        let scope = RequestScope { cancelled, ended, client, epoch, steps };
         let scope = Arc::new(scope);
         let roots = roots.in_scope(scope.clone());
         let responses = input.responses;

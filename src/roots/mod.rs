@@ -24,7 +24,7 @@ pub(crate) use self::resolve::{
 };
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};
-pub(crate) use self::scope::{Scope, Use};
+pub use self::scope::{Scope, Use};
 pub(crate) use self::sharing::WeakTable;
 pub use self::snapshot::Roots;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot, WhyNone};

@@ -11,6 +11,7 @@ use crate::path::IntoLocation;
 use crate::path::index::PathIndex;
 use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
+use crate::roots::scope::NestedScope;
 use crate::roots::{RejectedEntry, Root, Scope, Use};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
@@ -218,12 +219,21 @@ impl Roots {
         error.with_text(why_none.map_or(NO_START, WhyNone::text))
     }
 
-    pub(crate) fn scope(&self) -> Option<&dyn Scope> {
+    /// What the roots belong to. `None` for roots from configuration.
+    #[must_use]
+    pub fn scope(&self) -> Option<&dyn Scope> {
         self.scope.as_deref()
     }
 
-    /// Returns the same roots, which belong to this scope.
-    pub(crate) fn in_scope(self, scope: Arc<impl Scope + 'static>) -> Self {
+    /// Returns the same roots, which belong to this scope. If they already belong to one, such as a
+    /// request, they may be used while both scopes allow it, and the new one names the share and
+    /// the number in the operator's log.
+    #[must_use]
+    pub fn in_scope(self, scope: Arc<impl Scope + 'static>) -> Self {
+        let scope: Arc<dyn Scope> = match self.scope {
+            None => scope,
+            Some(outer) => Arc::new(NestedScope { outer, inner: scope }),
+        };
         Self { scope: Some(scope), ..self }
     }
 
