@@ -130,7 +130,15 @@ fn prove_one(
         let (roots, requests) = (roots.clone(), requests.to_vec());
         move || -> Vec<[Decision; 4]> {
             let all = |request: &String| {
-                INTENTS.map(|intent| model::guard_decision(&roots, request, intent))
+                // Every intent judges one of the two proofs.
+                let check =
+                    |intent: Intent| intent.check(&roots, request).map_err(|error| error.code());
+                let (path, entry) = (check(Intent::Existing), check(Intent::NoFollow));
+                INTENTS.map(|intent| {
+                    let proof = if intent == Intent::NoFollow { &entry } else { &path };
+                    let judged = intent.judge(proof.clone()?, &roots, request)?;
+                    Ok((judged.canonical(), judged.exists()))
+                })
             };
             requests.iter().map(all).collect()
         }

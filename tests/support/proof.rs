@@ -96,14 +96,23 @@ impl Intent {
 
     /// The place that a request names, unless it is refused, or not what the operation expects.
     pub(crate) fn decide(self, roots: &Roots, request: &str) -> Result<Proof, &'static str> {
-        let code = |error: &Error| error.code();
-        let proof = self.check(roots, request).map_err(|error| code(&error))?;
+        let proof = self.check(roots, request).map_err(|error| error.code())?;
+        self.judge(proof, roots, request)
+    }
+
+    /// The proof of a request, unless the place is not what the operation expects.
+    pub(crate) fn judge(
+        self,
+        proof: Proof,
+        roots: &Roots,
+        request: &str,
+    ) -> Result<Proof, &'static str> {
         let is_in_directory = || proof.parent().is_none_or(|parent| parent.exists());
         match self {
             _ if proof.exists() => Ok(proof),
             Self::Existing => Err("not_found"),
             Self::New | Self::NoFollow if !is_in_directory() => Err("not_found"),
-            Self::New => match roots.explain(request).writing().map_err(code) {
+            Self::New => match roots.explain(request).writing().map_err(Error::code) {
                 Err("is_a_directory") => Err("is_a_directory"),
                 _ => Ok(proof),
             },
