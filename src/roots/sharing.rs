@@ -2,60 +2,49 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A table of weak references.
-pub(crate) struct WeakTable<K, V>(Mutex<TableEntries<K, V>>);
-
-struct TableEntries<K, V> {
-    values: HashMap<K, Weak<V>>,
-    /// The number of values that were alive at the last cleanup.
-    alive: usize,
-}
+pub(crate) struct WeakTable<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
 impl<K, V> Default for WeakTable<K, V> {
     fn default() -> Self {
-        Self(Mutex::new(TableEntries { values: HashMap::new(), alive: 0 }))
+        Self(Mutex::default())
     }
 }
 
 impl<K: Eq + Hash, V> WeakTable<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
-        self.with(|entries| entries.values.get(key).and_then(Weak::upgrade))
+        self.lock().get(key).and_then(Weak::upgrade)
     }
 
     /// Returns the value of a key if it is still alive, and otherwise a new one from `make`. The
     /// lock is held during the call, so concurrent callers get the same new value.
     pub(crate) fn get_or_insert(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-        self.with(|entries| {
-            let alive = entries.values.get(&key).and_then(Weak::upgrade);
-            alive.unwrap_or_else(|| {
-                let value = Arc::new(make());
-                entries.insert(key, &value);
-                value
-            })
+        let mut values = self.lock();
+        values.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let value = Arc::new(make());
+            insert(&mut values, key, &value);
+            value
         })
     }
 
     pub(crate) fn insert(&self, key: K, value: &Arc<V>) {
-        self.with(|entries| entries.insert(key, value));
+        insert(&mut self.lock(), key, value);
     }
 
-    /// Runs `work` under the lock. `work` must not drop a value, because this could close
-    /// directories while the lock is held.
-    fn with<T>(&self, work: impl FnOnce(&mut TableEntries<K, V>) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl<K: Eq + Hash, V> TableEntries<K, V> {
-    fn insert(&mut self, key: K, value: &Arc<V>) {
-        self.values.insert(key, Arc::downgrade(value));
-        if self.values.len() > 2 * self.alive + CLEANUP_SLACK {
-            self.values.retain(|_, value| value.strong_count() > 0);
-            self.alive = self.values.len();
-        }
+    /// Locks the table. Nobody drops a value meanwhile, because this could close directories.
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Weak<V>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-const CLEANUP_SLACK: usize = 64;
+fn insert<K: Eq + Hash, V>(values: &mut HashMap<K, Weak<V>>, key: K, value: &Arc<V>) {
+    // Values that are no longer alive are forgotten before the table grows.
+    if values.len() == values.capacity() {
+        values.retain(|_, value| value.strong_count() > 0);
+        let alive = values.len();
+        values.reserve(alive + 1);
+    }
+    values.insert(key, Arc::downgrade(value));
+}

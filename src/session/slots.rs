@@ -30,16 +30,15 @@
 //! | no thread begins the job within two seconds | the job is withdrawn, and the call is refused (`busy`) |
 //! | the guard is dropped while jobs run | they continue, and the process can end |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::{Error, Result};
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
-use crate::roots::WeakTable;
 use crate::session::errors::{busy, queue_full};
 use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
@@ -62,7 +61,7 @@ struct Lane {
     count: usize,
     /// Whether each client has one slot instead of a quarter of them.
     one_each: bool,
-    clients: WeakTable<Arc<str>, ClientShare>,
+    clients: Mutex<HashMap<Arc<str>, Weak<ClientShare>>>,
     jobs: Arc<Mutex<Jobs>>,
 }
 
@@ -169,7 +168,7 @@ async fn run<T: Send + 'static>(
 
 impl Lane {
     fn new(count: usize, one_each: bool) -> Self {
-        let (slots, clients) = (Arc::new(Semaphore::new(count)), WeakTable::default());
+        let (slots, clients) = (Arc::new(Semaphore::new(count)), Mutex::default());
         Self { slots, count, one_each, clients, jobs: Arc::default() }
     }
 
@@ -227,11 +226,23 @@ impl Lane {
         let is_one = self.one_each && !share.is_empty();
         // Defense: One client has at most a quarter of the slots.
         let size = if is_one { 1 } else { (self.count / 4).max(1) };
-        self.clients.get_or_insert(share.clone(), || ClientShare {
+        let mut clients = lock(&self.clients);
+        if let Some(client) = clients.get(share).and_then(Weak::upgrade) {
+            return client;
+        }
+        if clients.len() == clients.capacity() {
+            // Clients of which no call waits or runs are forgotten before the table grows.
+            clients.retain(|_, client| client.strong_count() > 0);
+            let alive = clients.len();
+            clients.reserve(alive + 1);
+        }
+        let client = Arc::new(ClientShare {
             share: Arc::new(Semaphore::new(size)),
             turn: Semaphore::new(1),
             waiting: Semaphore::new(QUEUED_EACH),
-        })
+        });
+        clients.insert(share.clone(), Arc::downgrade(&client));
+        client
     }
 
     fn lock(&self) -> MutexGuard<'_, Jobs> {
