@@ -150,6 +150,11 @@ pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 /// Together, the look-ups take less than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
+/// The bytes of a root or a rejected entry without its texts, and of each name in the index of
+/// roots, as measured.
+pub(crate) const ROOT_BYTES: usize = 320;
+pub(crate) const NODE_BYTES: usize = 64;
+
 /// The maximum number of aliases of one root, in addition to its canonical path. A directory rarely
 /// has more than two or three.
 pub(crate) const ALIASES: usize = 8;
@@ -214,11 +219,8 @@ pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60
 /// snapshots to be evicted.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
-/// The bytes of a cached snapshot without its texts and its list, as measured: for the entry in
-/// moka, for each root or rejected entry, and for each name in the index of roots.
+/// The bytes of a cached snapshot without its roots and its list, as measured.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 1100;
-pub(crate) const CACHE_ROOT_BYTES: usize = 320;
-pub(crate) const CACHE_NODE_BYTES: usize = 64;
 
 /// How many times a call repeats a fetch because the client's roots changed before the response
 /// arrived. An ordinary client does not change its roots during each of five fetches.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, CACHE_NODE_BYTES, CACHE_ROOT_BYTES};
+use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES};
 use crate::session::state::CacheEntry;
 use crate::wire::RootEntry;
 
@@ -53,24 +53,14 @@ impl SnapshotCache {
     }
 }
 
-/// Estimates the heap memory of an entry, in bytes: the lengths of its strings, plus a constant for
-/// each structure. `tests/session/memory.rs` compares it with an allocator's count.
+/// Estimates the heap memory of an entry, in bytes: its roots, the lengths of its strings, and a
+/// constant. `tests/session/memory.rs` compares it with an allocator's count.
 fn weight(cached: &CacheEntry) -> u32 {
     let CacheEntry { roots, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {
         size_of::<RootEntry>() + entry.uri.len() + entry.name.as_ref().map_or(0, String::len)
     });
-    let resolved = roots.iter().map(|root| {
-        let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
-        let texts =
-            [&root.name, &root.listed].into_iter().flatten().map(String::len).sum::<usize>();
-        CACHE_ROOT_BYTES + paths + root.names.as_os_str().len() + texts
-    });
-    let rejected =
-        roots.rejected().iter().map(|rejected| CACHE_ROOT_BYTES + rejected.entry().len());
-    let bytes = CACHE_ENTRY_BYTES
-        + CACHE_NODE_BYTES * roots.index().nodes()
-        + listed.chain(resolved).chain(rejected).sum::<usize>();
+    let bytes = CACHE_ENTRY_BYTES + roots.heap_size() + listed.sum::<usize>();
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
