@@ -20,6 +20,7 @@
 //! | `program_output_too_large` | [`LimitExceeded`](ErrorKind::LimitExceeded) | a child process was killed because it wrote more than its limit |
 //! | `directory_by_path` | [`Unsupported`](ErrorKind::Unsupported) | the working directory of a child process can be set only by its path (`ChildCommand::unguarded_dir`) |
 //! | `invalid_program` | [`InvalidInput`](ErrorKind::InvalidInput) | the program to run is neither a name nor an absolute path |
+//! | `malformed` | [`RootRejected`](ErrorKind::RootRejected) | an entry of a root list does not match the protocol's schema |
 //! | `panicked` | [`Io`](ErrorKind::Io) | the work panicked |
 //! | `unknown_revision` | [`InvalidInput`](ErrorKind::InvalidInput) | the text is not a [`Revision`](crate::Revision) |
 

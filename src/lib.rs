@@ -260,7 +260,7 @@ pub mod recipes;
 #[doc = include_str!("../docs/platforms.md")]
 pub mod platforms {}
 
-pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions};
+pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ListEntry};
 pub use check::{CheckedEntry, CheckedPath, Explanation, Proof};
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
@@ -268,7 +268,7 @@ pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
 pub use confine::{
     Channel, Confinement, ConfinementReport, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
 };
-pub use dir::{Access, FileType, Metadata};
+pub use dir::{Access, Deadline, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     AtomicFile, Attribute, ChangeSet, CommitError, ContentHash, DirEntry, Durability, OpenFile,

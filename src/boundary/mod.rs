@@ -55,7 +55,7 @@ pub(crate) use self::configuration::Configuration;
 use self::configuration::Resolution;
 pub use self::directory::DirectoryOptions;
 pub(crate) use self::listed::{UniqueRoots, shown};
-pub(crate) use self::narrow::Entry;
+pub use self::narrow::ListEntry;
 use self::volumes::Filesystem;
 use crate::dir::Policy;
 use crate::path::protect::Pattern;
@@ -130,6 +130,11 @@ impl Boundary {
     /// How client roots determine the roots in force.
     pub(crate) fn client_roots(&self) -> ClientRoots {
         self.inner.client_roots
+    }
+
+    /// Whether an entry of a client's list may be a path instead of a URI.
+    pub(crate) fn allows_bare_paths(&self) -> bool {
+        self.inner.bare_paths
     }
 
     pub(crate) fn has_allowed_directories(&self) -> bool {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Boundary;
 use super::listed::{UniqueRoots, system_aliases, writable};
-use crate::dir::{Access, Budget, Effort};
+use crate::dir::{Access, Budget, Deadline};
 use crate::error::{Code, Error, Result};
 use crate::limits::LIST_LOOKUPS;
 use crate::path::Location;
@@ -25,22 +25,57 @@ use crate::roots::{
     kind_of, resolve, retry_changed,
 };
 
-/// An entry of an untrusted list.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) name: Option<&'a str>,
-    /// Whether the entry is rejected, whatever its text is.
-    pub(crate) is_malformed: bool,
+/// An entry of an untrusted list of directories, for [`Boundary::narrow`].
+#[derive(Debug)]
+pub struct ListEntry<'a> {
+    /// The entry as it was sent, for the operator.
+    pub text: &'a str,
+    /// The name to show for it, if the sender gave it one.
+    pub name: Option<&'a str>,
+    /// What the entry names, or why it is rejected whatever the filesystem contains.
+    pub location: Result<Location>,
+}
+
+impl<'a> ListEntry<'a> {
+    /// An entry without a name: a path or a `file:` URI.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self { text, name: None, location: Location::parse(text) }
+    }
 }
 
 impl Boundary {
-    /// Returns the roots that a list puts in force, followed by the allowed directories that are
-    /// always in force. Returns `None` if the effort is exhausted.
-    pub(crate) fn narrow(&self, entries: &[Entry<'_>], effort: &Effort) -> Option<Roots> {
-        let allowed = self.last_allowed_roots();
-        let locations: Vec<_> =
-            entries.iter().map(|entry| self.location(entry, &allowed)).collect();
+    /// Returns the roots that an untrusted list of directories puts in force: the part of it that is
+    /// inside the allowed directories, or all of it if there are none, followed by the directories
+    /// that are [always](crate::DirectoryOptions::always) in force. An entry that is refused is
+    /// [rejected](Roots::rejected) without affecting the others. Nothing outside the allowed
+    /// directories is looked up. An empty list grants nothing.
+    ///
+    /// Use this for directories that a client or a model suggests. If all of them are required,
+    /// use [`Roots::within_all`], which fails if one is refused. For the root list of an MCP client,
+    /// use [`resolve`](Self::resolve).
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
+    ///
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(work.path().join("app")).unwrap();
+    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+    /// let app = work.path().join("app");
+    /// let suggested = [app.to_str().unwrap(), "/etc"].map(ListEntry::new);
+    ///
+    /// let roots = boundary.narrow(&suggested, &Deadline::default())?;
+    /// assert_eq!(roots.iter().count(), 1);
+    /// assert_eq!(roots.rejected()[0].entry(), "/etc");
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the deadline passed first.
+    pub fn narrow(&self, entries: &[ListEntry<'_>], deadline: &Deadline) -> Result<Roots> {
+        let allowed = self.allowed_roots();
+        let locations: Vec<_> = entries.iter().map(|entry| located(entry, &allowed)).collect();
         // Defense: A client's list only narrows the allowed directories.
         let enclosing = if self.has_allowed_directories() {
             allowed
@@ -50,7 +85,7 @@ impl Boundary {
         let mut resolver = ListResolver {
             boundary: self,
             enclosing: &enclosing,
-            effort,
+            deadline,
             planted_in: OnceCell::new(),
             seen: HashSet::new(),
             lookups: 0,
@@ -63,15 +98,18 @@ impl Boundary {
         for (index, (entry, location)) in entries.iter().zip(&locations).enumerate() {
             resolver.add(index, entry, location);
         }
-        (!effort.is_spent()).then(|| resolver.into_roots())
-    }
-
-    fn location(&self, entry: &Entry<'_>, allowed: &Roots) -> Result<Location> {
-        if entry.is_malformed {
-            return Err(Code::Malformed.into());
+        if deadline.has_passed() {
+            let text = "resolving the list took too long";
+            return Err(Error::from(Code::TooCostly).with_text(text));
         }
-        let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
-        parse(entry.text).map(|location| location.with_separators(allowed.index()))
+        Ok(resolver.into_roots())
+    }
+}
+
+fn located(entry: &ListEntry<'_>, allowed: &Roots) -> Result<Location> {
+    match &entry.location {
+        Ok(location) => Ok(location.clone().with_separators(allowed.index())),
+        Err(error) => Err(error.repeated()),
     }
 }
 
@@ -80,7 +118,7 @@ struct ListResolver<'a> {
     boundary: &'a Boundary,
     /// The roots beneath which the entries are resolved.
     enclosing: &'a Roots,
-    effort: &'a Effort,
+    deadline: &'a Deadline,
     /// The writable ones of the enclosing roots.
     planted_in: OnceCell<FoldedPaths>,
     seen: HashSet<Location>,
@@ -100,7 +138,7 @@ struct ListResolver<'a> {
 
 impl ListResolver<'_> {
     /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.
-    fn add(&mut self, index: usize, entry: &Entry<'_>, location: &Result<Location>) {
+    fn add(&mut self, index: usize, entry: &ListEntry<'_>, location: &Result<Location>) {
         self.has_looked = false;
         let error = match self.resolve(entry, location) {
             Ok(roots) => {
@@ -128,7 +166,7 @@ impl ListResolver<'_> {
     /// roots below it. If the entry is an ancestor of enclosing roots, only these.
     fn resolve(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &ListEntry<'_>,
         location: &Result<Location>,
     ) -> Result<Vec<Arc<Root>>> {
         if location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
@@ -139,7 +177,7 @@ impl ListResolver<'_> {
             let text = "the roots before it have {} names in their paths, the maximum";
             return Err(Error::over(Code::TooLarge, text, ROOT_NAMES));
         }
-        let mut budget = self.effort.entry();
+        let mut budget = self.deadline.entry();
         let named = retry_changed(|| self.look_up(entry, location, &mut budget));
         // Each copy of an enclosing root also counts, because an ancestor can be spelled in many
         // ways.
@@ -168,17 +206,17 @@ impl ListResolver<'_> {
     /// the list is exhausted, or if no caller is waiting for the list.
     fn look_up(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &ListEntry<'_>,
         location: &Result<Location>,
         budget: &mut Budget<'_>,
     ) -> Result<(Vec<Arc<Root>>, Links)> {
         let (enclosing, index) = (self.enclosing, self.enclosing.index());
-        let location = location.as_ref().map_err(Error::reason)?;
+        let location = location.as_ref().map_err(Error::repeated)?;
         let (path, text) = (location.as_unchecked_path(), location.as_os_str());
         if !index.is_absolute(text) {
             return Err(Code::NotAbsolute.into());
         }
-        if self.lookups > LIST_LOOKUPS || self.effort.is_spent() {
+        if self.lookups > LIST_LOOKUPS || self.deadline.has_passed() {
             return Err(Code::TooCostly.into());
         }
         let is_root_itself = |rest| components(rest).all(|(name, _)| name == ".");
@@ -216,7 +254,7 @@ impl ListResolver<'_> {
 
     /// Returns the root that an entry names, with the access of its place, and the enclosing roots
     /// below it.
-    fn listed(&self, mut root: Root, path: &Path, entry: &Entry<'_>) -> Vec<Arc<Root>> {
+    fn listed(&self, mut root: Root, path: &Path, entry: &ListEntry<'_>) -> Vec<Arc<Root>> {
         let protected = self.enclosing.protected();
         if protected.is_some_and(|it| it.of(&[&root.canonical], root.consented()).is_some()) {
             root.access = Access::ReadOnly;
@@ -258,14 +296,10 @@ impl ListResolver<'_> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    use super::Entry;
-    use crate::dir::Effort;
     use crate::error::Code;
-    use crate::{Access, Boundary};
+    use crate::{Access, Boundary, Deadline, ListEntry};
 
     /// Uses an entry whose symlinks exhaust the whole budget.
     #[test]
@@ -279,20 +313,18 @@ mod tests {
         }
         let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
         let text = &format!("file://{}/l0", top.display());
-        let entry = Entry { text, name: None, is_malformed: false };
-        let resolve = |effort: &Effort| boundary.narrow(&[entry], effort);
+        let resolve = |deadline: &Deadline| boundary.narrow(&[ListEntry::new(text)], deadline);
         let whole = Instant::now();
-        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().reason();
+        let rejected = resolve(&Deadline::default()).unwrap().rejected()[0].error().reason();
         let whole = whole.elapsed();
         assert_eq!(rejected, Code::TooCostly);
         let ended_after = |_| {
-            let given_up = Arc::new(AtomicBool::new(false));
-            let effort = Effort::new(None, given_up.clone());
+            let deadline = Deadline::default();
             std::thread::scope(|scope| {
-                let resolution = scope.spawn(|| (resolve(&effort).is_none(), Instant::now()));
+                let resolution = scope.spawn(|| (resolve(&deadline).is_err(), Instant::now()));
                 std::thread::sleep(whole / 4);
                 let gave_up = Instant::now();
-                given_up.store(true, Ordering::Relaxed);
+                deadline.cancel();
                 let (stopped, ended) = resolution.join().unwrap();
                 stopped.then(|| ended.saturating_duration_since(gave_up))
             })

@@ -1,9 +1,8 @@
 //! Bounds on the cost of resolution.
 //!
 //! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
-//! root list, regardless of the symlinks that a tree contains. An [`Effort`] ends the resolution of
-//! a whole list at a deadline, or when no caller is waiting for the result. Every look-up checks
-//! the budget, and a look-up for a list also checks the effort.
+//! root list, regardless of the symlinks that a tree contains. A [`Deadline`] ends the resolution of
+//! a whole list. Every look-up checks the budget, and a look-up for a list also checks the deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +15,19 @@ use crate::limits::{LIST_TIME, LOOKUPS};
 #[derive(Debug)]
 pub(crate) struct Budget<'a> {
     left: usize,
-    effort: Option<&'a Effort>,
+    deadline: Option<&'a Deadline>,
 }
 
 impl Budget<'_> {
     /// The budget of one request: [`LOOKUPS`].
     pub(crate) const fn new() -> Self {
-        Self { left: LOOKUPS, effort: None }
+        Self { left: LOOKUPS, deadline: None }
     }
 
     /// Subtracts look-ups from the budget. Fails with `too_costly` if too few are left, or if the
     /// resolution of the list must end.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
-        if self.effort.is_some_and(Effort::is_spent) {
+        if self.deadline.is_some_and(Deadline::has_passed) {
             return Err(Error::from(Code::TooCostly).with_operator_detail(
                 "resolving the list took too long, or no caller waits for it",
             ));
@@ -47,36 +46,42 @@ impl Budget<'_> {
     }
 }
 
-/// Ends the resolution of a list at a deadline, or when no caller is waiting for the result.
+/// When the resolution of a list ends without a result: at a time, or when a clone of the deadline
+/// is [cancelled](Self::cancel), for example because nobody waits for the result any longer. The
+/// default is 30 seconds from now, which is also the latest.
 #[derive(Clone, Debug)]
-pub(crate) struct Effort {
-    until: Instant,
-    given_up: Arc<AtomicBool>,
+pub struct Deadline {
+    at: Instant,
+    is_cancelled: Arc<AtomicBool>,
 }
 
-impl Default for Effort {
+impl Default for Deadline {
     fn default() -> Self {
-        Self::new(None, Arc::default())
+        Self { at: Instant::now() + LIST_TIME, is_cancelled: Arc::default() }
     }
 }
 
-impl Effort {
-    /// Creates an effort that ends after [`LIST_TIME`], at `until`, or when `given_up` is set,
-    /// whichever comes first.
-    pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
-        let longest = Instant::now() + LIST_TIME;
-        Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
+impl Deadline {
+    /// A deadline at this time.
+    #[must_use]
+    pub fn at(time: Instant) -> Self {
+        let latest = Self::default();
+        Self { at: time.min(latest.at), ..latest }
     }
 
-    /// Whether the resolution must end. The remaining entries then fail with
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`).
-    pub(crate) fn is_spent(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
+    /// Lets the deadline and its clones pass now. A resolution notices this at its next look-up.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the resolution must end.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.at
     }
 
     /// The budget of one entry of the list.
     pub(crate) const fn entry(&self) -> Budget<'_> {
-        Budget { left: LOOKUPS, effort: Some(self) }
+        Budget { left: LOOKUPS, deadline: Some(self) }
     }
 }
 
@@ -90,14 +95,10 @@ mod tests {
         assert_eq!((budget.spend(LOOKUPS - 1).is_ok(), budget.spent()), (true, LOOKUPS - 1));
         assert!(budget.spend(1).is_ok());
         assert_eq!(budget.spend(1).unwrap_err().reason(), Code::TooCostly);
-        let given_up = Arc::new(AtomicBool::new(false));
-        let (waited_for, late) = (
-            Effort::new(None, given_up.clone()),
-            Effort::new(Some(Instant::now()), Arc::default()),
-        );
-        let (mut waited_for, mut late) = (waited_for.entry(), late.entry());
+        let (deadline, past) = (Deadline::default(), Deadline::at(Instant::now()));
+        let (mut waited_for, mut late) = (deadline.entry(), past.entry());
         assert_eq!((waited_for.spend(1).is_ok(), late.spend(1).is_ok()), (true, false));
-        given_up.store(true, Ordering::Relaxed);
+        deadline.clone().cancel();
         assert_eq!(waited_for.spend(1).unwrap_err().reason(), Code::TooCostly);
     }
 }

@@ -38,7 +38,8 @@ use std::path::Path;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::OpenOptions;
 
-pub(crate) use self::budget::{Budget, Effort};
+pub(crate) use self::budget::Budget;
+pub use self::budget::Deadline;
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::handle::Handle;
 #[cfg(target_os = "linux")]

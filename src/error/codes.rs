@@ -336,8 +336,6 @@ errors! {
         /// it.
         ThroughLink = "through_link",
             "the path goes through a symbolic link inside an allowed directory";
-        /// An entry of a root list that does not match the protocol's schema.
-        Malformed = "malformed", "the entry is malformed";
     }
 
     /// Any other error of the operating system. See its `source`.

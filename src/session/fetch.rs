@@ -8,13 +8,12 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::boundary::ClientRoots;
-use crate::dir::Effort;
+use crate::dir::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
@@ -201,9 +200,9 @@ impl Client {
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
         self.epoch()?;
         let boundary = self.guard.boundary().clone();
-        let cancelled = CancelOnDrop::default();
-        let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
-        let resolve = move || boundary.resolve_within(&list, &effort);
+        let resolved_until = Deadline::at(std_instant(deadline));
+        let _cancelled = CancelOnDrop(resolved_until.clone());
+        let resolve = move || boundary.resolve_until(&list, &resolved_until);
         let done = timeout_at(deadline, self.guard.slots().resolve(&self.share, resolve)).await?;
         let panicked = |_| Err(roots_failed("resolving the list panicked"));
         let resolved = done.ok_or_else(roots_timed_out)??.unwrap_or_else(panicked);
@@ -385,12 +384,11 @@ impl Leader<'_> {
 const LEAST_TIME: u32 = 4;
 
 /// Cancels the resolution when dropped, which happens when no call waits for it any longer.
-#[derive(Default)]
-struct CancelOnDrop(Arc<AtomicBool>);
+struct CancelOnDrop(Deadline);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        self.0.cancel();
     }
 }
 

@@ -435,8 +435,9 @@ mod tests {
     fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still =
-            |epoch| session.client().ensure_in_epoch(epoch).map_err(|error: Error| error.code());
+        let still = |epoch| {
+            session.client().ensure_in_epoch(epoch).map_err(|error: crate::Error| error.code())
+        };
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),

@@ -1,10 +1,11 @@
 //! What a client's root list puts in force: [`Boundary::resolve`].
 
-use crate::boundary::{Boundary, ClientRoots, Entry};
-use crate::dir::Effort;
+use crate::boundary::{Boundary, ClientRoots, ListEntry};
+use crate::dir::Deadline;
 use crate::error::{Error, ErrorKind, Result};
+use crate::path::Location;
 use crate::roots::Roots;
-use crate::wire::ListRootsResult;
+use crate::wire::{ListRootsResult, RootEntry};
 
 impl Boundary {
     /// Returns the roots in force for a client's root list. They are the part of the list inside
@@ -20,28 +21,36 @@ impl Boundary {
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
     ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
-        let _ = self.allowed_roots();
-        self.resolve_within(list, &Effort::default())
+        self.resolve_until(list, &Deadline::default())
     }
 
-    /// Like [`resolve`](Self::resolve), for a session, which has already resolved the configured
-    /// paths again. Fails with `TooCostly` if the effort is exhausted.
-    pub(crate) fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
+    /// Like [`resolve`](Self::resolve), and fails with
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) if the deadline passes first.
+    pub(crate) fn resolve_until(
+        &self,
+        list: &ListRootsResult,
+        deadline: &Deadline,
+    ) -> Result<Roots> {
         if self.client_roots() == ClientRoots::Ignore {
-            return Ok(self.last_allowed_roots());
+            return Ok(self.allowed_roots());
         }
         list.is_bounded()?;
         if list.roots.is_empty() && self.client_roots() == ClientRoots::NarrowIfListed {
-            return Ok(self.last_allowed_roots().of_empty_list());
+            return Ok(self.allowed_roots().of_empty_list());
         }
-        let entries = list.roots.iter().map(|root| Entry {
+        let parse = if self.allows_bare_paths() { Location::parse } else { Location::from_uri };
+        let location =
+            |root: &RootEntry| if root.malformed { Err(malformed()) } else { parse(&root.uri) };
+        let entries = list.roots.iter().map(|root| ListEntry {
             text: &root.uri,
             name: root.name.as_deref(),
-            is_malformed: root.malformed,
+            location: location(root),
         });
-        let entries: Vec<_> = entries.collect();
-        let text = "resolving the list took too long";
-        self.narrow(&entries, effort)
-            .ok_or_else(|| Error::new(ErrorKind::TooCostly, "too_costly", text))
+        self.narrow(&entries.collect::<Vec<_>>(), deadline)
     }
+}
+
+/// The error for an entry that violates the schema.
+fn malformed() -> Error {
+    Error::new(ErrorKind::RootRejected, "malformed", "the entry is malformed")
 }
