@@ -111,7 +111,7 @@ impl Scope for NestedScope {
 
     fn ensure_usable(&self, used_for: Use) -> Result<()> {
         self.inner.ensure_usable(used_for)?;
-        // Defense: No scope lifts the end of the one that the roots came from.
+        // No scope lifts the end of the one that the roots came from.
         self.outer.ensure_usable(used_for)
     }
 }

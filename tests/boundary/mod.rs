@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 pub(crate) mod deployments;
+pub(crate) mod narrowing;
 #[cfg(target_os = "linux")]
 pub(crate) mod options;
 #[cfg(target_os = "linux")]

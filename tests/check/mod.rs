@@ -15,4 +15,5 @@ pub(crate) mod lookup_limits;
 #[cfg(target_os = "linux")]
 pub(crate) mod random_policies;
 pub(crate) mod nested;
+pub(crate) mod scope;
 pub(crate) mod within;

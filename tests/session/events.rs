@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsResponse, RootsSource,
+    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, RootsResponse,
+    RootsSource,
 };
 
 use tree::Tree;
@@ -134,6 +135,16 @@ fn each_event_names_its_session_and_its_cause() {
              INFO refused session=$S code=\"roots_failed\" \
              error=the client's roots could not be obtained \
              detail=\"-32601: \\\"no\\\"\"\n"
+        );
+        // A refusal of the program's own is logged in the same form.
+        let declined = Error::new(ErrorKind::Other("declined"), "declined", "the user declined");
+        let declined =
+            declined.with_request("format", "a".as_ref()).logged(std::num::NonZeroU64::new(number));
+        assert_eq!(declined.code(), "declined");
+        assert_eq!(
+            log.take(&tree, number),
+            "INFO refused session=$S operation=\"format\" request=\"a\" code=\"declined\" \
+             error=format \"a\": the user declined\n"
         );
         // The session is closed once, although closing and dropping both close it.
         session.close();

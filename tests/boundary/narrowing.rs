@@ -1,0 +1,104 @@
+//! Directories from anywhere narrow the allowed ones, as a program without MCP uses them.
+
+use std::time::Instant;
+
+use mcp_roots_guard::{
+    Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, Location, Roots,
+};
+
+use crate::support::tree::Tree;
+
+fn boundary(tree: &Tree) -> Boundary {
+    Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap()
+}
+
+fn paths(roots: &Roots) -> Vec<String> {
+    roots.iter().map(|root| root.path().display().to_string()).collect()
+}
+
+/// An entry is a path or a URI, and one that is refused costs only itself.
+#[test]
+fn a_refused_directory_costs_only_itself() {
+    let tree = Tree::new("dir op/a; dir op/b; dir other");
+    let (a, b) = (tree.path("op/a").display().to_string(), tree.uri("op/b"));
+    let (other, gone) = (tree.path("other").display().to_string(), tree.path("op/gone"));
+    let texts = [a.as_str(), other.as_str(), "file:///%zz", b.as_str(), a.as_str(), "relative"];
+    let mut entries: Vec<_> = texts.into_iter().map(ListEntry::new).collect();
+    // What does not exist yet is a name.
+    let gone = gone.display().to_string();
+    entries.push(ListEntry { name: Some("new"), ..ListEntry::new(&gone) });
+    let own = Error::new(ErrorKind::Other("own"), "own", "a reason of the caller");
+    entries.push(ListEntry { text: "x", name: None, location: Err(own) });
+    let roots = boundary(&tree).narrow(&entries, &Deadline::default()).unwrap();
+    assert_eq!(paths(&roots), paths_of(&tree, ["op/a", "op/b", "op/gone"]));
+    assert_eq!(roots.iter().last().unwrap().name(), Some("new"));
+    let rejected: Vec<_> =
+        roots.rejected().iter().map(|it| (it.index(), it.error().code())).collect();
+    let expected = [
+        (1, "outside_roots"),
+        (2, "bad_escape"),
+        (4, "duplicate"),
+        (5, "not_absolute"),
+        (7, "own"),
+    ];
+    assert_eq!(rejected, expected);
+    // Without an entry, nothing is in force.
+    let none = boundary(&tree).narrow(&[], &Deadline::default()).unwrap();
+    assert_eq!(paths(&none), Vec::<String>::new());
+}
+
+fn paths_of<const N: usize>(tree: &Tree, names: [&str; N]) -> Vec<String> {
+    names.map(|name| tree.path(name).display().to_string()).into()
+}
+
+/// A client's list is narrowed by the same function.
+#[test]
+fn a_clients_list_gives_the_same_roots() {
+    let tree = Tree::new("dir op/a; dir op/b/c; link op/l -> b; dir other");
+    let uris = ["op/l/c", "op/a", "other", "op", "op/missing"].map(|name| tree.uri(name));
+    let boundary = boundary(&tree);
+    let listed = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
+    let entries = uris
+        .each_ref()
+        .map(|uri| ListEntry { location: Location::from_uri(uri), ..ListEntry::new(uri) });
+    let narrowed = boundary.narrow(&entries, &Deadline::default()).unwrap();
+    assert_eq!(paths(&narrowed), paths(&listed));
+    let rejected = |roots: &Roots| {
+        let one = |it: &mcp_roots_guard::RejectedEntry| (it.index(), it.error().code());
+        roots.rejected().iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(rejected(&narrowed), rejected(&listed));
+    assert_eq!(narrowed.heap_size(), listed.heap_size());
+    assert!(narrowed.heap_size() > boundary.narrow(&[], &Deadline::default()).unwrap().heap_size());
+}
+
+#[test]
+fn a_list_is_not_resolved_after_its_deadline() {
+    let tree = Tree::new("dir op/a");
+    let a = tree.path("op/a").display().to_string();
+    let cancelled = Deadline::default();
+    cancelled.clone().cancel();
+    for deadline in [Deadline::at(Instant::now()), cancelled] {
+        let error = boundary(&tree).narrow(&[ListEntry::new(&a)], &deadline).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::TooCostly, "too_costly"));
+    }
+}
+
+/// What a program adds to its own errors is shown as the library shows its own.
+#[test]
+fn errors_of_a_program_have_a_request_and_a_detail() {
+    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads")
+        .with_raw_os_error(30)
+        .with_operator_detail("turn 7")
+        .with_request("format", "a\n.rs".as_ref());
+    assert_eq!(error.to_string(), r#"format "a\n.rs": this turn only reads"#);
+    assert_eq!(error.with_request("other", "b".as_ref()).to_string().matches("format").count(), 1);
+    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads")
+        .with_raw_os_error(30)
+        .with_operator_detail("turn 7")
+        .with_request("format", "a".as_ref());
+    let again = error.repeated();
+    assert_eq!(again.to_string(), "this turn only reads");
+    assert_eq!((again.kind(), again.code()), (error.kind(), error.code()));
+    assert_eq!((again.raw_os_error(), again.operator_detail()), (Some(30), Some("turn 7")));
+}
