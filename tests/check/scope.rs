@@ -93,9 +93,9 @@ fn a_scope_within_another_ends_with_either() {
         assert_eq!((scope.number().get(), scope.share()), (2, "other"));
         assert!(roots.read("f", 9).is_ok());
         if ends_first == 1 {
-            outer.end()
+            outer.end();
         } else {
-            inner.end()
+            inner.end();
         }
         assert_eq!(roots.read("f", 9).unwrap_err().kind(), ENDED, "{ends_first}");
         assert_eq!(scope.ensure_usable(Use::Work).unwrap_err().kind(), ENDED);

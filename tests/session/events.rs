@@ -25,6 +25,7 @@ mod server;
 
 use std::fmt::Write as _;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,25 @@ impl Log {
 }
 
 static ONE_TEST_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A program's own refusal is logged in the form of the crate's.
+#[test]
+fn refusals_of_a_program_are_logged_like_others() {
+    let _alone = ONE_TEST_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (tree, log) = (Tree::new(""), Log::default());
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time();
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let declined = Error::new(ErrorKind::Other("declined"), "declined", "the user declined");
+    let declined = declined.with_request("format", "a\n".as_ref());
+    assert_eq!(declined.logged(NonZeroU64::new(7)).code(), "declined");
+    assert_eq!(
+        log.take(&tree, 7),
+        "INFO refused session=$S operation=\"format\" request=\"a\\\\n\" code=\"declined\" \
+         error=format \"a\\n\": the user declined\n"
+    );
+}
 
 #[test]
 fn each_event_names_its_session_and_its_cause() {
@@ -135,16 +155,6 @@ fn each_event_names_its_session_and_its_cause() {
              INFO refused session=$S code=\"roots_failed\" \
              error=the client's roots could not be obtained \
              detail=\"-32601: \\\"no\\\"\"\n"
-        );
-        // A refusal of the program's own is logged in the same form.
-        let declined = Error::new(ErrorKind::Other("declined"), "declined", "the user declined");
-        let declined =
-            declined.with_request("format", "a".as_ref()).logged(std::num::NonZeroU64::new(number));
-        assert_eq!(declined.code(), "declined");
-        assert_eq!(
-            log.take(&tree, number),
-            "INFO refused session=$S operation=\"format\" request=\"a\" code=\"declined\" \
-             error=format \"a\": the user declined\n"
         );
         // The session is closed once, although closing and dropping both close it.
         session.close();
