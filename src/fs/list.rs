@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
 use crate::check::{CheckedEntry, CheckedPath, OpenDirectory, Proof};
-use crate::dir::{Entries, FileType, Handle, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES};
+#[cfg(target_os = "linux")]
+use crate::dir::Rule;
+use crate::dir::{Entries, FileType, Handle, Metadata, NameAt, NameList, USUAL_ENTRIES};
 use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;

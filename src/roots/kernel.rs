@@ -87,7 +87,8 @@ impl Roots {
         let (_, root, rest) = self.start_by_kernel(request)?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
         // there.
-        let follows = !self.can_deny() && !root.overlaps_proc();
+        let can_deny = self.protected().is_some_and(ProtectedNames::can_deny);
+        let follows = !can_deny && !root.overlaps_proc();
         let is_allowed_directory = root.names.as_os_str().is_empty();
         let opened = if follows && is_allowed_directory {
             self.walk_beneath(root, rest, Follow::Read)?
@@ -117,8 +118,7 @@ impl Roots {
     /// Whether a path in a root may pass through a denied name.
     fn may_deny(&self, root: &Root, path: &OsStr) -> bool {
         let place = [root.path(), Path::new(path)];
-        let may_match = |protected: &ProtectedNames| protected.may_match(&place, root.consented());
-        self.can_deny() && self.protected().is_some_and(may_match)
+        self.protected().is_some_and(|it| it.can_deny() && it.may_match(&place, root.consented()))
     }
 
     /// Walks a path and follows no symlink.

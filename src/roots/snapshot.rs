@@ -342,11 +342,6 @@ impl Roots {
         self.snapshot.protected.clone()
     }
 
-    /// Whether a pattern denies access to names.
-    pub(crate) fn can_deny(&self) -> bool {
-        self.protected().is_some_and(ProtectedNames::can_deny)
-    }
-
     /// Whether one of the last `names` names of a place in a root is denied. `path` consists of
     /// plain names.
     pub(crate) fn is_denied(&self, number: usize, path: &Path, names: usize) -> bool {
