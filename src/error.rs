@@ -191,8 +191,9 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// Copies the error for another caller who waits for the same result: with the kind, code, text,
-    /// [number](Self::raw_os_error) and operator's detail, without the operation and the request.
+    /// Copies the error for another caller who waits for the same result: its kind, code, reason,
+    /// [number](Self::raw_os_error) and operator's detail, without the operation, the request and
+    /// what was added about them.
     #[must_use]
     pub fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
@@ -201,6 +202,13 @@ impl Error {
         again.0.cause = number.map(io::Error::from_raw_os_error);
         again.0.operator_detail.clone_from(&self.0.operator_detail);
         again
+    }
+
+    /// The same error as one of another program, which no operation takes for a failure of its own.
+    pub(crate) fn into_custom(mut self) -> Self {
+        let (kind, name, text) = (self.kind(), self.code(), self.0.text);
+        self.0.code = Code::Custom { kind, name, text };
+        self
     }
 
     /// Creates an error about a limit that the caller chose. The limit replaces `{}` in the text.
@@ -294,7 +302,8 @@ impl Error {
     }
 
     /// Records the number of the operating system's error that caused this one
-    /// ([`raw_os_error`](Self::raw_os_error)), if it has one.
+    /// ([`raw_os_error`](Self::raw_os_error)), in place of an earlier one. It also decides the kind
+    /// of the [`io::Error`] that this error converts to.
     #[must_use]
     pub fn with_raw_os_error(mut self, number: impl Into<Option<i32>>) -> Self {
         self.0.cause = number.into().map(io::Error::from_raw_os_error);

@@ -24,7 +24,8 @@ impl Error {
     /// if there is one.
     ///
     /// For a program that refuses requests for reasons of its own, such as an agent whose user
-    /// declined, so that the operator's log has every refusal in one form. Without the feature
+    /// declined, so that the operator's log has every refusal in one form. Errors of
+    /// [`Roots`](crate::Roots) and of proofs have been logged already. Without the feature
     /// `tracing`, this does nothing.
     #[must_use]
     pub fn logged(self, scope: Option<NonZeroU64>) -> Self {

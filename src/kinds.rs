@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! Programs and the protocol also add codes to the kinds of the core:
+//! Sessions, programs and the protocol also add codes to the kinds of the core:
 //!
 //! | code | kind | meaning |
 //! | --- | --- | --- |

@@ -176,7 +176,7 @@
 //! | message | level | when | fields |
 //! | --- | --- | --- | --- |
 //! | `allowed` | trace | an operation was allowed and has succeeded | `session`, `operation`, `request`, `root`, `path`, `destination`, `destination_path` |
-//! | `refused` | info | an operation was refused or has failed, or a request got no roots | `session`, `operation`, `request`, `destination`, `code`, `error`, `detail` |
+//! | `refused` | info | an operation was refused or has failed, a request got no roots, or a program logged a refusal of its own (`Error::logged`) | `session`, `operation`, `request`, `destination`, `code`, `error`, `detail` |
 //! | `roots fetched` | debug | a client's list was received and resolved | `session`, `roots`, `rejected`, `pages` |
 //! | `roots resolved again` | debug | a cached list was resolved again | `session`, `roots` |
 //! | `root in force` | debug | after these two, for each of the first 20 roots | `session`, `index`, `root` |
@@ -188,8 +188,8 @@
 //!
 //! | field | type | meaning |
 //! | --- | --- | --- |
-//! | `session` | number | the number of the client's session (`Session::id`), or of the request in the stateless era |
-//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to` or `run` |
+//! | `session` | number | the number of the client's session (`Session::id`), or of the request in the stateless era, or of a program's own scope (`Scope::number`) |
+//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a program gave to `Error::with_request` |
 //! | `request` | text, at most 160 characters and an ellipsis | the path or URI as the client sent it, or the program of `run` |
 //! | `destination` | the same | what the client sent as the destination, or as the target of a symlink |
 //! | `root` | text | the canonical path of the root |

@@ -220,7 +220,7 @@ pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
 /// The bytes of a cached snapshot without its roots and its list, as measured.
-pub(crate) const CACHE_ENTRY_BYTES: usize = 1100;
+pub(crate) const CACHE_ENTRY_BYTES: usize = 900;
 
 /// How many times a call repeats a fetch because the client's roots changed before the response
 /// arrived. An ordinary client does not change its roots during each of five fetches.

@@ -15,7 +15,7 @@ use super::Boundary;
 use super::listed::{UniqueRoots, system_aliases, writable};
 use crate::dir::{Access, Budget, Deadline};
 use crate::error::{Code, Error, Result};
-use crate::limits::LIST_LOOKUPS;
+use crate::limits::{LIST_LOOKUPS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 use crate::path::Location;
 use crate::path::index::{ROOT_NAMES, RootKind};
 use crate::path::names::{components, ends_as_directory};
@@ -28,19 +28,35 @@ use crate::roots::{
 /// An entry of an untrusted list of directories, for [`Boundary::narrow`].
 #[derive(Debug)]
 pub struct ListEntry<'a> {
-    /// The entry as it was sent, for the operator.
-    pub text: &'a str,
-    /// The name to show for it, if the sender gave it one.
-    pub name: Option<&'a str>,
-    /// What the entry names, or why it is rejected whatever the filesystem contains.
-    pub location: Result<Location>,
+    text: &'a str,
+    name: Option<&'a str>,
+    /// What the text names, or why it is rejected whatever the filesystem contains.
+    location: Result<Location>,
 }
 
 impl<'a> ListEntry<'a> {
-    /// An entry without a name: a path or a `file:` URI.
+    /// An absolute path or a `file:` URI.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
         Self { text, name: None, location: Location::parse(text) }
+    }
+
+    /// A `file:` URI. A path is rejected.
+    #[must_use]
+    pub fn uri(text: &'a str) -> Self {
+        Self { text, name: None, location: Location::from_uri(text) }
+    }
+
+    /// An entry that the caller rejects. It grants nothing, and the error is among the others.
+    #[must_use]
+    pub fn rejected(text: &'a str, error: Error) -> Self {
+        Self { text, name: None, location: Err(error) }
+    }
+
+    /// The same entry with a name to show ([`Root::name`]).
+    #[must_use]
+    pub fn named(self, name: impl Into<Option<&'a str>>) -> Self {
+        Self { name: name.into(), ..self }
     }
 }
 
@@ -48,12 +64,14 @@ impl Boundary {
     /// Returns the roots that an untrusted list of directories puts in force: the part of it that is
     /// inside the allowed directories, or all of it if there are none, followed by the directories
     /// that are [always](crate::DirectoryOptions::always) in force. An entry that is refused is
-    /// [rejected](Roots::rejected) without affecting the others. Nothing outside the allowed
-    /// directories is looked up. An empty list grants nothing.
+    /// [rejected](Roots::rejected) without affecting the others. An empty list puts only those that
+    /// are always in force in force. If there are allowed directories, nothing outside them is looked
+    /// up.
     ///
-    /// Use this for directories that a client or a model suggests. If all of them are required,
-    /// use [`Roots::within_all`], which fails if one is refused. For the root list of an MCP client,
-    /// use [`resolve`](Self::resolve).
+    /// Use this for directories that a client or a model suggests. If all of them are required, use
+    /// [`Roots::within_all`], which fails if one is refused. For the root list of an MCP client, use
+    /// [`resolve`](Self::resolve), which observes [`ClientRoots`](crate::ClientRoots) and
+    /// [`allow_bare_paths`](crate::BoundaryBuilder::allow_bare_paths). This method does not.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
@@ -64,7 +82,7 @@ impl Boundary {
     /// let app = work.path().join("app");
     /// let suggested = [app.to_str().unwrap(), "/etc"].map(ListEntry::new);
     ///
-    /// let roots = boundary.narrow(&suggested, &Deadline::default())?;
+    /// let roots = boundary.narrow(suggested, &Deadline::default())?;
     /// assert_eq!(roots.iter().count(), 1);
     /// assert_eq!(roots.rejected()[0].entry(), "/etc");
     /// # Ok::<(), mcp_roots_guard::Error>(())
@@ -72,15 +90,33 @@ impl Boundary {
     ///
     /// # Errors
     ///
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the deadline passed first.
-    pub fn narrow(&self, entries: &[ListEntry<'_>], deadline: &Deadline) -> Result<Roots> {
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) for more
+    ///   than [`ROOT_LIST_ENTRIES`] entries or [`ROOT_LIST_BYTES`] bytes of text.
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the deadline passes first.
+    pub fn narrow<'a>(
+        &self,
+        entries: impl IntoIterator<Item = ListEntry<'a>>,
+        deadline: &Deadline,
+    ) -> Result<Roots> {
         let allowed = self.allowed_roots();
-        let locations: Vec<_> = entries.iter().map(|entry| located(entry, &allowed)).collect();
+        self.narrow_as_resolved(&allowed, entries, deadline)
+    }
+
+    /// Like [`narrow`](Self::narrow), beneath the allowed directories as they were resolved last, for
+    /// a caller who does not wait for a configured path.
+    pub(crate) fn narrow_as_resolved<'a>(
+        &self,
+        allowed: &Roots,
+        entries: impl IntoIterator<Item = ListEntry<'a>>,
+        deadline: &Deadline,
+    ) -> Result<Roots> {
+        let entries = bounded(entries, allowed)?;
         // Defense: A client's list only narrows the allowed directories.
         let enclosing = if self.has_allowed_directories() {
-            allowed
+            allowed.clone()
         } else {
-            self.inner.filesystem.roots(locations.iter().flatten().cloned(), false)
+            let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
+            self.inner.filesystem.roots(locations.cloned(), false)
         };
         let mut resolver = ListResolver {
             boundary: self,
@@ -95,22 +131,36 @@ impl Boundary {
             has_looked: false,
             is_provisional: false,
         };
-        for (index, (entry, location)) in entries.iter().zip(&locations).enumerate() {
-            resolver.add(index, entry, location);
-        }
-        if deadline.has_passed() {
-            let text = "resolving the list took too long";
-            return Err(Error::from(Code::TooCostly).with_text(text));
+        for (index, entry) in entries.iter().enumerate() {
+            resolver.add(index, entry);
+            if deadline.has_passed() {
+                let text = "resolving the list took too long";
+                return Err(Error::from(Code::TooCostly).with_text(text));
+            }
         }
         Ok(resolver.into_roots())
     }
 }
 
-fn located(entry: &ListEntry<'_>, allowed: &Roots) -> Result<Location> {
-    match &entry.location {
-        Ok(location) => Ok(location.clone().with_separators(allowed.index())),
-        Err(error) => Err(error.repeated()),
+/// The entries with the separators of the allowed directories' aliases, unless there are too many.
+fn bounded<'a>(
+    entries: impl IntoIterator<Item = ListEntry<'a>>,
+    allowed: &Roots,
+) -> Result<Vec<ListEntry<'a>>> {
+    let located = |entry: ListEntry<'a>| {
+        let location = entry.location.map(|location| location.with_separators(allowed.index()));
+        ListEntry { location, ..entry }
+    };
+    let entries: Vec<_> = entries.into_iter().take(ROOT_LIST_ENTRIES + 1).map(located).collect();
+    if entries.len() > ROOT_LIST_ENTRIES {
+        return Err(Code::TooManyRoots.into());
     }
+    let text = |entry: &ListEntry<'_>| entry.text.len() + entry.name.map_or(0, str::len);
+    if entries.iter().map(text).sum::<usize>() > ROOT_LIST_BYTES {
+        let text = "the root list is larger than {} bytes";
+        return Err(Error::over(Code::TooLarge, text, ROOT_LIST_BYTES));
+    }
+    Ok(entries)
 }
 
 /// A list, as far as its entries have been resolved.
@@ -138,9 +188,9 @@ struct ListResolver<'a> {
 
 impl ListResolver<'_> {
     /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.
-    fn add(&mut self, index: usize, entry: &ListEntry<'_>, location: &Result<Location>) {
+    fn add(&mut self, index: usize, entry: &ListEntry<'_>) {
         self.has_looked = false;
-        let error = match self.resolve(entry, location) {
+        let error = match self.resolve(entry) {
             Ok(roots) => {
                 let first = || roots.first().map(|root| root.canonical.clone());
                 self.first.get_or_init(first);
@@ -164,12 +214,8 @@ impl ListResolver<'_> {
 
     /// Returns the roots that an entry puts in force: the place that it names, and the enclosing
     /// roots below it. If the entry is an ancestor of enclosing roots, only these.
-    fn resolve(
-        &mut self,
-        entry: &ListEntry<'_>,
-        location: &Result<Location>,
-    ) -> Result<Vec<Arc<Root>>> {
-        if location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
+    fn resolve(&mut self, entry: &ListEntry<'_>) -> Result<Vec<Arc<Root>>> {
+        if entry.location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
             return Err(Code::Duplicate.into());
         }
         // Every later call may have to look at all names of the list.
@@ -178,7 +224,7 @@ impl ListResolver<'_> {
             return Err(Error::over(Code::TooLarge, text, ROOT_NAMES));
         }
         let mut budget = self.deadline.entry();
-        let named = retry_changed(|| self.look_up(entry, location, &mut budget));
+        let named = retry_changed(|| self.look_up(entry, &mut budget));
         // Each copy of an enclosing root also counts, because an ancestor can be spelled in many
         // ways.
         let copies = named.as_ref().map_or(0, |(roots, _)| roots.len());
@@ -207,11 +253,10 @@ impl ListResolver<'_> {
     fn look_up(
         &mut self,
         entry: &ListEntry<'_>,
-        location: &Result<Location>,
         budget: &mut Budget<'_>,
     ) -> Result<(Vec<Arc<Root>>, Links)> {
         let (enclosing, index) = (self.enclosing, self.enclosing.index());
-        let location = location.as_ref().map_err(Error::repeated)?;
+        let location = entry.location.as_ref().map_err(Error::repeated)?;
         let (path, text) = (location.as_unchecked_path(), location.as_os_str());
         if !index.is_absolute(text) {
             return Err(Code::NotAbsolute.into());
@@ -313,7 +358,7 @@ mod tests {
         }
         let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
         let text = &format!("file://{}/l0", top.display());
-        let resolve = |deadline: &Deadline| boundary.narrow(&[ListEntry::new(text)], deadline);
+        let resolve = |deadline: &Deadline| boundary.narrow([ListEntry::new(text)], deadline);
         let whole = Instant::now();
         let rejected = resolve(&Deadline::default()).unwrap().rejected()[0].error().reason();
         let whole = whole.elapsed();

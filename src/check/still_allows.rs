@@ -13,6 +13,7 @@ impl Roots {
     ///
     /// # Errors
     ///
+    /// The error of the roots' [`Scope`](crate::Scope) if it has ended;
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
     /// writing, or if it is now protected (`protected`).

@@ -18,9 +18,7 @@ use crate::roots::{Use, retry_changed};
 /// Runs a program and waits for it, unless the future that waits for it is dropped.
 pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Result<ChildOutput> {
     let ensure_wanted = || {
-        if let Some(scope) = child.directory.roots().scope() {
-            scope.ensure_usable(Use::Work)?;
-        }
+        child.directory.roots().ensure_usable(Use::Work)?;
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
             return Err(kinds::cancelled());
         }

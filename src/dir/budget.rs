@@ -47,8 +47,12 @@ impl Budget<'_> {
 }
 
 /// When the resolution of a list ends without a result: at a time, or when a clone of the deadline
-/// is [cancelled](Self::cancel), for example because nobody waits for the result any longer. The
-/// default is 30 seconds from now, which is also the latest.
+/// is [cancelled](Self::cancel), for example because nobody waits for the result any longer. Make
+/// one for each list: the latest deadline, which is also the default, is 30 seconds after it was
+/// made.
+///
+/// The deadline is asked before each look-up. A filesystem that does not answer a look-up can outlast
+/// it.
 #[derive(Clone, Debug)]
 pub struct Deadline {
     at: Instant,

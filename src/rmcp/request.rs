@@ -37,8 +37,9 @@ use crate::wire::{ClientCapabilities, Revision};
 /// any clone, and on any clone of the [`Roots`] is refused
 /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
 ///
-/// Files that are already open stay open, and a [`Walk`](crate::Walk) or
-/// [`ReadDir`](crate::ReadDir) that has begun continues, so drop it with the request. A client that
+/// Files that are already open stay open, a proof that was made before can still be read, and a
+/// [`ReadDir`](crate::ReadDir) that has begun continues, so drop them with the request. A
+/// [`Walk`](crate::Walk) ends at the next directory. A client that
 /// uses the same id for two concurrent requests can keep the roots of the first request valid until
 /// its work ends.
 ///

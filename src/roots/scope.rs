@@ -1,17 +1,22 @@
 //! What a snapshot belongs to.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
 /// and how long they may be used. Roots from configuration belong to nobody.
 ///
-/// [`Roots::in_scope`](crate::Roots::in_scope) returns roots that belong to a scope. Everything
-/// made from them belongs to it too: proofs, narrowed roots, walks.
+/// [`Roots::in_scope`](crate::Roots::in_scope) returns roots that belong to a scope. Their clones, the
+/// roots narrowed from them, and the proofs and walks made from these belong to it too. The scope is
+/// asked before each check of a request, each change of a file, each directory of a walk and each
+/// mebibyte of a copy. It is not asked again when a proof that was made before is read, when a
+/// directory that was listed before is read further, or by a file that is open: drop them when the
+/// scope ends.
 ///
-/// An implementation must not contain the roots that belong to it, because they contain the scope.
+/// An implementation answers at once, on any thread. It must not block, panic or use the roots that
+/// belong to it, because it may be asked while a lock is held. It must not contain them either,
+/// because they contain the scope.
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -23,6 +28,7 @@ use crate::error::{Error, Result};
 /// /// A turn of an agent, which its user can end.
 /// struct Turn {
 ///     number: NonZeroU64,
+///     user: String,
 ///     has_ended: AtomicBool,
 /// }
 ///
@@ -34,7 +40,7 @@ use crate::error::{Error, Result};
 ///     }
 ///
 ///     fn share(&self) -> &str {
-///         "the user"
+///         &self.user
 ///     }
 ///
 ///     fn ensure_usable(&self, _: Use) -> Result<()> {
@@ -44,7 +50,8 @@ use crate::error::{Error, Result};
 /// }
 ///
 /// # let project = tempfile::tempdir().unwrap();
-/// let turn = Arc::new(Turn { number: NonZeroU64::MIN, has_ended: AtomicBool::new(false) });
+/// let (number, user) = (NonZeroU64::MIN, "alice".to_owned());
+/// let turn = Arc::new(Turn { number, user, has_ended: AtomicBool::new(false) });
 /// let roots = Roots::from_dirs([project.path()])?.in_scope(turn.clone());
 /// roots.write("a.txt", "text")?;
 ///
@@ -53,26 +60,21 @@ use crate::error::{Error, Result};
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 pub trait Scope: Send + Sync {
-    /// The number of the request, session or turn in the operator's log.
+    /// The number of the session, request or turn in the [events](crate#events). Those of
+    /// [`Session`](crate::Session)s and of requests of the rmcp adapter begin at 1.
     fn number(&self) -> NonZeroU64;
 
-    /// Names the client that the work is charged to. The child processes of scopes with the same
-    /// name are counted together. Empty if the client is unknown.
+    /// Names the client that the work is charged to, if it is known. The child processes of scopes
+    /// with the same name are counted together, so that no client takes those of others. Empty if
+    /// the client is unknown.
     fn share(&self) -> &str;
 
-    /// Why the client's list is not known, if only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are served for that reason. It replaces
-    /// the text of refusals. `None` by default.
-    fn failure(&self) -> Option<&Error> {
-        None
-    }
-
-    /// Returns an error if the roots may no longer be used for this. By default, they may always
-    /// be.
+    /// Returns an error if the roots may no longer be used for this. By default, they always may.
     ///
     /// # Errors
     ///
-    /// The scope's own, which the operation returns.
+    /// The scope's own, usually made with [`Error::new`](crate::Error::new). The operation that
+    /// asked returns it.
     fn ensure_usable(&self, _: Use) -> Result<()> {
         Ok(())
     }
@@ -85,33 +87,8 @@ pub enum Use {
     /// An operation, or a step of a long one. Every operation asks, so the answer should cost next
     /// to nothing.
     Operation,
-    /// Work that begins, such as a child process. This may also be refused if the request was
-    /// cancelled or the client has changed its roots, after which operations that began still end.
+    /// Work that begins, or its next step, such as a child process while it runs. Unlike an
+    /// operation, work may also be refused because the request was cancelled or the client has
+    /// changed its roots.
     Work,
-}
-
-/// A scope within another one. Its roots may be used while those of both may be.
-pub(super) struct NestedScope {
-    pub(super) outer: Arc<dyn Scope>,
-    pub(super) inner: Arc<dyn Scope>,
-}
-
-impl Scope for NestedScope {
-    fn number(&self) -> NonZeroU64 {
-        self.inner.number()
-    }
-
-    fn share(&self) -> &str {
-        self.inner.share()
-    }
-
-    fn failure(&self) -> Option<&Error> {
-        self.inner.failure().or_else(|| self.outer.failure())
-    }
-
-    fn ensure_usable(&self, used_for: Use) -> Result<()> {
-        self.inner.ensure_usable(used_for)?;
-        // No scope lifts the end of the one that the roots came from.
-        self.outer.ensure_usable(used_for)
-    }
 }

@@ -44,7 +44,25 @@ fn insert<K: Eq + Hash, V>(values: &mut HashMap<K, Weak<V>>, key: K, value: &Arc
     if values.len() == values.capacity() {
         values.retain(|_, value| value.strong_count() > 0);
         let alive = values.len();
+        values.shrink_to(2 * alive);
         values.reserve(alive + 1);
     }
     values.insert(key, Arc::downgrade(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_gone_are_forgotten() {
+        let table = WeakTable::default();
+        let kept: Vec<_> = (0..10).map(|key| table.get_or_insert(key, || key)).collect();
+        for key in 10..100_000 {
+            assert_eq!(*table.get_or_insert(key, || key), key);
+        }
+        assert!(table.lock().len() < 100, "{}", table.lock().len());
+        assert!(table.lock().capacity() < 100, "{}", table.lock().capacity());
+        assert!(kept.iter().all(|kept| table.get(kept).is_some_and(|it| Arc::ptr_eq(&it, kept))));
+    }
 }

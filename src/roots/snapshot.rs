@@ -11,7 +11,6 @@ use crate::path::IntoLocation;
 use crate::path::index::PathIndex;
 use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
-use crate::roots::scope::NestedScope;
 use crate::roots::{RejectedEntry, Root, Scope, Use};
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
@@ -29,6 +28,8 @@ pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
     scope: Option<Arc<dyn Scope>>,
+    /// Further scopes, which can only end the roots sooner.
+    more_scopes: Option<Arc<[Arc<dyn Scope>]>>,
 }
 
 /// The contents of a [`Roots`], which do not change.
@@ -54,6 +55,8 @@ pub(crate) struct Snapshot {
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
+    /// Why the client's list is not known, if that is why only some directories are in force.
+    pub(crate) failure: Option<Arc<Error>>,
 }
 
 /// Why the configuration or a client's list puts no root in force.
@@ -105,9 +108,10 @@ impl Roots {
         &self.snapshot.rejected
     }
 
-    /// An estimate of the heap memory of these roots in bytes, for a cache of roots that is bounded
-    /// by memory. It is between 80 % and 135 % of an allocator's count. What the roots share with
-    /// their [`Boundary`](crate::Boundary) is not counted.
+    /// An estimate of the heap memory of these roots and of their rejected entries in bytes, for a
+    /// cache of roots that is bounded by memory. What they share with others is counted in each. The
+    /// patterns and the handles of the [`Boundary`](crate::Boundary), which all its roots share, are
+    /// not counted.
     #[must_use]
     pub fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
@@ -116,7 +120,9 @@ impl Roots {
             ROOT_BYTES + paths + root.names.as_os_str().len() + texts.sum::<usize>()
         };
         let rejected = self.rejected().iter().map(|rejected| ROOT_BYTES + rejected.entry().len());
-        NODE_BYTES * self.index().nodes() + self.iter().map(of_root).chain(rejected).sum::<usize>()
+        size_of::<Snapshot>()
+            + NODE_BYTES * self.index().nodes()
+            + self.iter().map(of_root).chain(rejected).sum::<usize>()
     }
 
     /// Whether there are no roots, so that every request is refused.
@@ -157,9 +163,10 @@ impl Roots {
 
     /// Selects the allowed directories that are always in force, for a client whose list could not
     /// be obtained.
-    pub(crate) fn always_in_force(&self) -> Self {
+    pub(crate) fn always_in_force(&self, failure: &Error) -> Self {
+        let failure = Some(Arc::new(failure.repeated()));
         // Defense: Relative requests need a list that the client answered.
-        Self { base: None, ..self.select(Root::is_always) }
+        Self { base: None, ..self.select(Root::is_always, failure) }
     }
 
     /// Why the client's list is not known, if only the directories that are
@@ -167,16 +174,16 @@ impl Roots {
     /// narrowed from these have the same failure.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
-        self.scope()?.failure()
+        self.snapshot.failure.as_deref()
     }
 
     /// Returns these allowed directories as the roots of a client that sent an empty list.
     pub(crate) fn of_empty_list(&self) -> Self {
-        self.select(|_| true)
+        self.select(|_| true, None)
     }
 
     /// Returns the selected roots, which both snapshots share.
-    fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
+    fn select(&self, is_selected: impl Fn(&Root) -> bool, failure: Option<Arc<Error>>) -> Self {
         let roots: Vec<_> = self.shared_roots().filter(|root| is_selected(root)).collect();
         let base = (!roots.is_empty()).then_some(0);
         Self::from(Snapshot {
@@ -185,6 +192,7 @@ impl Roots {
             allowed: Some(self.clone()),
             why_none: roots.is_empty().then_some(WhyNone::NoneListed),
             base,
+            failure,
             ..Snapshot::new(roots, self.declared().cloned())
         })
     }
@@ -239,26 +247,37 @@ impl Roots {
         self.scope.as_deref()
     }
 
-    /// Returns the same roots, which belong to this scope. If they already belong to one, such as a
-    /// request, they may be used while both scopes allow it, and the new one names the share and
-    /// the number in the operator's log.
+    /// Returns the same roots, which belong to this scope. Roots that already belong to one, such as
+    /// those of a request, still do. The new scope can only end them sooner.
     #[must_use]
-    pub fn in_scope(self, scope: Arc<impl Scope + 'static>) -> Self {
-        let scope: Arc<dyn Scope> = match self.scope {
-            None => scope,
-            Some(outer) => Arc::new(NestedScope { outer, inner: scope }),
-        };
-        Self { scope: Some(scope), ..self }
+    pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
+        if self.scope.is_none() {
+            return Self { scope: Some(scope), ..self };
+        }
+        let more = self.more_scopes.iter().flat_map(|more| more.iter()).cloned();
+        Self { more_scopes: Some(more.chain([scope]).collect()), ..self }
     }
 
     /// Returns the same roots, which belong to nobody.
     fn without_scope(&self) -> Self {
-        Self { scope: None, ..self.clone() }
+        Self { scope: None, more_scopes: None, ..self.clone() }
     }
 
-    /// Returns an error if the request to which these roots belong has ended.
+    /// Checks whether the roots may be used for this, for work that is not an operation of this
+    /// crate.
+    ///
+    /// # Errors
+    ///
+    /// The kind, code, text and operator's detail of the scope's error.
+    pub fn ensure_usable(&self, used_for: Use) -> Result<()> {
+        let more = self.more_scopes.iter().flat_map(|more| more.iter());
+        let mut scopes = self.scope.iter().chain(more);
+        scopes.try_for_each(|scope| scope.ensure_usable(used_for)).map_err(Error::into_custom)
+    }
+
+    /// Returns an error if what these roots belong to has ended.
     pub(crate) fn ensure_not_ended(&self) -> Result<()> {
-        self.scope().map_or(Ok(()), |scope| scope.ensure_usable(Use::Operation))
+        self.ensure_usable(Use::Operation)
     }
 
     /// Returns a snapshot that contains only these roots, in the same scope. Relative requests start
@@ -270,10 +289,11 @@ impl Roots {
             protected: own.protected.clone(),
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_scope()),
             base: Some(0),
+            failure: own.failure.clone(),
             ..Snapshot::new(roots, own.declared.clone())
         });
         // Defense: Narrowed roots end with the request that they came from.
-        Self { scope: self.scope.clone(), ..narrowed }
+        Self { scope: self.scope.clone(), more_scopes: self.more_scopes.clone(), ..narrowed }
     }
 
     /// Returns the same roots, all of them read-only.
@@ -288,6 +308,7 @@ impl Roots {
             rejected: own.rejected.clone(),
             declared: own.declared.clone(),
             planned: own.planned.clone(),
+            failure: own.failure.clone(),
             // The directories remain writable for others.
             allowed: Some(own.allowed.clone().unwrap_or_else(|| self.without_scope())),
             ..*own
@@ -391,7 +412,7 @@ impl Roots {
 
 impl From<Snapshot> for Roots {
     fn from(snapshot: Snapshot) -> Self {
-        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None }
+        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None, more_scopes: None }
     }
 }
 

@@ -104,8 +104,7 @@ impl Client {
     }
 
     fn always_despite(self: &Arc<Self>, failure: &Error) -> Roots {
-        let scope = ListFailure { client: self.clone(), error: failure.repeated() };
-        self.guard.allowed_roots().always_in_force().in_scope(Arc::new(scope))
+        self.guard.allowed_roots().always_in_force(failure).in_scope(self.clone())
     }
 
     /// Returns the roots of a list that came with the request itself.
@@ -199,6 +198,8 @@ impl Client {
 
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
         self.epoch()?;
+        // Starts a due resolution of the configured paths, for which the list does not wait.
+        self.guard.current();
         let boundary = self.guard.boundary().clone();
         let resolved_until = Deadline::at(std_instant(deadline));
         let _cancelled = CancelOnDrop(resolved_until.clone());
@@ -274,26 +275,6 @@ impl Scope for Client {
 
     fn share(&self) -> &str {
         &self.share
-    }
-}
-
-/// The scope of a client whose list could not be obtained.
-struct ListFailure {
-    client: Arc<Client>,
-    error: Error,
-}
-
-impl Scope for ListFailure {
-    fn number(&self) -> NonZeroU64 {
-        self.client.number()
-    }
-
-    fn share(&self) -> &str {
-        self.client.share()
-    }
-
-    fn failure(&self) -> Option<&Error> {
-        Some(&self.error)
     }
 }
 

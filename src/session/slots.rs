@@ -234,6 +234,7 @@ impl Lane {
             // Clients of which no call waits or runs are forgotten before the table grows.
             clients.retain(|_, client| client.strong_count() > 0);
             let alive = clients.len();
+            clients.shrink_to(2 * alive);
             clients.reserve(alive + 1);
         }
         let client = Arc::new(ClientShare {
@@ -370,6 +371,17 @@ mod tests {
         assert_eq!(run(&slots, 2).await.unwrap(), 2);
         calls.pop();
         assert!(waits(pin!(run(&slots, 1)).as_mut()));
+    }
+
+    #[test]
+    fn clients_that_are_gone_are_forgotten() {
+        let slots = Slots::new(4, None);
+        let kept = slots.work.client(&client(0));
+        for number in 1..10_000 {
+            drop(slots.work.client(&client(number)));
+        }
+        assert!(lock(&slots.work.clients).capacity() < 100);
+        assert!(Arc::ptr_eq(&kept, &slots.work.client(&client(0))));
     }
 
     /// Each client has one place in the queue, however many calls it makes.

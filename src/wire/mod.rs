@@ -151,6 +151,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn texts_contain_the_limits() {
+        for (text, limit) in
+            [(TOO_MANY_ENTRIES, ROOT_LIST_ENTRIES), (TOO_MANY_BYTES, ROOT_LIST_BYTES)]
+        {
+            assert!(text.contains(&format!(" {limit} ")), "{text}");
+        }
+    }
+
+    #[test]
     fn list_is_parsed_and_unknown_fields_are_dropped() {
         let json = concat!(
             r#"{"roots":[{"uri":"file:///a","name":null,"extra":1},"#,

@@ -3,9 +3,8 @@
 use crate::boundary::{Boundary, ClientRoots, ListEntry};
 use crate::dir::Deadline;
 use crate::error::{Error, ErrorKind, Result};
-use crate::path::Location;
 use crate::roots::Roots;
-use crate::wire::{ListRootsResult, RootEntry};
+use crate::wire::ListRootsResult;
 
 impl Boundary {
     /// Returns the roots in force for a client's root list. They are the part of the list inside
@@ -21,32 +20,35 @@ impl Boundary {
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
     ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
+        let _ = self.allowed_roots();
         self.resolve_until(list, &Deadline::default())
     }
 
-    /// Like [`resolve`](Self::resolve), and fails with
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) if the deadline passes first.
+    /// Like [`resolve`](Self::resolve), beneath the allowed directories as they were resolved last.
+    /// Fails with [`TooCostly`](crate::ErrorKind::TooCostly) if the deadline passes first.
     pub(crate) fn resolve_until(
         &self,
         list: &ListRootsResult,
         deadline: &Deadline,
     ) -> Result<Roots> {
+        let allowed = self.last_allowed_roots();
         if self.client_roots() == ClientRoots::Ignore {
-            return Ok(self.allowed_roots());
+            return Ok(allowed);
         }
-        list.is_bounded()?;
         if list.roots.is_empty() && self.client_roots() == ClientRoots::NarrowIfListed {
-            return Ok(self.allowed_roots().of_empty_list());
+            return Ok(allowed.of_empty_list());
         }
-        let parse = if self.allows_bare_paths() { Location::parse } else { Location::from_uri };
-        let location =
-            |root: &RootEntry| if root.malformed { Err(malformed()) } else { parse(&root.uri) };
-        let entries = list.roots.iter().map(|root| ListEntry {
-            text: &root.uri,
-            name: root.name.as_deref(),
-            location: location(root),
+        let entries = list.roots.iter().map(|root| {
+            let entry = if root.malformed {
+                ListEntry::rejected(&root.uri, malformed())
+            } else if self.allows_bare_paths() {
+                ListEntry::new(&root.uri)
+            } else {
+                ListEntry::uri(&root.uri)
+            };
+            entry.named(root.name.as_deref())
         });
-        self.narrow(&entries.collect::<Vec<_>>(), deadline)
+        self.narrow_as_resolved(&allowed, entries, deadline)
     }
 }
 

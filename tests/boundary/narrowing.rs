@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use mcp_roots_guard::{
-    Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, Location, Roots,
+    Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, Roots, limits,
 };
 
 use crate::support::tree::Tree;
@@ -26,10 +26,11 @@ fn a_refused_directory_costs_only_itself() {
     let mut entries: Vec<_> = texts.into_iter().map(ListEntry::new).collect();
     // What does not exist yet is a name.
     let gone = gone.display().to_string();
-    entries.push(ListEntry { name: Some("new"), ..ListEntry::new(&gone) });
+    entries.push(ListEntry::new(&gone).named("new"));
     let own = Error::new(ErrorKind::Other("own"), "own", "a reason of the caller");
-    entries.push(ListEntry { text: "x", name: None, location: Err(own) });
-    let roots = boundary(&tree).narrow(&entries, &Deadline::default()).unwrap();
+    entries.push(ListEntry::rejected("x", own));
+    entries.push(ListEntry::uri(&other));
+    let roots = boundary(&tree).narrow(entries, &Deadline::default()).unwrap();
     assert_eq!(paths(&roots), paths_of(&tree, ["op/a", "op/b", "op/gone"]));
     assert_eq!(roots.iter().last().unwrap().name(), Some("new"));
     let rejected: Vec<_> =
@@ -40,10 +41,11 @@ fn a_refused_directory_costs_only_itself() {
         (4, "duplicate"),
         (5, "not_absolute"),
         (7, "own"),
+        (8, "not_absolute"),
     ];
     assert_eq!(rejected, expected);
     // Without an entry, nothing is in force.
-    let none = boundary(&tree).narrow(&[], &Deadline::default()).unwrap();
+    let none = boundary(&tree).narrow([], &Deadline::default()).unwrap();
     assert_eq!(paths(&none), Vec::<String>::new());
 }
 
@@ -58,10 +60,8 @@ fn a_clients_list_gives_the_same_roots() {
     let uris = ["op/l/c", "op/a", "other", "op", "op/missing"].map(|name| tree.uri(name));
     let boundary = boundary(&tree);
     let listed = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
-    let entries = uris
-        .each_ref()
-        .map(|uri| ListEntry { location: Location::from_uri(uri), ..ListEntry::new(uri) });
-    let narrowed = boundary.narrow(&entries, &Deadline::default()).unwrap();
+    let entries = uris.iter().map(|uri| ListEntry::uri(uri));
+    let narrowed = boundary.narrow(entries, &Deadline::default()).unwrap();
     assert_eq!(paths(&narrowed), paths(&listed));
     let rejected = |roots: &Roots| {
         let one = |it: &mcp_roots_guard::RejectedEntry| (it.index(), it.error().code());
@@ -69,7 +69,22 @@ fn a_clients_list_gives_the_same_roots() {
     };
     assert_eq!(rejected(&narrowed), rejected(&listed));
     assert_eq!(narrowed.heap_size(), listed.heap_size());
-    assert!(narrowed.heap_size() > boundary.narrow(&[], &Deadline::default()).unwrap().heap_size());
+    assert!(narrowed.heap_size() > boundary.narrow([], &Deadline::default()).unwrap().heap_size());
+}
+
+/// A list from a model can have any length.
+#[test]
+fn a_list_is_bounded() {
+    let tree = Tree::new("dir op");
+    let narrow = |entries: &mut dyn Iterator<Item = ListEntry<'static>>| {
+        boundary(&tree).narrow(entries, &Deadline::default()).map_err(|error| error.code())
+    };
+    let endless = &mut std::iter::repeat_with(|| ListEntry::new("x"));
+    assert_eq!(narrow(endless).err(), Some("too_many_roots"));
+    let long: &'static str = "/x".repeat(limits::ROOT_LIST_BYTES / 4 + 1).leak();
+    assert_eq!(narrow(&mut [long; 2].map(ListEntry::new).into_iter()).err(), Some("too_large"));
+    let rejected = narrow(&mut [long].map(ListEntry::new).into_iter()).unwrap();
+    assert_eq!(rejected.rejected()[0].error().code(), "too_long");
 }
 
 #[test]
@@ -79,7 +94,7 @@ fn a_list_is_not_resolved_after_its_deadline() {
     let cancelled = Deadline::default();
     cancelled.clone().cancel();
     for deadline in [Deadline::at(Instant::now()), cancelled] {
-        let error = boundary(&tree).narrow(&[ListEntry::new(&a)], &deadline).unwrap_err();
+        let error = boundary(&tree).narrow([ListEntry::new(&a)], &deadline).unwrap_err();
         assert_eq!((error.kind(), error.code()), (ErrorKind::TooCostly, "too_costly"));
     }
 }

@@ -102,13 +102,14 @@ fn responses_that_nobody_reads_take_bounded_memory() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let (mut response, mut part) = (Vec::new(), [0; 1 << 10]);
         while response.len() < 16 << 10 {
-            let read = stream.read(&mut part).unwrap();
-            assert_ne!(read, 0, "{}", String::from_utf8_lossy(&response));
-            response.extend_from_slice(&part[..read]);
-            if String::from_utf8_lossy(&response).contains("too little memory left for this result")
-            {
+            let text = String::from_utf8_lossy(&response);
+            if text.contains("too little memory left for this result") {
                 return true;
             }
+            let read = stream.read(&mut part);
+            let read = read.unwrap_or_else(|error| panic!("{error} after {text}"));
+            assert_ne!(read, 0, "the response ended after {text}");
+            response.extend_from_slice(&part[..read]);
         }
         false
     };
