@@ -214,9 +214,9 @@ fn every_operation_is_in_the_table_and_is_offered() {
 }
 
 /// Methods of roots and proofs that describe them or derive others from them.
-const NO_OPERATIONS: &str = "check_all clone command deref entry eq exists explain failure follow \
-    fmt from_dirs hash heap_size in_scope iter join join_entry read_only rejected scope still_allows \
-    with_base";
+const NO_OPERATIONS: &str = "check_all clone command deref ensure_usable entry eq exists explain \
+    failure follow fmt from_dirs hash heap_size in_scope iter join join_entry read_only rejected \
+    scope still_allows with_base";
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[
