@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 pub(crate) mod deployments;
+#[cfg(unix)]
 pub(crate) mod narrowing;
 #[cfg(target_os = "linux")]
 pub(crate) mod options;
