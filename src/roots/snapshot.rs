@@ -29,7 +29,7 @@ pub struct Roots {
     base: Option<usize>,
     scope: Option<Arc<dyn Scope>>,
     /// Further scopes, which can only end the roots sooner.
-    more_scopes: Option<Arc<[Arc<dyn Scope>]>>,
+    more_scopes: Option<Arc<Vec<Arc<dyn Scope>>>>,
 }
 
 /// The contents of a [`Roots`], which do not change.
@@ -254,8 +254,9 @@ impl Roots {
         if self.scope.is_none() {
             return Self { scope: Some(scope), ..self };
         }
-        let more = self.more_scopes.iter().flat_map(|more| more.iter()).cloned();
-        Self { more_scopes: Some(more.chain([scope]).collect()), ..self }
+        let mut more = self.more_scopes.as_deref().cloned().unwrap_or_default();
+        more.push(scope);
+        Self { more_scopes: Some(Arc::new(more)), ..self }
     }
 
     /// Returns the same roots, which belong to nobody.
@@ -269,10 +270,12 @@ impl Roots {
     /// # Errors
     ///
     /// The kind, code, text and operator's detail of the scope's error.
+    #[inline]
     pub fn ensure_usable(&self, used_for: Use) -> Result<()> {
-        let more = self.more_scopes.iter().flat_map(|more| more.iter());
-        let mut scopes = self.scope.iter().chain(more);
-        scopes.try_for_each(|scope| scope.ensure_usable(used_for)).map_err(Error::into_custom)
+        let Some(scope) = &self.scope else { return Ok(()) };
+        scope.ensure_usable(used_for).map_err(Error::into_custom)?;
+        let Some(more) = &self.more_scopes else { return Ok(()) };
+        more.iter().try_for_each(|scope| scope.ensure_usable(used_for)).map_err(Error::into_custom)
     }
 
     /// Returns an error if what these roots belong to has ended.
