@@ -204,7 +204,7 @@ impl Error {
         again
     }
 
-    /// The same error as one of another program, which no operation takes for a failure of its own.
+    /// Converts the error into one of another program, which no operation mistakes for its own.
     pub(crate) fn into_custom(mut self) -> Self {
         let (kind, name, text) = (self.kind(), self.code(), self.0.text);
         self.0.code = Code::Custom { kind, name, text };
@@ -245,7 +245,8 @@ impl Error {
         self
     }
 
-    /// Like [`with_request`](Self::with_request), but for a rename, which has a source and a destination.
+    /// Like [`with_request`](Self::with_request), but for a rename, which has a source and a
+    /// destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));
@@ -272,8 +273,8 @@ impl Error {
         self
     }
 
-    /// Adds what only the operator may see ([`operator_detail`](Self::operator_detail)), in place of
-    /// an earlier detail.
+    /// Adds what only the operator may see ([`operator_detail`](Self::operator_detail)), in place
+    /// of an earlier detail.
     #[must_use]
     pub fn with_operator_detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use crate::error::{Error, quoted, unquoted};
 
-/// Emits an event if the feature `tracing` is enabled.
+/// Emits an event if the feature `tracing` is enabled. The events of sessions use it too.
 macro_rules! event {
     ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
         #[cfg(feature = "tracing")]

@@ -238,6 +238,7 @@ compile_error!("mcp-roots-guard supports only Unix and Windows");
 
 pub mod limits;
 mod error;
+#[macro_use]
 mod events;
 mod path;
 mod dir;

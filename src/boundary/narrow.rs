@@ -47,7 +47,7 @@ impl<'a> ListEntry<'a> {
         Self { text, name: None, location: Location::from_uri(text) }
     }
 
-    /// An entry that the caller rejects. It grants nothing, and the error is among the others.
+    /// An entry that the caller rejects. It grants nothing, and [`Roots::rejected`] has the error.
     #[must_use]
     pub fn rejected(text: &'a str, error: Error) -> Self {
         Self { text, name: None, location: Err(error) }
@@ -61,16 +61,15 @@ impl<'a> ListEntry<'a> {
 }
 
 impl Boundary {
-    /// Returns the roots that an untrusted list of directories puts in force: the part of it that is
-    /// inside the allowed directories, or all of it if there are none, followed by the directories
-    /// that are [always](crate::DirectoryOptions::always) in force. An entry that is refused is
-    /// [rejected](Roots::rejected) without affecting the others. An empty list puts only those that
-    /// are always in force in force. If there are allowed directories, nothing outside them is looked
-    /// up.
+    /// Returns the roots that an untrusted list of directories puts in force: the part of it that
+    /// is inside the allowed directories, or all of it if there are none. The directories that are
+    /// [always](crate::DirectoryOptions::always) in force come after them, and an empty list grants
+    /// only these. An entry that is refused is [rejected](Roots::rejected) without affecting the
+    /// others. If there are allowed directories, nothing outside them is looked up.
     ///
-    /// Use this for directories that a client or a model suggests. If all of them are required, use
-    /// [`Roots::within_all`], which fails if one is refused. For the root list of an MCP client, use
-    /// [`resolve`](Self::resolve), which observes [`ClientRoots`](crate::ClientRoots) and
+    /// Use this for directories that a client or a model suggests. If all of them are required,
+    /// use [`Roots::within_all`], which fails if one is refused. For the root list of an MCP client,
+    /// use [`resolve`](Self::resolve), which observes [`ClientRoots`](crate::ClientRoots) and
     /// [`allow_bare_paths`](crate::BoundaryBuilder::allow_bare_paths). This method does not.
     ///
     /// ```
@@ -90,30 +89,28 @@ impl Boundary {
     ///
     /// # Errors
     ///
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) for more
-    ///   than [`ROOT_LIST_ENTRIES`] entries or [`ROOT_LIST_BYTES`] bytes of text.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) for
+    ///   more than [`ROOT_LIST_ENTRIES`] entries or [`ROOT_LIST_BYTES`] bytes of text.
     /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the deadline passes first.
     pub fn narrow<'a>(
         &self,
         entries: impl IntoIterator<Item = ListEntry<'a>>,
         deadline: &Deadline,
     ) -> Result<Roots> {
-        let allowed = self.allowed_roots();
-        self.narrow_as_resolved(&allowed, entries, deadline)
+        self.narrow_beneath(self.allowed_roots(), entries, deadline)
     }
 
-    /// Like [`narrow`](Self::narrow), beneath the allowed directories as they were resolved last, for
-    /// a caller who does not wait for a configured path.
-    pub(crate) fn narrow_as_resolved<'a>(
+    /// Like [`narrow`](Self::narrow), beneath the allowed directories as the caller obtained them.
+    pub(crate) fn narrow_beneath<'a>(
         &self,
-        allowed: &Roots,
+        allowed: Roots,
         entries: impl IntoIterator<Item = ListEntry<'a>>,
         deadline: &Deadline,
     ) -> Result<Roots> {
-        let entries = bounded(entries, allowed)?;
+        let entries = bounded(entries, &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
         let enclosing = if self.has_allowed_directories() {
-            allowed.clone()
+            allowed
         } else {
             let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
             self.inner.filesystem.roots(locations.cloned(), false)

@@ -1,8 +1,9 @@
 //! Bounds on the cost of resolution.
 //!
 //! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
-//! root list, regardless of the symlinks that a tree contains. A [`Deadline`] ends the resolution of
-//! a whole list. Every look-up checks the budget, and a look-up for a list also checks the deadline.
+//! root list, regardless of the symlinks that a tree contains. A [`Deadline`] ends the resolution
+//! of a whole list. Every look-up checks the budget, and a look-up for a list also checks the
+//! deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,8 +52,8 @@ impl Budget<'_> {
 /// one for each list: the latest deadline, which is also the default, is 30 seconds after it was
 /// made.
 ///
-/// The deadline is asked before each look-up. A filesystem that does not answer a look-up can outlast
-/// it.
+/// The deadline is checked before each look-up. A filesystem that does not answer a look-up can
+/// outlast it.
 #[derive(Clone, Debug)]
 pub struct Deadline {
     at: Instant,

@@ -7,16 +7,15 @@ use crate::error::Result;
 /// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
 /// and how long they may be used. Roots from configuration belong to nobody.
 ///
-/// [`Roots::in_scope`](crate::Roots::in_scope) returns roots that belong to a scope. Their clones, the
-/// roots narrowed from them, and the proofs and walks made from these belong to it too. The scope is
+/// [`Roots::in_scope`](crate::Roots::in_scope) returns roots that belong to a scope. So do their
+/// clones, the roots narrowed from them, and the proofs and walks made from these. The scope is
 /// asked before each check of a request, each change of a file, each directory of a walk and each
-/// mebibyte of a copy. It is not asked again when a proof that was made before is read, when a
-/// directory that was listed before is read further, or by a file that is open: drop them when the
-/// scope ends.
+/// mebibyte of a copy. It is not asked when a proof that exists already is used for reading, or when
+/// a listing or an open file is read further, so drop these when the scope ends.
 ///
-/// An implementation answers at once, on any thread. It must not block, panic or use the roots that
-/// belong to it, because it may be asked while a lock is held. It must not contain them either,
-/// because they contain the scope.
+/// An implementation answers at once, on any thread. It must not block, panic or use roots, because
+/// it may be asked while a lock is held. It must not contain the roots that belong to it, because
+/// they contain the scope.
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -60,8 +59,8 @@ use crate::error::Result;
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 pub trait Scope: Send + Sync {
-    /// The number of the session, request or turn in the [events](crate#events). Those of
-    /// [`Session`](crate::Session)s and of requests of the rmcp adapter begin at 1.
+    /// The number of the session, request or turn in the [events](crate#events). The numbers of
+    /// sessions and of requests of the stateless era begin at 1.
     fn number(&self) -> NonZeroU64;
 
     /// Names the client that the work is charged to, if it is known. The child processes of scopes

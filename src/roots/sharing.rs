@@ -33,7 +33,7 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         insert(&mut self.lock(), key, value);
     }
 
-    /// Locks the table. Nobody drops a value meanwhile, because this could close directories.
+    /// Locks the table. No value may be dropped meanwhile, because that could close directories.
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Weak<V>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

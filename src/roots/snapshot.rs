@@ -247,8 +247,8 @@ impl Roots {
         self.scope.as_deref()
     }
 
-    /// Returns the same roots, which belong to this scope. Roots that already belong to one, such as
-    /// those of a request, still do. The new scope can only end them sooner.
+    /// Returns the same roots, which belong to this scope. Roots that already belong to one, such
+    /// as those of a request, still do, and the new scope can only end them sooner.
     #[must_use]
     pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
         if self.scope.is_none() {
@@ -264,8 +264,8 @@ impl Roots {
         Self { scope: None, more_scopes: None, ..self.clone() }
     }
 
-    /// Checks whether the roots may be used for this, for work that is not an operation of this
-    /// crate.
+    /// Checks whether the roots may still be used. Every operation does so itself. Call this before
+    /// work of another kind.
     ///
     /// # Errors
     ///

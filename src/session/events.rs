@@ -9,16 +9,6 @@ use std::path::Path;
 use crate::Error;
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
-/// Emits an event if the feature `tracing` is enabled.
-macro_rules! event {
-    ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
-        #[cfg(feature = "tracing")]
-        tracing::$level!(target: "mcp_roots_guard", $($field = $value,)* $message);
-        #[cfg(not(feature = "tracing"))]
-        if false { let _ = ($(&$value,)*); }
-    };
-}
-
 pub(crate) fn fetched(session: NonZeroU64, roots: usize, rejected: usize, pages: usize) {
     event!(
         debug,

@@ -48,7 +48,7 @@ impl Boundary {
             };
             entry.named(root.name.as_deref())
         });
-        self.narrow_as_resolved(&allowed, entries, deadline)
+        self.narrow_beneath(allowed, entries, deadline)
     }
 }
 
