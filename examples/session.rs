@@ -90,8 +90,7 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
                     let text = |text| json!({"content": [{"type": "text", "text": text}]});
                     peer.answer(
                         &message,
-                        &read
-                            .map_or_else(|error| error.to_tool_result(Revision::V2025_06_18), text),
+                        &read.map_or_else(|error| Revision::V2025_06_18.tool_result(&error), text),
                     );
                 });
             }

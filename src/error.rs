@@ -281,9 +281,20 @@ impl Error {
         self
     }
 
-    /// Adds an effect of the operation that failed, which names only requests, or how a program
-    /// ended. Its text is quoted.
-    pub(crate) fn with_outcome(mut self, outcome: String) -> Self {
+    /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how a
+    /// program ended, or what to do instead. An earlier addition is kept. The sender of the request
+    /// sees it, so quote what is not the caller's own text, and name nothing that the sender does
+    /// not know.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Io, "format_failed", "the formatter failed");
+    /// let error = error.with_outcome("2 of 3 files are formatted".to_owned());
+    /// assert_eq!(error.to_string(), "the formatter failed; 2 of 3 files are formatted");
+    /// ```
+    #[must_use]
+    pub fn with_outcome(mut self, outcome: String) -> Self {
         self.0.outcome = Some(match self.0.outcome {
             Some(first) => first + "; " + &outcome,
             None => outcome,

@@ -13,7 +13,7 @@
 //! // For each list that a client sends: the entries inside those directories.
 //! let site = format!("file://{projects}/site");
 //! let list = ListRootsResult::from_uris([site.as_str(), "file:///etc"]);
-//! let roots = boundary.resolve(&list)?;
+//! let roots = boundary.narrow(&list.roots, &Deadline::default())?;
 //! for rejected in roots.rejected() {
 //!     eprintln!("{:?}: {}", rejected.entry(), rejected.error());
 //! }
@@ -246,6 +246,8 @@ mod roots;
 mod boundary;
 mod check;
 mod fs;
+#[cfg(feature = "schemars")]
+mod schema;
 pub mod kinds;
 mod wire;
 #[cfg(feature = "session")]
@@ -261,7 +263,7 @@ pub mod recipes;
 #[doc = include_str!("../docs/platforms.md")]
 pub mod platforms {}
 
-pub use boundary::{Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ListEntry};
+pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};
 pub use check::{CheckedEntry, CheckedPath, Explanation, Proof};
 #[cfg(feature = "child")]
 pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
@@ -276,9 +278,10 @@ pub use fs::{
     OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
-pub use roots::{RejectedEntry, Root, Roots, Scope, Use};
+pub use roots::{RejectedEntry, Root, Roots, Scope, Use, WhyNone};
 #[cfg(feature = "session")]
 pub use session::{
-    Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource, RootsState, Session,
+    ClientRoots, Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource,
+    RootsState, Session,
 };
 pub use wire::{ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry};

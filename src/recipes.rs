@@ -554,11 +554,8 @@
 //! # fn service() -> mcp_roots_guard::Result<()> {
 //! // Here each client must name its project, so a client without roots is refused. By default
 //! // (`ClientRoots::Narrow`), it can access all allowed directories.
-//! let boundary = Boundary::builder()
-//!     .directory("/srv/projects", Access::ReadWrite)
-//!     .client_roots(ClientRoots::Require)
-//!     .build()?;
-//! let guard = Guard::new(boundary);
+//! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
+//! let guard = Guard::builder(boundary).client_roots(ClientRoots::Require).build()?;
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
 //! let server = Server { guard };
 //! // Mount the service in a router of your web framework.
@@ -653,11 +650,11 @@
 //! /// roots, the protocol's error with its HTTP status.
 //! fn refused(error: &Error, revision: Revision) -> Result<Value, (ErrorBody, Option<u16>)> {
 //!     if revision.is_stateless() && error.kind() == kinds::ROOTS_UNSUPPORTED {
-//!         let body = error.to_error_body(revision, None);
+//!         let body = revision.error_body(error, None);
 //!         let status = body.http_status();
 //!         return Err((body, status));
 //!     }
-//!     Ok(error.to_tool_result(revision))
+//!     Ok(revision.tool_result(error))
 //! }
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(work.path().join("a")).unwrap();
@@ -1174,12 +1171,11 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{Confinement, Result, Roots};
+//! use mcp_roots_guard::{ChildCommand, Confinement, Result, Roots};
 //!
 //! fn git(roots: &Roots, repository: &str, arguments: &[&str]) -> Result<String> {
 //!     let directory = roots.read_only().check(repository)?;
-//!     let git = directory
-//!         .command("git")?
+//!     let git = ChildCommand::new(&directory, "git")?
 //!         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
 //!         .args(arguments)
 //!         .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -1216,12 +1212,10 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{Confinement, ExitReason, Result, Roots};
+//! use mcp_roots_guard::{ChildCommand, Confinement, ExitReason, Result, Roots};
 //!
 //! fn run_tests(roots: &Roots, time: Duration) -> Result<(ExitReason, String)> {
-//!     let tests = roots
-//!         .check(".")?
-//!         .command("sh")?
+//!     let tests = ChildCommand::new(&roots.check(".")?, "sh")?
 //!         .arg("./test.sh")
 //!         .confined(Confinement::default().programs())
 //!         .allow_programs_in_roots()
@@ -1415,7 +1409,8 @@
 //!
 //! # let work = tempfile::tempdir().unwrap();
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
-//! let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///elsewhere", "/no/uri"]))?;
+//! let listed = ["file:///elsewhere", "/no/uri"].map(ListEntry::uri);
+//! let roots = boundary.narrow(listed, &Deadline::default())?;
 //! for rejected in roots.rejected() {
 //!     // `{:?}` escapes the entry, which is untrusted text from the client.
 //!     let (index, entry, error) = (rejected.index(), rejected.entry(), rejected.error());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
+    Boundary, ClientCapabilities, Deadline, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -79,7 +79,8 @@ fn roots(criterion: &mut Criterion) {
         }
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
         let only = Boundary::without_directories().build().unwrap();
-        let roots = only.resolve(&ListRootsResult::from_uris(uris)).unwrap();
+        let roots =
+            only.narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default()).unwrap();
         assert_eq!(roots.iter().len(), count);
         let last = paths.last().unwrap();
         grow(last, DEPTH);

@@ -5,8 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, ClientRoots, DirectoryOptions, ListRootsResult, Location,
-    Roots,
+    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ListRootsResult, Location, Roots,
 };
 
 /// The description of the options, for `--help`.
@@ -38,6 +37,7 @@ pub(crate) struct Options {
     aliases: Vec<(String, PathBuf)>,
     list: Vec<String>,
     lists_none: bool,
+    allows_empty: bool,
 }
 
 impl Options {
@@ -55,6 +55,7 @@ impl Options {
             aliases: Vec::new(),
             list: Vec::new(),
             lists_none: false,
+            allows_empty: false,
         };
         while let Some(option) = arguments.next() {
             match option.to_str() {
@@ -116,10 +117,8 @@ impl Options {
             ("--refuse", Some("mounts")) => self.builder = builder().refuse_mounts(),
             ("--allow", Some("special")) => self.builder = builder().allow_special_files(),
             ("--list", Some(uri)) => self.list.push(uri.to_owned()),
-            ("--empty", Some("deny")) => self.builder = builder().client_roots(ClientRoots::Narrow),
-            ("--empty", Some("allow")) => {
-                self.builder = builder().client_roots(ClientRoots::NarrowIfListed);
-            }
+            ("--empty", Some("deny")) => self.allows_empty = false,
+            ("--empty", Some("allow")) => self.allows_empty = true,
             _ => return Ok(false),
         }
         Ok(true)
@@ -159,10 +158,12 @@ impl Options {
             boundary = boundary.directory(path, options);
         }
         let boundary = boundary.build().map_err(|error| error.to_string())?;
-        if self.list.is_empty() && !self.lists_none {
+        if self.list.is_empty() && (self.allows_empty || !self.lists_none) {
             return Ok(boundary.allowed_roots());
         }
-        boundary.resolve(&ListRootsResult::from_uris(self.list)).map_err(|error| error.to_string())
+        boundary
+            .narrow(&ListRootsResult::from_uris(self.list).roots, &Deadline::default())
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -1,17 +1,130 @@
 //! Absolute paths from the operator or the environment, such as the path of a program. They may
-//! be outside the configured directories.
+//! be outside the configured directories: [`WritablePlaces`] tells whether a tool could have
+//! decided what they lead to.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
-use crate::roots::Links;
+use crate::dir::Access;
+#[cfg(unix)]
+use crate::dir::Metadata;
+use crate::error::{Code, Result};
+use crate::path::protect::FoldedPaths;
+use crate::roots::{Links, Root, Roots};
+
+/// The places where tools can create files and symlinks, from [`Roots::writable_places`]: each
+/// writable allowed directory, in force or not, except the filesystem root, outside of which there
+/// is nothing.
+///
+/// For a program that uses a file by a path of its own configuration or environment, such as a
+/// program to run or a plugin to load, and must not use one that a tool has put there. Names are
+/// compared regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
+///
+/// ```
+/// use mcp_roots_guard::Roots;
+///
+/// # let top = tempfile::tempdir().unwrap();
+/// # let top = top.path().canonicalize().unwrap();
+/// # let (work, hook) = (top.join("work"), top.join("hook"));
+/// # std::fs::create_dir(&work).unwrap();
+/// # std::fs::write(&hook, "").unwrap();
+/// # std::fs::write(work.join("hook"), "").unwrap();
+/// let roots = Roots::from_dirs([&work])?;
+/// let writable = roots.writable_places([]);
+/// assert!(!writable.contain(&writable.resolve(&hook)?));
+/// assert!(writable.contain(&writable.resolve(&work.join("hook"))?));
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+pub struct WritablePlaces<'a> {
+    roots: Vec<&'a Root>,
+    paths: FoldedPaths,
+}
+
+impl Roots {
+    /// The places where tools of any client can create files and symlinks. `others` are the
+    /// canonical paths of further ones, which the boundary does not know.
+    pub fn writable_places<'a>(
+        &'a self,
+        others: impl IntoIterator<Item = &'a Path>,
+    ) -> WritablePlaces<'a> {
+        let roots = self.with_allowed().flat_map(Self::iter);
+        let is_writable =
+            |root: &&Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
+        let roots: Vec<_> = roots.filter(is_writable).collect();
+        let paths = FoldedPaths::new(roots.iter().map(|root| root.path()).chain(others));
+        WritablePlaces { roots, paths }
+    }
+
+    /// Whether a read-only allowed directory, in force or not, is at this canonical path or below
+    /// it. On Unix, the path can also be another name of the directory, such as a bind mount.
+    ///
+    /// For a program that grants another one access to a path and all below it, by a rule that only
+    /// adds access. The directory keeps its access only if it is not in there.
+    #[must_use]
+    pub fn read_only_at_or_below(&self, canonical: &Path) -> bool {
+        let roots = self.with_allowed().flat_map(Self::iter);
+        let mut read_only = roots.filter(|root| root.access() == Access::ReadOnly);
+        read_only.any(|root| {
+            root.path().starts_with(canonical)
+                || is_other_name(std::iter::once(canonical), std::iter::once(root))
+        })
+    }
+}
+
+impl WritablePlaces<'_> {
+    /// Resolves an absolute path, which is not a request and may be outside the roots, to the
+    /// canonical path of what is there. Symlinks are followed, unless one is in these places.
+    ///
+    /// # Errors
+    ///
+    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a symlink that was
+    ///   followed is in one of these places.
+    /// - [`NotFound`](crate::ErrorKind::NotFound), and the other errors of resolving the path.
+    pub fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        let (canonical, links) = resolve(path)?;
+        // Defense: A symlink that a tool can create leads to nothing outside.
+        if links.are_in(&self.paths) { Err(Code::ThroughLink.into()) } else { Ok(canonical) }
+    }
+
+    /// Whether a canonical path is in one of these places. On Unix, also if it leads there by
+    /// another name of a directory, such as a bind mount.
+    #[must_use]
+    pub fn contain(&self, canonical: &Path) -> bool {
+        let directories = self.roots.iter().filter(|root| !root.is_file());
+        self.paths.enclose(canonical) || is_other_name(canonical.ancestors(), directories.copied())
+    }
+}
+
+impl fmt::Debug for WritablePlaces<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.roots).finish()
+    }
+}
+
+/// Whether one of these paths leads to one of these directories by another name.
+#[cfg(unix)]
+fn is_other_name<'a>(
+    paths: impl Iterator<Item = &'a Path>,
+    mut directories: impl Iterator<Item = &'a Root>,
+) -> bool {
+    let identity = |path: &Path| Some(Metadata::of_std(&std::fs::metadata(path).ok()?).identity());
+    let paths: Vec<_> = paths.filter_map(identity).collect();
+    // A root that is not there contains nothing.
+    let identity = |root: &Root| root.handle().and_then(|handle| handle.identity());
+    directories.any(|root| identity(root).is_ok_and(|identity| paths.contains(&identity)))
+}
+
+/// Windows resolves a path to the name of its volume, so a directory has only one canonical path.
+#[cfg(windows)]
+fn is_other_name<T, U>(_: T, _: U) -> bool {
+    false
+}
 
 /// Resolves an absolute path. Returns the place that it names and the symlinks that were followed.
 #[cfg(unix)]
-pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
-    use crate::boundary::volumes;
+fn resolve(path: &Path) -> Result<(PathBuf, Links)> {
+    use super::volumes;
     use crate::dir::Budget;
-    use crate::error::Code;
     use crate::path::Location;
     use crate::roots::{LastName, Lookups, PlaceInRoot, Presence, join};
     let filesystem = volumes::filesystem_root(&[])?;
@@ -28,6 +141,6 @@ pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
 
 /// Windows reports no symlinks.
 #[cfg(windows)]
-pub(crate) fn resolve_ambient(path: &Path) -> Result<(PathBuf, Links)> {
+fn resolve(path: &Path) -> Result<(PathBuf, Links)> {
     Ok((dunce::canonicalize(path)?, Links::default()))
 }

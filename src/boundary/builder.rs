@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::configuration::Resolution;
 use super::directory::{Directory, DirectoryOptions};
 use super::volumes::Filesystem;
-use super::{Boundary, ClientRoots, Inner};
+use super::{Boundary, Inner};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::ROOT_LIST_ENTRIES;
@@ -23,8 +23,6 @@ pub struct BoundaryBuilder {
     directories: Vec<(PathBuf, DirectoryOptions)>,
     /// Whether the boundary is meant to have no directories.
     is_unbounded: bool,
-    client_roots: ClientRoots,
-    bare_paths: bool,
     policy: Policy,
     protected: Vec<(String, Protection)>,
     exempt: Vec<OsString>,
@@ -37,8 +35,6 @@ impl Boundary {
         BoundaryBuilder {
             directories: Vec::new(),
             is_unbounded: false,
-            client_roots: ClientRoots::default(),
-            bare_paths: false,
             policy: Policy::default(),
             protected: Vec::new(),
             exempt: Vec::new(),
@@ -55,21 +51,16 @@ impl Boundary {
     /// whole system: [`builder`](Self::builder) without a directory is an error.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Boundary, ListRootsResult};
+    /// # use mcp_roots_guard::{Boundary, Deadline, ListEntry, WhyNone};
     /// # let work = tempfile::tempdir().unwrap();
-    /// # let uri = url::Url::from_file_path(work.path()).unwrap();
     /// let boundary = Boundary::without_directories().build()?;
-    /// assert_eq!(boundary.resolve(&ListRootsResult::from_uris([uri]))?.iter().count(), 1);
-    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.iter().count(), 0);
-    /// assert_eq!(boundary.allowed_roots().iter().count(), 0);
+    /// let listed = [work.path().to_str().unwrap()].map(ListEntry::new);
+    /// assert_eq!(boundary.narrow(listed, &Deadline::default())?.iter().count(), 1);
+    /// assert_eq!(boundary.allowed_roots().why_none(), Some(WhyNone::Unconfigured));
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn without_directories() -> BoundaryBuilder {
-        BoundaryBuilder {
-            is_unbounded: true,
-            client_roots: ClientRoots::Require,
-            ..Self::builder()
-        }
+        BoundaryBuilder { is_unbounded: true, ..Self::builder() }
     }
 }
 
@@ -114,35 +105,6 @@ impl BoundaryBuilder {
         options: impl Into<DirectoryOptions>,
     ) -> Self {
         self.directories.push((path.into(), options.into()));
-        self
-    }
-
-    /// Sets how a client's roots determine the roots in force. The default is
-    /// [`ClientRoots::Narrow`].
-    ///
-    /// ```
-    /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ListRootsResult};
-    ///
-    /// # let work = tempfile::tempdir().unwrap();
-    /// // A client that lists no roots gets the allowed directories.
-    /// let boundary = Boundary::builder()
-    ///     .directory(work.path(), Access::ReadWrite)
-    ///     .client_roots(ClientRoots::NarrowIfListed)
-    ///     .build()?;
-    /// assert_eq!(boundary.resolve(&ListRootsResult::default())?.iter().count(), 1);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// ```
-    pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
-        self.client_roots = client_roots;
-        self
-    }
-
-    /// Accepts bare absolute paths in root lists, which are used unchanged, without
-    /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
-    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
-    /// to send bare paths.
-    pub fn allow_bare_paths(mut self) -> Self {
-        self.bare_paths = true;
         self
     }
 
@@ -317,9 +279,7 @@ impl BoundaryBuilder {
     ///   there are no directories, unless the builder is that of
     ///   [`Boundary::without_directories`].
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a boundary without
-    ///   directories is given one, which would not limit what a client can list, or a
-    ///   [`ClientRoots`] that puts its directories in force; or if bare paths are allowed with
-    ///   [`ClientRoots::Ignore`], which reads no list.
+    ///   directories is given one, which would not limit what a client can list.
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
@@ -339,22 +299,13 @@ impl BoundaryBuilder {
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
     pub fn build(self) -> Result<Boundary> {
-        let invalid = |text| Err(Error::from(Code::InvalidOptions).with_text(text));
         match (self.is_unbounded, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
             (true, false) => {
-                return invalid("the boundary is without directories: leave directory out");
-            }
-            (true, true) if self.client_roots != ClientRoots::Require => {
-                return invalid(
-                    "without directories, only what a client lists is in force: leave client_roots \
-                     out",
-                );
+                let text = "the boundary is without directories: leave directory out";
+                return Err(Error::from(Code::InvalidOptions).with_text(text));
             }
             _ => {}
-        }
-        if self.bare_paths && self.client_roots == ClientRoots::Ignore {
-            return invalid("client roots are ignored: leave allow_bare_paths out");
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
             return Err(Code::TooManyRoots.into());
@@ -371,8 +322,6 @@ impl BoundaryBuilder {
         check_access(&resolution.directories().collect::<Vec<_>>())?;
         Ok(Boundary {
             inner: Arc::new(Inner {
-                client_roots: self.client_roots,
-                bare_paths: self.bare_paths,
                 policy: self.policy,
                 allowed: Mutex::new(resolution.into_configuration(&protected, self.policy, 0)),
                 protected,

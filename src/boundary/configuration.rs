@@ -14,11 +14,9 @@ use crate::roots::{DeclaredAlias, RejectedEntry, Root, Roots, Snapshot, WhyNone}
 
 /// The configured directories, and the roots that they put in force.
 #[derive(Clone)]
-pub(crate) struct Configuration {
-    pub(crate) directories: Arc<[Directory]>,
-    pub(crate) roots: Roots,
-    /// The number of times that a configured path was found to lead to another canonical path.
-    pub(crate) generation: u64,
+pub(super) struct Configuration {
+    pub(super) directories: Arc<[Directory]>,
+    pub(super) roots: Roots,
 }
 
 /// The configured directories, resolved anew.
@@ -92,10 +90,11 @@ impl Resolution {
             base: (!roots.is_empty()).then_some(0),
             planned: planned().map(Into::into).collect(),
             why_none,
+            generation,
             is_provisional: directories.iter().any(|directory| !directory.is_settled()),
             ..Snapshot::new(roots, declared)
         });
-        Configuration { directories: directories.into(), roots, generation }
+        Configuration { directories: directories.into(), roots }
     }
 }
 

@@ -23,20 +23,21 @@ use crate::roots::{
 /// of a directory that must exist and that client roots narrow.
 ///
 /// ```
-/// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+/// use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
 ///
 /// # let top = tempfile::tempdir().unwrap();
 /// # for name in ["home", "home/work", "external"] {
 /// #     std::fs::create_dir(top.path().join(name)).unwrap();
 /// # }
 /// # let (home, external) = (top.path().join("home"), top.path().join("external"));
-/// // Client roots narrow `home`. Every client can read `external`.
+/// // Lists narrow `home`. Every client can read `external`.
 /// let boundary = Boundary::builder()
 ///     .directory(&home, Access::ReadWrite)
 ///     .directory(&external, DirectoryOptions::from(Access::ReadOnly).always())
 ///     .build()?;
-/// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
-/// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
+/// # let work = home.join("work");
+/// let listed = [work.to_str().unwrap()].map(ListEntry::new);
+/// let roots = boundary.narrow(listed, &Deadline::default())?;
 /// let always: Vec<_> = roots.iter().map(|root| root.is_always()).collect();
 /// assert_eq!(always, [false, true]);
 /// # Ok::<(), mcp_roots_guard::Error>(())
@@ -44,7 +45,7 @@ use crate::roots::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct DirectoryOptions {
-    pub(crate) access: Access,
+    pub(super) access: Access,
     optional: bool,
     always: bool,
     pub(super) aliases: Vec<PathBuf>,
@@ -97,7 +98,7 @@ impl DirectoryOptions {
     /// this system and is a different directory.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+    /// use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
     ///
     /// # let workspace = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
@@ -107,8 +108,8 @@ impl DirectoryOptions {
     /// // On the host, the workspace is at `/Users/me/project`.
     /// let options = DirectoryOptions::from(Access::ReadWrite).alias(host);
     /// let boundary = Boundary::builder().directory(workspace.path(), options).build()?;
-    /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
-    /// let roots = boundary.resolve(&list)?;
+    /// let listed = [ListEntry::uri("file:///Users/me/project/site")];
+    /// let roots = boundary.narrow(listed, &Deadline::default())?;
     /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
     /// let shown: Vec<_> = roots.iter().map(|root| root.client_path()).collect();
     /// assert_eq!(shown, ["/Users/me/project/site"]);
@@ -128,19 +129,19 @@ impl From<Access> for DirectoryOptions {
 
 /// A configured directory, and what its path led to when it was last resolved.
 #[derive(Clone, Debug)]
-pub(crate) struct Directory {
+pub(super) struct Directory {
     /// The absolute path in the configuration.
-    pub(crate) path: PathBuf,
-    pub(crate) options: DirectoryOptions,
+    pub(super) path: PathBuf,
+    pub(super) options: DirectoryOptions,
     /// The root to which the path led. It has the options of this directory, whatever other
     /// directories lead to it.
-    pub(crate) root: Result<Arc<Root>, Absence>,
+    pub(super) root: Result<Arc<Root>, Absence>,
 }
 
 /// Why a configured directory has no root.
 #[derive(Clone, Debug)]
-pub(crate) struct Absence {
-    pub(crate) code: Code,
+pub(super) struct Absence {
+    code: Code,
     /// If nothing is at the path, the canonical path that the directory would have.
     planned: Option<PathBuf>,
 }
@@ -187,7 +188,7 @@ impl Directory {
 
     /// Whether the configuration is invalid: the directory has no root, but not because it is
     /// optional and missing.
-    pub(crate) fn is_invalid(&self) -> bool {
+    pub(super) fn is_invalid(&self) -> bool {
         self.root.as_ref().is_err_and(|Absence { code, planned }| {
             !self.options.optional || *code != Code::NotFound || planned.is_none()
         })

@@ -46,55 +46,32 @@ mod builder;
 mod ambient;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-pub(crate) use self::ambient::resolve_ambient;
+pub use self::ambient::WritablePlaces;
 pub use self::builder::BoundaryBuilder;
-pub(crate) use self::configuration::Configuration;
-use self::configuration::Resolution;
+use self::configuration::{Configuration, Resolution};
 pub use self::directory::DirectoryOptions;
 pub(crate) use self::listed::{UniqueRoots, shown};
 pub use self::narrow::ListEntry;
 use self::volumes::Filesystem;
-use crate::dir::Policy;
+use crate::dir::{Access, Policy};
 use crate::path::protect::Pattern;
+#[cfg(doc)]
+use crate::roots::RejectedEntry;
 use crate::roots::{Roots, Throttle, Turn};
-
-/// How a client's roots determine the roots in force. See [`BoundaryBuilder::client_roots`].
-///
-/// Directories that are [always](DirectoryOptions::always) in force are served in addition. If a
-/// client that declared roots does not answer, or answers with an error, its request is refused,
-/// unless client roots are ignored.
-///
-/// A list is empty only if it has no entries. If every entry of a list is rejected, the list grants
-/// nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ClientRoots {
-    /// Client roots are never requested. The allowed directories are in force for each client.
-    Ignore,
-    /// The part of the client's list that is inside the allowed directories is in force. For a
-    /// client that declares no roots, or sends an empty list, the allowed directories are.
-    NarrowIfListed,
-    /// Like [`NarrowIfListed`](Self::NarrowIfListed), but an empty list grants nothing.
-    #[default]
-    Narrow,
-    /// Like [`Narrow`](Self::Narrow), but a client that declares no roots gets nothing either. If no
-    /// directory is always in force, each of its requests is refused with
-    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
-    Require,
-}
 
 /// The allowed directories of a server. A boundary is built once and shared by all clients.
 ///
 /// ```no_run
-/// use mcp_roots_guard::{Access, Boundary, ListRootsResult};
+/// use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
 ///
 /// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-/// // A client's list narrows the allowed directories, and never widens them.
-/// let list = ListRootsResult::from_uris(["file:///srv/projects/site", "file:///etc"]);
-/// let roots = boundary.resolve(&list)?;
+/// // An untrusted list narrows the allowed directories, and never widens them.
+/// let list = ["file:///srv/projects/site", "file:///etc"].map(ListEntry::uri);
+/// let roots = boundary.narrow(list, &Deadline::default())?;
 /// assert_eq!(roots.iter().count(), 1);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
@@ -104,8 +81,6 @@ pub struct Boundary {
 }
 
 struct Inner {
-    client_roots: ClientRoots,
-    bare_paths: bool,
     policy: Policy,
     /// The patterns for protected names.
     protected: Vec<Pattern>,
@@ -127,17 +102,19 @@ impl fmt::Debug for Boundary {
 }
 
 impl Boundary {
-    /// How client roots determine the roots in force.
-    pub(crate) fn client_roots(&self) -> ClientRoots {
-        self.inner.client_roots
+    /// The configured directories with their access, in the order of the configuration and as
+    /// absolute paths. An optional directory is included whether or not it is there. Empty for a
+    /// boundary [without directories](Self::without_directories).
+    ///
+    /// The [index](RejectedEntry::index) of an entry that is rejected in
+    /// [`allowed_roots`](Self::allowed_roots) is a position in this list.
+    #[must_use]
+    pub fn directories(&self) -> Vec<(PathBuf, Access)> {
+        let directories = lock(&self.inner.allowed).directories.clone();
+        directories.iter().map(|it| (it.path.clone(), it.options.access)).collect()
     }
 
-    /// Whether an entry of a client's list may be a path instead of a URI.
-    pub(crate) fn allows_bare_paths(&self) -> bool {
-        self.inner.bare_paths
-    }
-
-    pub(crate) fn has_allowed_directories(&self) -> bool {
+    fn has_directories(&self) -> bool {
         !lock(&self.inner.allowed).directories.is_empty()
     }
 
@@ -152,35 +129,37 @@ impl Boundary {
     /// directory again.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
-        self.resolve_configuration().roots
+        self.allowed_roots_with(|resolve| resolve())
     }
 
-    /// Returns the allowed directories. If it is due, their configured paths are resolved again.
-    pub(crate) fn resolve_configuration(&self) -> Configuration {
-        if let Some(resolve) = self.due_resolution() {
-            resolve();
+    /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program: if the configured
+    /// paths are due to be resolved again, the work is passed to `start`, which starts it on a
+    /// thread that may block. The result contains what they led to last, unless `start` has done the
+    /// work.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Access, Boundary};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
+    /// let roots = boundary.allowed_roots_with(|resolve| drop(std::thread::spawn(resolve)));
+    /// assert_eq!(roots.iter().count(), 1);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn allowed_roots_with(&self, start: impl FnOnce(Box<dyn FnOnce() + Send>)) -> Roots {
+        let roots = self.last_allowed_roots();
+        if !roots.is_provisional() {
+            return roots;
         }
-        lock(&self.inner.allowed).clone()
+        let Some(turn) = self.inner.resolved.take() else { return roots };
+        let boundary = self.clone();
+        // Until the work is done or dropped, nobody else gets it.
+        start(Box::new(move || boundary.resolve_allowed_again(turn)));
+        self.last_allowed_roots()
     }
 
-    /// Returns the work of resolving the configured paths again, if this is due. Until the work is
-    /// done or dropped, nobody else gets it.
-    pub(crate) fn due_resolution(&self) -> Option<impl FnOnce() + Send + use<>> {
-        if !lock(&self.inner.allowed).roots.is_provisional() {
-            return None;
-        }
-        let (boundary, turn) = (self.clone(), self.inner.resolved.take()?);
-        Some(move || boundary.resolve_allowed_again(turn))
-    }
-
-    /// Returns the allowed directories as last resolved, without I/O.
-    pub(crate) fn last_allowed_roots(&self) -> Roots {
+    fn last_allowed_roots(&self) -> Roots {
         lock(&self.inner.allowed).roots.clone()
-    }
-
-    /// The number of times that a configured path was found to lead to another canonical path.
-    pub(crate) fn generation(&self) -> u64 {
-        lock(&self.inner.allowed).generation
     }
 
     /// Resolves the configured paths again, in a turn that ends with this call.
@@ -189,7 +168,7 @@ impl Boundary {
         let current = lock(&self.inner.allowed).clone();
         let Inner { filesystem, policy, protected, .. } = &*self.inner;
         let fresh = Resolution::new(&current.directories, filesystem, policy.mounts)
-            .into_configuration(protected, *policy, current.generation + 1);
+            .into_configuration(protected, *policy, current.roots.generation() + 1);
         if !fresh.is_same(&current) {
             // The previous roots are dropped after the lock is released, because dropping them may
             // close directories.

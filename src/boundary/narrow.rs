@@ -68,9 +68,7 @@ impl Boundary {
     /// others. If there are allowed directories, nothing outside them is looked up.
     ///
     /// Use this for directories that a client or a model suggests. If all of them are required,
-    /// use [`Roots::within_all`], which fails if one is refused. For the root list of an MCP client,
-    /// use [`resolve`](Self::resolve), which observes [`ClientRoots`](crate::ClientRoots) and
-    /// [`allow_bare_paths`](crate::BoundaryBuilder::allow_bare_paths). This method does not.
+    /// use [`Roots::within_all`], which fails if one is refused.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
@@ -94,22 +92,13 @@ impl Boundary {
     /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the deadline passes first.
     pub fn narrow<'a>(
         &self,
-        entries: impl IntoIterator<Item = ListEntry<'a>>,
+        entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
         deadline: &Deadline,
     ) -> Result<Roots> {
-        self.narrow_beneath(self.allowed_roots(), entries, deadline)
-    }
-
-    /// Like [`narrow`](Self::narrow), beneath the allowed directories as the caller obtained them.
-    pub(crate) fn narrow_beneath<'a>(
-        &self,
-        allowed: Roots,
-        entries: impl IntoIterator<Item = ListEntry<'a>>,
-        deadline: &Deadline,
-    ) -> Result<Roots> {
-        let entries = bounded(entries, &allowed)?;
+        let allowed = self.allowed_roots();
+        let entries = bounded(entries.into_iter().map(Into::into), &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
-        let enclosing = if self.has_allowed_directories() {
+        let enclosing = if self.has_directories() {
             allowed
         } else {
             let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
@@ -141,14 +130,14 @@ impl Boundary {
 
 /// The entries with the separators of the allowed directories' aliases, unless there are too many.
 fn bounded<'a>(
-    entries: impl IntoIterator<Item = ListEntry<'a>>,
+    entries: impl Iterator<Item = ListEntry<'a>>,
     allowed: &Roots,
 ) -> Result<Vec<ListEntry<'a>>> {
     let located = |entry: ListEntry<'a>| {
         let location = entry.location.map(|location| location.with_separators(allowed.index()));
         ListEntry { location, ..entry }
     };
-    let entries: Vec<_> = entries.into_iter().take(ROOT_LIST_ENTRIES + 1).map(located).collect();
+    let entries: Vec<_> = entries.take(ROOT_LIST_ENTRIES + 1).map(located).collect();
     if entries.len() > ROOT_LIST_ENTRIES {
         return Err(Code::TooManyRoots.into());
     }

@@ -133,7 +133,7 @@ impl Roots {
             }
             let place = self.decide(request, last_name, budget)?;
             let done = work(&place, budget).map_err(|error| place.in_root(error))?;
-            place.log_allowed(name, place.request().sent(), None);
+            place.log_done(name, place.request().sent(), None);
             Ok(done)
         };
         operation.run(attempt, |error| self.has_lost_root(&[request], error))
@@ -148,7 +148,7 @@ impl Roots {
         let name = "check".into();
         let operation = Operation { name, roots: self, source: request, destination: None };
         let checked = operation.run(decide, |error| self.has_lost_root(&[request], error))?;
-        checked.log_allowed(name, checked.request().sent(), None);
+        checked.log_done(name, checked.request().sent(), None);
         Ok(checked)
     }
 
@@ -171,7 +171,7 @@ impl Roots {
                 let side = if error.is_of_destination() { &to } else { &from };
                 side.in_root(error)
             })?;
-            from.log_allowed(name, from.request().sent(), Some(&to));
+            from.log_done(name, from.request().sent(), Some(&to));
             Ok(done)
         };
         operation.run(attempt, |error| self.has_lost_root(&[&from, &to], error))
@@ -196,7 +196,7 @@ impl Proof {
         let (name, roots, source) = (name.into(), self.roots(), self.request());
         let operation = Operation { name, roots, source, destination: None };
         let done = operation.run(|_| attempt(self), |_| !self.root().is_there())?;
-        self.log_allowed(name, source.sent(), None);
+        self.log_done(name, source.sent(), None);
         Ok(done)
     }
 
@@ -212,17 +212,20 @@ impl Proof {
         let operation = Operation { name, roots, source, destination };
         let has_lost_root = |_: &Error| !self.root().is_there() || !to.root().is_there();
         let done = operation.run(|_| attempt(self, to), has_lost_root)?;
-        self.log_allowed(name, source.sent(), Some(to));
+        self.log_done(name, source.sent(), Some(to));
         Ok(done)
     }
 
-    /// Reports to the operator that an operation on this place was allowed and has succeeded.
-    pub(crate) fn log_allowed<'a>(
-        &self,
-        name: impl Into<Name<'a>>,
-        request: &OsStr,
-        destination: Option<&Self>,
-    ) {
+    /// Logs that an operation on this place has succeeded, as the library logs its own, with the
+    /// event [`allowed`](crate#events). `request` is what the sender requested.
+    ///
+    /// For an operation of the caller's own, such as one that is performed by another program.
+    /// Refusals are logged by [`Error::logged`]. Without the feature `tracing`, this does nothing.
+    pub fn log_allowed(&self, operation: &'static str, request: &OsStr) {
+        self.log_done(operation, request, None);
+    }
+
+    fn log_done<'a>(&self, name: impl Into<Name<'a>>, request: &OsStr, destination: Option<&Self>) {
         let name = name.into();
         if name.is_preparation || !events::may_log_allowed() {
             return;

@@ -84,7 +84,9 @@ impl Roots {
 }
 
 impl Proof {
-    pub(crate) fn roots(&self) -> &Roots {
+    /// The roots with which the place was checked.
+    #[must_use]
+    pub fn roots(&self) -> &Roots {
         &self.roots
     }
 

@@ -1,8 +1,8 @@
 //! Child processes that start inside a root.
 //!
-//! [`CheckedPath::command`] returns a [`ChildCommand`] for a checked directory. Its working
-//! directory is set by the descriptor of that directory, so a directory that is swapped after the
-//! check does not change where the program starts.
+//! A [`ChildCommand`] belongs to a checked directory. Its working directory is set by the
+//! descriptor of that directory, so a directory that is swapped after the check does not change
+//! where the program starts.
 //!
 //! | attack or accident | defense | module |
 //! | --- | --- | --- |
@@ -48,13 +48,13 @@ use std::time::Duration;
 pub use self::output::{ChildOutput, ExitReason};
 pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
-use crate::check::{CheckedPath, Proof};
+use crate::check::CheckedPath;
 use crate::confine::{ChildScope, Confinement};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
+use crate::roots::Scope;
 
-/// A program to run with a checked directory as its working directory, from
-/// [`CheckedPath::command`].
+/// A program to run with a checked directory as its working directory.
 ///
 /// - The environment contains only the variables in [`CHILD_ENVIRONMENT`] and those added with
 ///   [`env`](Self::env).
@@ -86,14 +86,12 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// # #[cfg(target_os = "linux")] fn main() -> mcp_roots_guard::Result<()> {
 /// use std::time::Duration;
 ///
-/// use mcp_roots_guard::Roots;
+/// use mcp_roots_guard::{ChildCommand, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "").unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let listing = roots
-///     .check(".")?
-///     .command("ls")?
+/// let listing = ChildCommand::new(&roots.check(".")?, "ls")?
 ///     .arg("-1")
 ///     .time_limit(Duration::from_secs(10))
 ///     .output_limit(1 << 16)
@@ -106,7 +104,7 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// ```
 #[must_use = "the program runs when `output` or `output_async` is called"]
 pub struct ChildCommand {
-    directory: Proof,
+    directory: CheckedPath,
     task: Task,
     stop: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     is_directory_by_path: bool,
@@ -114,8 +112,8 @@ pub struct ChildCommand {
     allowed: ChildScope,
 }
 
-impl CheckedPath {
-    /// Prepares to run a program with this directory as its working directory.
+impl ChildCommand {
+    /// Prepares to run a program with a checked directory as its working directory.
     ///
     /// `program` is an absolute path, or a name that is looked up in the directories of the
     /// server's `PATH`. Relative directories in `PATH` and directories inside a writable allowed
@@ -136,17 +134,16 @@ impl CheckedPath {
     ///   executable file outside the writable directories.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
     ///   program is inside a writable directory, or its path follows a symlink inside one.
-    pub fn command(&self, program: impl AsRef<OsStr>) -> Result<ChildCommand> {
+    pub fn new(directory: &CheckedPath, program: impl AsRef<OsStr>) -> Result<Self> {
         let name = program.as_ref();
-        let found = program::find(&self.0, name);
-        let found =
-            found.map_err(|error| self.0.roots().log_refused(error.with_request("run", name)))?;
+        let found = program::find(directory.roots(), name);
+        let found = found.map_err(|error| refused(directory, error, name))?;
         let mut command = Command::new(found);
-        command.env_clear().envs(program::environment(&self.0));
+        command.env_clear().envs(program::environment(directory.roots()));
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        Ok(ChildCommand {
-            directory: self.0.clone(),
+        Ok(Self {
+            directory: directory.clone(),
             task: Task {
                 name: name.to_owned(),
                 command,
@@ -161,9 +158,7 @@ impl CheckedPath {
             allowed: ChildScope::default(),
         })
     }
-}
 
-impl ChildCommand {
     /// Adds an argument. It is passed to the program unchanged, without a shell. An argument from a
     /// model can be an option (`--output=FILE`), so put `--` before it or reject a leading `-`.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -259,8 +254,7 @@ impl ChildCommand {
     ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
     ///   [`Io`](crate::ErrorKind::Io) from starting the program.
     pub fn output(self) -> Result<ChildOutput> {
-        let report = self.report();
-        report(wait::output(self, || false))
+        wait::output(self, || false)
     }
 
     /// Runs the program and waits without blocking a thread of the runtime. If the future is
@@ -270,21 +264,14 @@ impl ChildCommand {
     ///
     /// Same as [`output`](Self::output). No particular runtime is required.
     pub async fn output_async(self) -> Result<ChildOutput> {
-        let report = self.report();
-        report(wait::output_async(self).await)
+        wait::output_async(self).await
     }
+}
 
-    /// Returns a function that adds the program to an error, and reports how it ended.
-    fn report(&self) -> impl FnOnce(Result<ChildOutput>) -> Result<ChildOutput> + use<> {
-        let (directory, name) = (self.directory.clone(), self.task.name.clone());
-        move |ended| match ended {
-            Ok(output) => {
-                directory.log_allowed("run", &name, None);
-                Ok(output)
-            }
-            Err(error) => Err(directory.roots().log_refused(error.with_request("run", &name))),
-        }
-    }
+/// Adds the program to an error, and logs it.
+fn refused(directory: &CheckedPath, error: Error, program: &OsStr) -> Error {
+    let scope = directory.roots().scope().map(Scope::number);
+    error.with_request("run", program).logged(scope)
 }
 
 /// Shows the program and its arguments, but not the environment, which can contain secrets.

@@ -22,7 +22,7 @@ use super::permits::ChildPermit;
 use super::program::no_such_program;
 use super::system::{KilledProcess, NULL, Pipes, has_exited, kill};
 use crate::confine::ChildConfinement;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
 use crate::limits::{CHILD_DRAIN, CHILD_KILL, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
@@ -107,8 +107,7 @@ pub(super) fn run(
     let status = reap(child, killed);
     // Returns the permit.
     drop(pipes?);
-    let unknown =
-        || Error::from(Code::Io).with_operator_detail("the exit status of the program is unknown");
+    let unknown = || Error::new(ErrorKind::Io, "io", "the exit status of the program is unknown");
     let ended = match captured.left {
         None => ExitReason::OutputLimit,
         Some(_) if is_complete => ExitReason::Exited(status.ok_or_else(unknown)?),

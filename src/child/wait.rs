@@ -1,5 +1,6 @@
 //! Preparing a program, waiting for it, and stopping it when its request ends.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
@@ -8,15 +9,29 @@ use tokio::sync::oneshot;
 
 use super::permits::ChildPermit;
 use super::spawn::{run, start};
-use super::{ChildCommand, ChildOutput};
+use super::{ChildCommand, ChildOutput, refused};
 use crate::confine;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::kinds;
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
-use crate::roots::{Use, retry_changed};
+use crate::roots::Use;
 
 /// Runs a program and waits for it, unless the future that waits for it is dropped.
 pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Result<ChildOutput> {
+    // The guard logs an error of its own operation.
+    let opened = child.directory.open_unguarded_dir()?;
+    let (directory, name) = (child.directory.clone(), child.task.name.clone());
+    let ended = output_in(child, opened.into(), is_dropped);
+    let output = ended.map_err(|error| refused(&directory, error, &name))?;
+    directory.log_allowed("run", &name);
+    Ok(output)
+}
+
+fn output_in(
+    child: ChildCommand,
+    opened: File,
+    is_dropped: impl Fn() -> bool,
+) -> Result<ChildOutput> {
     let ensure_wanted = || {
         child.directory.roots().ensure_usable(Use::Work)?;
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
@@ -27,14 +42,10 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     ensure_wanted()?;
     let place = &child.directory;
     let permit = ChildPermit::take(place.roots().scope()).ok_or_else(too_many_children)?;
-    let opened = retry_changed(|| crate::fs::open_unguarded_dir(place)).map_err(|error| {
-        let error = if place.root().is_there() { error } else { Code::RootUnavailable.into() };
-        error.with_request("open directory", place.request().sent())
-    })?;
     let mut task = child.task;
     // Defense: The child starts in the directory that was opened, whatever its path is now.
     task.command.current_dir(if child.is_directory_by_path {
-        place.canonical()
+        place.to_unguarded_path()
     } else {
         #[cfg(target_os = "linux")]
         {
@@ -56,7 +67,7 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
     let (caller, ready) = mpsc::sync_channel(1);
     let (done, result) = mpsc::channel();
     start(move || {
-        let _ = done.send(run(task, opened.into(), confinement, permit, &caller));
+        let _ = done.send(run(task, opened, confinement, permit, &caller));
     })?;
     let late = Instant::now().checked_add(late);
     let refusal = loop {
@@ -82,11 +93,14 @@ pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Resu
 /// Waits for a program on a thread. Dropping the future stops the program.
 pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput> {
     let (sender, receiver) = oneshot::channel();
-    start(move || {
+    let (directory, name) = (child.directory.clone(), child.task.name.clone());
+    let refused = |error| refused(&directory, error, &name);
+    let work = move || {
         let done = output(child, || sender.is_closed());
         let _ = sender.send(done);
-    })?;
-    receiver.await.map_err(|_| kinds::panicked("the thread panicked"))?
+    };
+    start(work).map_err(refused)?;
+    receiver.await.map_err(|_| refused(kinds::panicked("the thread panicked")))?
 }
 
 fn too_many_children() -> Error {

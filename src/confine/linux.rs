@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -14,45 +15,50 @@ use landlock::{
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
     make_bitflags,
 };
-use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, openat, readlinkat};
 
 use super::filter::Filter;
 use super::{
     Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess,
     IfMissing, unavailable,
 };
-use crate::boundary::{Boundary, Configuration, resolve_ambient};
+use crate::boundary::{Boundary, WritablePlaces};
 use crate::check::Proof;
-use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
-use crate::error::{Code, Error, Result};
+use crate::dir::Access;
+use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
-use crate::path::protect::FoldedPaths;
-use crate::roots::{Links, Root, Roots};
+use crate::roots::{Root, Roots};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
 /// leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
-    if !boundary.has_allowed_directories() {
-        return Err(Error::from(Code::NoDirectories)
-            .with_operator_detail("there is nothing to confine the process to"));
+    let directories = boundary.directories();
+    if directories.is_empty() {
+        let text = "there are no allowed directories to confine the process to";
+        return Err(Error::new(ErrorKind::InvalidConfiguration, "no_directories", text));
     }
     let threads = threads()?;
     let denied = denied(confinement, true);
-    let mut rules = Rules::new(ruleset(&denied)?);
-    let Configuration { directories, roots, .. } = boundary.resolve_configuration();
-    for directory in &*directories {
-        let (path, Err(absence)) = (&directory.path, &directory.root) else { continue };
-        if directory.is_invalid() {
-            return Err(Error::from(absence.code).with_request("confine", path.as_os_str()));
+    let roots = boundary.allowed_roots();
+    let mut rules = Rules::new(&roots, ruleset(&denied)?);
+    for rejected in roots.rejected() {
+        let Some((path, access)) = directories.get(rejected.index()) else { continue };
+        match rejected.error().code() {
+            // Another directory leads to the same place.
+            "duplicate" => {}
+            "not_found" => {
+                let is_read_only = *access == Access::ReadOnly;
+                rules.read_only.extend(Some(planned(path)).filter(|_| is_read_only));
+                rules.missing.push(path.clone());
+            }
+            _ => {
+                let error = rejected.error().repeated();
+                return Err(error.with_request("confine", path.as_os_str()));
+            }
         }
-        let is_read_only = directory.options.access == Access::ReadOnly;
-        rules.read_only.extend(Some(planned(path)).filter(|_| is_read_only));
-        rules.missing.push(path.clone());
     }
-    let directories = || roots.iter().filter(|root| !root.is_file());
-    let planted = directories().map(|root| root.path().to_owned()).collect();
     let Rules { ruleset, paths, missing, .. } =
-        rules.with_roots(roots.iter())?.with_extras(&confinement.extras, planted)?;
+        rules.with_roots(roots.iter())?.with_extras(&confinement.extras)?;
     let report = ConfinementReport { abi: 0, threads, paths, missing, denied, is_filtered: None };
     report.after(&restrict(ruleset, threads)?)
 }
@@ -79,29 +85,17 @@ pub(crate) fn prepare(
     scope: ChildScope,
 ) -> Result<ChildConfinement> {
     let denied = denied(confinement, false);
-    let mut rules = Rules::new(ruleset(&denied)?);
+    let roots = directory.roots();
+    let mut rules = Rules::new(roots, ruleset(&denied)?);
     rules.has_programs = scope.programs;
-    // An extra must not add access to a read-only directory that the client's roots do not include.
-    let known = || directory.roots().with_allowed().flat_map(Roots::iter);
-    let others = || known().filter(|root| !root.is_filesystem_root());
-    for root in others().filter(|root| root.access() == Access::ReadOnly) {
-        rules.read_only.push(root.path().to_owned());
-        if !root.is_file() {
-            rules.objects.extend(root.handle().and_then(|handle| handle.identity()).ok());
-        }
-    }
-    let planted = others().filter(|root| !root.is_file());
-    let planted = planted.map(|root| root.path().to_owned()).collect();
     let program = Extra {
         path: program.to_owned(),
         access: ExtraAccess::Execute,
         missing: IfMissing::Refused,
     };
     let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
-    // Other roots can be unavailable. They grant nothing.
-    let available = directory.roots().iter().filter(|root| root.is_there());
     let Rules { ruleset, paths, missing, .. } =
-        rules.with_roots(available)?.with_extras(&extras, planted)?;
+        rules.with_available(roots.iter())?.with_extras(&extras)?;
     let report =
         ConfinementReport { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
     Ok(ChildConfinement { ruleset, report, is_partial_allowed: scope.partial })
@@ -130,7 +124,8 @@ impl ChildConfinement {
         if !is_sufficient {
             let gaps = gaps.join("; ");
             let text = "this kernel cannot enforce all restrictions of the program";
-            return Err(unavailable().with_text(text).with_operator_detail(gaps));
+            let (kind, code) = (kinds::CONFINEMENT_UNAVAILABLE, "confinement_unavailable");
+            return Err(Error::new(kind, code, text).with_operator_detail(gaps));
         }
         let filter = filter.filter(|_| confined.is_filtered == Some(true));
         Ok((confined, Restriction { ruleset: Some(self.ruleset), filter }))
@@ -189,31 +184,28 @@ struct OpenExtra<'a> {
     /// The path with all symlinks resolved.
     path: PathBuf,
     file: File,
-    metadata: Metadata,
-    links: Links,
 }
 
-/// Opens the file or directory that an extra names, and records the symlinks on its path.
-fn find(named: &Extra) -> Result<OpenExtra<'_>> {
-    let (path, links) = resolve_ambient(&std::path::absolute(&named.path)?)?;
+/// Opens the file or directory that an extra names.
+fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra<'a>> {
+    let path = writable.resolve(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // If the names differ, a directory on the path has just become a symlink, or the file was
     // removed.
     if name_of(&file).as_ref() != Some(&path) {
-        return Err(Code::Changed.into());
+        let text = "the path was changed by another process";
+        return Err(Error::new(ErrorKind::Changed, "changed", text));
     }
-    Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, links })
+    Ok(OpenExtra { named, path, file })
 }
 
 /// The rules to enforce, and the paths that the report lists.
-struct Rules {
+struct Rules<'a> {
+    roots: &'a Roots,
     ruleset: RulesetCreated,
-    /// Read-only allowed directories, to which no extra may add access. Includes missing
-    /// directories.
+    /// Read-only allowed directories that are missing. No extra may add access to these, as to those
+    /// that are there.
     read_only: Vec<PathBuf>,
-    /// The identities of these directories, except the missing ones. A bind mount can give a
-    /// directory another name.
-    objects: Vec<Identity>,
     /// Whether files in the roots can be run as programs.
     has_programs: bool,
     paths: Vec<ConfinedPath>,
@@ -221,103 +213,86 @@ struct Rules {
     missing: Vec<PathBuf>,
 }
 
-impl Rules {
-    fn new(ruleset: RulesetCreated) -> Self {
+impl<'a> Rules<'a> {
+    fn new(roots: &'a Roots, ruleset: RulesetCreated) -> Self {
         Self {
+            roots,
             ruleset,
             read_only: Vec::new(),
-            objects: Vec::new(),
             has_programs: false,
             paths: Vec::new(),
             missing: Vec::new(),
         }
     }
 
-    fn with_roots<'a>(self, mut roots: impl Iterator<Item = &'a Root>) -> Result<Self> {
+    fn with_roots<'b>(self, mut roots: impl Iterator<Item = &'b Root>) -> Result<Self> {
         roots.try_fold(self, |rules, root| {
-            rules
-                .with_root(root)
+            let opened = root.open_unguarded();
+            opened
+                .and_then(|file| rules.with_root(root, file.into()))
                 .map_err(|error| error.with_request("confine", root.path().as_os_str()))
         })
     }
 
-    /// Adds the extras, unless a symlink on the path of one is inside a writable extra or one of
-    /// the directories where a tool could have planted it.
-    fn with_extras(mut self, extras: &[Extra], mut planted: Vec<PathBuf>) -> Result<Self> {
-        let mut found = Vec::new();
-        for named in extras {
-            match find(named) {
-                Ok(extra) => found.push(extra),
-                Err(error)
-                    if named.missing != IfMissing::Refused && error.reason() == Code::NotFound =>
-                {
-                    self.missing.extend(
-                        Some(named.path.clone()).filter(|_| named.missing == IfMissing::Reported),
-                    );
-                }
-                Err(error) => return Err(error.with_request("confine", named.path.as_os_str())),
-            }
-        }
+    /// Like [`with_roots`](Self::with_roots), without roots that are not there. They grant nothing.
+    fn with_available<'b>(self, mut roots: impl Iterator<Item = &'b Root>) -> Result<Self> {
+        roots.try_fold(self, |rules, root| match root.open_unguarded() {
+            Err(error) if error.kind() == ErrorKind::RootUnavailable => Ok(rules),
+            opened => opened.and_then(|file| rules.with_root(root, file.into())),
+        })
+    }
+
+    /// Adds the extras, unless a symlink on the path of one is where a tool could have planted it.
+    fn with_extras(mut self, extras: &[Extra]) -> Result<Self> {
         // A writable extra can contain a symlink that a tool created, even in an earlier run.
-        let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
-        planted.extend(writable.map(|extra| extra.path.clone()));
-        let planted = FoldedPaths::new(planted.iter().map(PathBuf::as_path));
-        for extra in found {
-            let path = extra.named.path.as_os_str();
-            if extra.links.are_in(&planted) {
-                return Err(Error::from(Code::ThroughLink).with_request("confine", path));
-            }
-            self = self.with_extra(extra).map_err(|error| error.with_request("confine", path))?;
+        let own = extras.iter().filter(|extra| extra.access == ExtraAccess::ReadWrite);
+        let own: Vec<_> = own.filter_map(|extra| extra.path.canonicalize().ok()).collect();
+        let roots = self.roots;
+        let writable = roots.writable_places(own.iter().map(PathBuf::as_path));
+        for named in extras {
+            let found = match find(named, &writable) {
+                Ok(extra) => self.with_extra(extra),
+                Err(error)
+                    if named.missing != IfMissing::Refused
+                        && error.kind() == ErrorKind::NotFound =>
+                {
+                    let is_reported = named.missing == IfMissing::Reported;
+                    self.missing.extend(is_reported.then(|| named.path.clone()));
+                    Ok(self)
+                }
+                Err(error) => Err(error),
+            };
+            self = found.map_err(|error| error.with_request("confine", named.path.as_os_str()))?;
         }
         Ok(self)
     }
 
-    /// Adds a rule for the directory or file that a root's name leads to now. Fails with
-    /// `RootUnavailable` if there is none.
-    fn with_root(mut self, root: &Root) -> Result<Self> {
-        // The cached handle of an allowed directory can be one that was just replaced.
-        if !root.is_there() {
-            return Err(Code::RootUnavailable.into());
-        }
+    /// Adds a rule for the directory or file that a root's name leads to.
+    fn with_root(mut self, root: &Root, file: File) -> Result<Self> {
         let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
-        let handle = root.handle()?;
-        // A single-file root is written in place, so access to its directory is not needed.
-        let file = open(&*handle, root.leaf().map_or(Path::new("."), Path::new), OFlags::NOFOLLOW)?;
-        let metadata = Metadata::of_file(&file)?;
-        let expected = if root.is_file() { FileType::File } else { FileType::Directory };
-        if metadata.file_type() != expected {
-            return Err(Code::RootUnavailable.into());
-        }
-        if access == ExtraAccess::ReadOnly {
-            self.read_only.push(root.path().to_owned());
-            self.objects.push(metadata.identity());
-        }
         let execute = self.has_programs.then_some(rights(ExtraAccess::Execute));
-        let allowed = rights(access) | execute.unwrap_or_default();
-        self.ruleset = add(self.ruleset, &file, &metadata, allowed)?;
-        self.paths.push(ConfinedPath {
-            path: root.path().to_owned(),
-            access,
-            is_allowed_directory: true,
-        });
+        self.ruleset = add(self.ruleset, &file, rights(access) | execute.unwrap_or_default())?;
+        let (path, is_allowed_directory) = (root.path().to_owned(), true);
+        self.paths.push(ConfinedPath { path, access, is_allowed_directory });
         Ok(self)
     }
 
-    fn with_extra(mut self, extra: OpenExtra) -> Result<Self> {
-        let OpenExtra { named, path, file, metadata, .. } = extra;
+    fn with_extra(mut self, extra: OpenExtra<'_>) -> Result<Self> {
+        let OpenExtra { named, path, file } = extra;
         // Rules are cumulative, so a rule for the read-only directory or a parent would add its access
         // there. A writable extra inside it is granted, as a writable directory is.
-        let lends = |read_only: &PathBuf| read_only.starts_with(&path);
-        let is_other_name = self.objects.contains(&metadata.identity());
-        if named.access == ExtraAccess::ReadWrite
-            && (is_other_name || self.read_only.iter().any(lends))
-        {
-            return Err(Code::AccessConflict.into());
+        let lends = || {
+            self.read_only.iter().any(|missing| missing.starts_with(&path))
+                || self.roots.read_only_at_or_below(&path)
+        };
+        if named.access == ExtraAccess::ReadWrite && lends() {
+            let text = "a writable path contains a read-only directory, or is one";
+            return Err(Error::new(ErrorKind::InvalidConfiguration, "access_conflict", text));
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, rights(named.access))?;
+        self.ruleset = add(self.ruleset, &file, rights(named.access))?;
         self.paths.push(ConfinedPath { path, access: named.access, is_allowed_directory: false });
         Ok(self)
     }
@@ -382,12 +357,11 @@ const UNIX_SOCKETS: ABI = ABI::V9;
 fn add(
     ruleset: RulesetCreated,
     object: &File,
-    metadata: &Metadata,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated> {
     // The kernel rejects a rule that gives a file the rights of a directory (EINVAL,
     // landlock_add_rule(2)).
-    let is_directory = metadata.file_type() == FileType::Directory;
+    let is_directory = object.metadata()?.is_dir();
     let rights = if is_directory { rights } else { rights & AccessFs::from_file(KNOWN) };
     ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
@@ -429,9 +403,10 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
 fn threads() -> Result<usize> {
     let unknown = |error: Error| threads_running(format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
-    let links = Metadata::of_file(&tasks).map_err(|error| unknown(error.into()))?.hard_links();
+    let links = tasks.metadata().map_err(|error| unknown(error.into()))?.nlink();
+    let is_proc = fstatfs(&tasks).is_ok_and(|filesystem| filesystem.f_type == PROC_SUPER_MAGIC);
     match usize::try_from(links).unwrap_or(0).checked_sub(2) {
-        Some(threads @ 1..) if is_proc(&tasks).map_err(unknown)? => Ok(threads),
+        Some(threads @ 1..) if is_proc => Ok(threads),
         _ => {
             let detail = "/proc/self/task does not report the number of threads";
             Err(threads_running(detail.to_owned()))
@@ -462,7 +437,9 @@ fn name_of(file: &File) -> Option<PathBuf> {
 
 fn io_error(error: RulesetError) -> Error {
     let detail = error.to_string();
-    Error::from(Code::Io).with_raw_os_error(*Errno::from(error)).with_operator_detail(detail)
+    let text = "the kernel refused to confine the process";
+    let error = Error::new(ErrorKind::Io, "io", text).with_raw_os_error(*Errno::from(error));
+    error.with_operator_detail(detail)
 }
 
 #[cfg(test)]

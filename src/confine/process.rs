@@ -4,9 +4,9 @@ use super::{Confinement, ConfinementReport};
 use crate::boundary::Boundary;
 use crate::error::Result;
 
-impl Boundary {
-    /// Restricts the whole process to the allowed directories, with their configured access, and to
-    /// the extras. The restriction also applies to code that does not use the guard. This is
+impl Confinement {
+    /// Restricts the whole process to the allowed directories of a boundary, with their configured
+    /// access, and to the extras. The restriction also applies to code that does not use the guard. This is
     /// permanent, so neither this process nor a program that it starts can undo it. Each further
     /// call, up to 16 in total, narrows the confinement (landlock(7)).
     ///
@@ -58,7 +58,7 @@ impl Boundary {
     ///     let cache = "/var/cache/server";
     ///     let extras = Confinement::default().runtime_files();
     ///     let extras = extras.extra(cache, ExtraAccess::ReadWrite);
-    ///     eprintln!("{}", boundary.confine_process(&extras)?); // first, while there is no other thread
+    ///     eprintln!("{}", extras.confine_process(&boundary)?); // first, while there is no other thread
     ///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     ///     runtime.block_on(async { /* serve */ });
     ///     Ok(())
@@ -82,11 +82,11 @@ impl Boundary {
     ///   writable extra that is a read-only allowed directory, also under another name, or contains
     ///   one. A writable extra inside a read-only allowed directory is granted.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is
-    ///   named through a symlink in an allowed directory or in a writable extra.
+    ///   named through a symlink in a writable allowed directory or in a writable extra.
     /// - The error from opening an extra path that is not optional.
     /// - [`Io`](crate::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
     ///   nothing else changes.
-    pub fn confine_process(&self, confinement: &Confinement) -> Result<ConfinementReport> {
-        super::system::confine(self, confinement)
+    pub fn confine_process(&self, boundary: &Boundary) -> Result<ConfinementReport> {
+        super::system::confine(boundary, self)
     }
 }

@@ -52,6 +52,15 @@ impl Handle {
         Ok(Self::new(dir))
     }
 
+    /// Opens an entry of this directory, or the directory itself (`.`), with `O_PATH` and without
+    /// following a symlink.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_path(&self, name: &OsStr) -> io::Result<File> {
+        use rustix::fs::{Mode, OFlags, openat};
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.dir, name, flags, Mode::empty())?))
+    }
+
     /// Opens the directory at `path`, without following symlinks. An empty path opens this
     /// directory.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {

@@ -19,8 +19,12 @@ use std::time::SystemTime;
 
 use super::permit::ChangeKind;
 use crate::check::{CheckedPath, Proof};
+#[cfg(target_os = "linux")]
+use crate::dir::FileType;
 use crate::dir::{Metadata, Stat};
 use crate::error::{Code, Error, Result};
+#[cfg(target_os = "linux")]
+use crate::roots::Root;
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
 ///
@@ -208,7 +212,30 @@ impl CheckedPath {
     }
 }
 
-pub(crate) fn open_unguarded_dir(path: &Proof) -> Result<OwnedFd> {
+#[cfg(target_os = "linux")]
+impl Root {
+    /// Opens the directory or file that the root's name leads to now, with `O_PATH`, for a mechanism
+    /// of the kernel that grants access to an open file, such as Landlock or a mount (Linux only).
+    /// No symlink was followed. A directory so opened is outside the protection of the guard, as
+    /// described at [`CheckedPath::open_unguarded_dir`].
+    ///
+    /// # Errors
+    ///
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what the
+    /// root is, a directory or a file.
+    pub fn open_unguarded(&self) -> Result<OwnedFd> {
+        // The cached handle of an allowed directory can be one that was just replaced.
+        if !self.is_there() {
+            return Err(Code::RootUnavailable.into());
+        }
+        let opened = self.handle()?.open_path(self.leaf().unwrap_or(".".as_ref()))?;
+        let found = Metadata::of_file(&opened)?.file_type();
+        let expected = if self.is_file() { FileType::File } else { FileType::Directory };
+        if found == expected { Ok(opened.into()) } else { Err(Code::RootUnavailable.into()) }
+    }
+}
+
+fn open_unguarded_dir(path: &Proof) -> Result<OwnedFd> {
     let (handle, place) = path.place()?;
     let directory = handle.open_dir(&place, path.roots().policy().mounts)?;
     #[cfg(target_os = "linux")]

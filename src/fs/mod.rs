@@ -52,7 +52,6 @@ mod attributes;
 
 pub use atomic::AtomicFile;
 pub use attributes::Attribute;
-pub(crate) use attributes::open_unguarded_dir;
 pub use changes::{ChangeSet, CommitError};
 pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
 pub use open::{OpenFile, OpenMode};

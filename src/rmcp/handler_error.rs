@@ -103,7 +103,7 @@ impl HandlerError {
     /// Converts the error for a request other than a tool call into a JSON-RPC error.
     pub(super) fn into_error_data(self, revision: Revision, resource: Option<&str>) -> ErrorData {
         match self.0 {
-            Reason::Refused(error) => error.to_error_body(revision, resource).into(),
+            Reason::Refused(error) => revision.error_body(&error, resource).into(),
             Reason::Protocol(error) => error,
             Reason::Text(_) | Reason::Other(_) => ErrorData::internal_error(self.to_string(), None),
         }

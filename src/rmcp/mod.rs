@@ -103,7 +103,6 @@ mod peer;
 mod handler_error;
 mod input;
 mod request;
-mod schema;
 mod work;
 
 pub use self::handler_error::HandlerError;

@@ -21,12 +21,11 @@ use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Arrival;
-use crate::boundary::ClientRoots;
 use crate::error::{Error, Result};
 use crate::kinds;
 use crate::roots::{Roots, Scope, Use};
 use crate::session::errors::{no_session, roots_failed, roots_stale};
-use crate::session::{Client, Guard, RootsResponse, Session};
+use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
@@ -186,7 +185,7 @@ impl Guard {
         let session = match self.session_of(&ctx.extensions) {
             _ if stateless => None,
             // If client roots are ignored, the client's identity and capabilities do not matter.
-            Err(_) if self.boundary().client_roots() == ClientRoots::Ignore => None,
+            Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| error.logged(None))?),
         };
         let client = if let Some(session) = &session {

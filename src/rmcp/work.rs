@@ -96,7 +96,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// A refusal, in the form of `Error::to_error_body` for a resource; the protocol error that
+    /// A refusal, in the form of `Revision::error_body` for a resource; the protocol error that
     /// `work` returned; -32603 for any other error of `work`, or if it panicked.
     pub async fn resource<T, W>(
         &self,
@@ -115,7 +115,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// A refusal, in the form of `Error::to_error_body` without a resource; otherwise the errors
+    /// A refusal, in the form of `Revision::error_body` without a resource; otherwise the errors
     /// of [`resource`](Self::resource).
     pub async fn prompt<T, W>(
         &self,

@@ -26,6 +26,6 @@ pub use self::root::Root;
 pub(crate) use self::root::{display_path, file_uri, join, kind_of};
 pub use self::scope::{Scope, Use};
 pub(crate) use self::sharing::WeakTable;
-pub use self::snapshot::Roots;
-pub(crate) use self::snapshot::{DeclaredAlias, Snapshot, WhyNone};
+pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};
+pub use self::snapshot::{Roots, WhyNone};
 pub(crate) use self::throttle::{Throttle, Turn};

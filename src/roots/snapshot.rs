@@ -55,16 +55,25 @@ pub(crate) struct Snapshot {
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
+    /// For allowed directories, their generation.
+    pub(crate) generation: u64,
     /// Why the client's list is not known, if that is why only some directories are in force.
     pub(crate) failure: Option<Arc<Error>>,
 }
 
-/// Why the configuration or a client's list puts no root in force.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WhyNone {
+/// Why a list of directories, or the configuration, puts no directory in force
+/// ([`Roots::why_none`]). `Display` writes it as a sentence for the sender of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WhyNone {
+    /// The boundary has [no directories](crate::Boundary::without_directories), and no list was
+    /// given.
     Unconfigured,
+    /// None of the allowed directories is there.
     Unavailable,
+    /// The list is empty.
     NoneListed,
+    /// Every entry of the list was [rejected](Roots::rejected).
     NoneAllowed,
 }
 
@@ -76,6 +85,12 @@ impl WhyNone {
             Self::NoneListed => "the client listed no directories",
             Self::NoneAllowed => "none of the directories that the client listed is allowed",
         }
+    }
+}
+
+impl fmt::Display for WhyNone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 
@@ -125,6 +140,13 @@ impl Roots {
             + self.iter().map(of_root).chain(rejected).sum::<usize>()
     }
 
+    /// Why the list or the configuration put no directory in force, if it put none. Directories that
+    /// are [always](crate::DirectoryOptions::always) in force are served nevertheless.
+    #[must_use]
+    pub fn why_none(&self) -> Option<WhyNone> {
+        self.snapshot.why_none
+    }
+
     /// Whether there are no roots, so that every request is refused.
     pub(crate) fn is_empty(&self) -> bool {
         self.snapshot.roots.is_empty()
@@ -156,17 +178,40 @@ impl Roots {
         Self { base, ..self.clone() }
     }
 
-    /// Whether the same list or configuration may give other roots later.
-    pub(crate) fn is_provisional(&self) -> bool {
+    /// Whether the same list or configuration may give other roots later, because the filesystem
+    /// decided about an entry: it was resolved through a symlink, or could not be resolved. A
+    /// program that keeps such roots narrows again after some seconds
+    /// ([`SYMLINKED_LIST_TTL`](crate::limits::SYMLINKED_LIST_TTL) in a session).
+    #[must_use]
+    pub fn is_provisional(&self) -> bool {
         self.snapshot.is_provisional
     }
 
-    /// Selects the allowed directories that are always in force, for a client whose list could not
-    /// be obtained.
-    pub(crate) fn always_in_force(&self, failure: &Error) -> Self {
-        let failure = Some(Arc::new(failure.repeated()));
-        // Defense: Relative requests need a list that the client answered.
-        Self { base: None, ..self.select(Root::is_always, failure) }
+    /// The generation of the allowed directories when these roots were made from them: how often a
+    /// configured path had been found to lead to another canonical path, or an optional directory to
+    /// be there. A program that keeps roots which it narrowed from a list narrows again when the
+    /// generation of [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) is another one.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.snapshot.allowed.as_ref().map_or(self.snapshot.generation, Self::generation)
+    }
+
+    /// Returns the allowed directories that are [always](crate::DirectoryOptions::always) in force,
+    /// for the time in which the list that narrows the others cannot be obtained because of
+    /// `failure`. Relative requests are refused with that error, and so is every request if no
+    /// directory is always in force.
+    #[must_use]
+    pub fn always_in_force(&self, failure: &Error) -> Self {
+        let roots: Vec<_> = self.shared_roots().filter(|root| root.is_always()).collect();
+        Self::from(Snapshot {
+            policy: self.policy(),
+            protected: self.snapshot.protected.clone(),
+            allowed: Some(self.clone()),
+            // Defense: Relative requests need a list that the client answered.
+            base: None,
+            failure: Some(Arc::new(failure.repeated())),
+            ..Snapshot::new(roots, self.declared().cloned())
+        })
     }
 
     /// Why the client's list is not known, if only the directories that are
@@ -175,26 +220,6 @@ impl Roots {
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         self.snapshot.failure.as_deref()
-    }
-
-    /// Returns these allowed directories as the roots of a client that sent an empty list.
-    pub(crate) fn of_empty_list(&self) -> Self {
-        self.select(|_| true, None)
-    }
-
-    /// Returns the selected roots, which both snapshots share.
-    fn select(&self, is_selected: impl Fn(&Root) -> bool, failure: Option<Arc<Error>>) -> Self {
-        let roots: Vec<_> = self.shared_roots().filter(|root| is_selected(root)).collect();
-        let base = (!roots.is_empty()).then_some(0);
-        Self::from(Snapshot {
-            policy: self.policy(),
-            protected: self.snapshot.protected.clone(),
-            allowed: Some(self.clone()),
-            why_none: roots.is_empty().then_some(WhyNone::NoneListed),
-            base,
-            failure,
-            ..Snapshot::new(roots, self.declared().cloned())
-        })
     }
 
     /// These roots and, if they are a client's, all allowed directories.
@@ -405,11 +430,6 @@ impl Roots {
 
     pub(crate) fn base(&self) -> Option<usize> {
         self.base
-    }
-
-    /// Whether the client's list put no root in force.
-    pub(crate) fn is_none_listed(&self) -> bool {
-        self.snapshot.why_none.is_some()
     }
 }
 

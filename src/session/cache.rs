@@ -68,6 +68,7 @@ fn weight(cached: &CacheEntry) -> u32 {
 mod tests {
     use super::*;
     use crate::boundary::Boundary;
+    use crate::dir::Deadline;
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::session::Guard;
     use crate::wire::ListRootsResult;
@@ -80,7 +81,7 @@ mod tests {
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
         let boundary = Boundary::without_directories().build().unwrap();
-        let roots = boundary.resolve(&list).unwrap();
+        let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
         let as_of = Guard::new(boundary).current();
         let one = CacheEntry { epoch: 1, expires: as_of.now + MINUTE, list, roots, as_of };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::boundary::ClientRoots;
 use crate::dir::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
@@ -24,7 +23,7 @@ use crate::session::errors::{
 use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
-use crate::session::{Guard, RootsSource, fetch_list};
+use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// A client, shared by the clones of its session. A client of the stateless era has no session, and
@@ -98,7 +97,7 @@ impl Client {
         // The session may have been closed in the meantime.
         self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
         match self.always_despite(&error) {
-            always if always.is_empty() => Err(error.logged(Some(self.id))),
+            always if always.iter().len() == 0 => Err(error.logged(Some(self.id))),
             always => Ok(always),
         }
     }
@@ -143,7 +142,7 @@ impl Client {
     /// Whether the allowed directories are in force, because client roots are ignored or the client
     /// declared none. `None` if the client's list decides.
     pub(crate) fn without_list(&self) -> Option<bool> {
-        let client_roots = self.guard.boundary().client_roots();
+        let client_roots = self.guard.choices().client_roots;
         let is_asked = self.declared.has_roots() && client_roots != ClientRoots::Ignore;
         (!is_asked).then(|| client_roots != ClientRoots::Require)
     }
@@ -199,11 +198,11 @@ impl Client {
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
         self.epoch()?;
         // Starts a due resolution of the configured paths, for which the list does not wait.
-        self.guard.current();
-        let boundary = self.guard.boundary().clone();
+        let _ = self.guard.allowed_roots();
+        let guard = self.guard.clone();
         let resolved_until = Deadline::at(std_instant(deadline));
         let _cancelled = CancelOnDrop(resolved_until.clone());
-        let resolve = move || boundary.resolve_until(&list, &resolved_until);
+        let resolve = move || guard.roots_of(&list, &resolved_until);
         let done = timeout_at(deadline, self.guard.slots().resolve(&self.share, resolve)).await?;
         let panicked = |_| Err(roots_failed("resolving the list panicked"));
         let resolved = done.ok_or_else(roots_timed_out)??.unwrap_or_else(panicked);

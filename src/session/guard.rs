@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::boundary::{Boundary, ClientRoots};
+use crate::boundary::Boundary;
+use crate::dir::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
 use crate::roots::Roots;
@@ -18,6 +19,7 @@ use crate::session::errors::too_many_sessions;
 use crate::session::runtime::Instant;
 use crate::session::slots::Slots;
 use crate::session::state::Current;
+use crate::wire::ListRootsResult;
 
 /// The guard of a server process. It is built once, is cheap to clone, and is shared by all
 /// clients.
@@ -51,6 +53,31 @@ pub struct Guard {
     inner: Arc<Inner>,
 }
 
+/// How a client's roots determine the roots in force. See [`GuardBuilder::client_roots`].
+///
+/// Directories that are [always](crate::DirectoryOptions::always) in force are served in addition. If a
+/// client that declared roots does not answer, or answers with an error, its request is refused,
+/// unless client roots are ignored.
+///
+/// A list is empty only if it has no entries. If every entry of a list is rejected, the list grants
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClientRoots {
+    /// Client roots are never requested. The allowed directories are in force for each client.
+    Ignore,
+    /// The part of the client's list that is inside the allowed directories is in force. For a
+    /// client that declares no roots, or sends an empty list, the allowed directories are.
+    NarrowIfListed,
+    /// Like [`NarrowIfListed`](Self::NarrowIfListed), but an empty list grants nothing.
+    #[default]
+    Narrow,
+    /// Like [`Narrow`](Self::Narrow), but a client that declares no roots gets nothing either. If no
+    /// directory is always in force, each of its requests is refused with
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
+    Require,
+}
+
 struct Inner {
     choices: GuardBuilder,
     cache: SnapshotCache,
@@ -69,6 +96,8 @@ struct Inner {
 #[must_use]
 pub struct GuardBuilder {
     boundary: Boundary,
+    pub(crate) client_roots: ClientRoots,
+    bare_paths: bool,
     pub(crate) fetch_limit: Duration,
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
@@ -80,6 +109,42 @@ pub struct GuardBuilder {
 }
 
 impl GuardBuilder {
+    /// Sets how a client's roots determine the roots in force. The default is
+    /// [`ClientRoots::Narrow`], and for a boundary without directories [`ClientRoots::Require`],
+    /// the only choice there.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{
+    ///     Access, Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult,
+    /// };
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+    /// // A client that lists no roots gets the allowed directories.
+    /// let guard = Guard::builder(boundary).client_roots(ClientRoots::NarrowIfListed).build()?;
+    /// let session = guard.session(ClientCapabilities::with_roots())?;
+    /// let roots = session.roots_from_list(ListRootsResult::default()).await?;
+    /// assert_eq!(roots.iter().count(), 1);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
+        self.client_roots = client_roots;
+        self
+    }
+
+    /// Accepts bare absolute paths in root lists, which are used unchanged, without
+    /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
+    /// to send bare paths.
+    pub fn allow_bare_paths(mut self) -> Self {
+        self.bare_paths = true;
+        self.list_option_error
+            .get_or_insert("client roots are ignored: leave allow_bare_paths out");
+        self
+    }
+
     /// Sets the longest time that a call waits for a client's roots. The time includes waiting for
     /// a fetch by another call, waiting for the response, and resolving the list. The default is
     /// [`FETCH_LIMIT`].
@@ -133,14 +198,20 @@ impl GuardBuilder {
     /// # Errors
     ///
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
-    /// no effect because client roots are ignored, or the number of slots is out of range.
+    /// no effect because client roots are ignored, if the boundary has no directories and client
+    /// roots are not required, or if the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(ErrorKind::InvalidInput, "invalid_options", text));
         match self.list_option_error {
-            Some(text) if self.boundary.client_roots() == ClientRoots::Ignore => {
+            Some(text) if self.client_roots == ClientRoots::Ignore => {
                 return invalid(text);
             }
             _ => {}
+        }
+        if self.client_roots != ClientRoots::Require && self.boundary.directories().is_empty() {
+            return invalid(
+                "without directories, only what a client lists is in force: leave client_roots out",
+            );
         }
         if !(1..=MOST_WORK).contains(&self.work_at_once) {
             return invalid("work_at_once must be between 1 and 4096");
@@ -158,8 +229,7 @@ impl GuardBuilder {
 }
 
 impl Guard {
-    /// Creates a guard with the default choices. The boundary says how client roots are used
-    /// ([`BoundaryBuilder::client_roots`](crate::BoundaryBuilder::client_roots)).
+    /// Creates a guard with the default choices.
     #[must_use]
     pub fn new(boundary: Boundary) -> Self {
         Self::builder(boundary).into_guard()
@@ -167,8 +237,11 @@ impl Guard {
 
     /// Returns a builder with the default choices for a boundary.
     pub fn builder(boundary: Boundary) -> GuardBuilder {
+        let is_unbounded = boundary.directories().is_empty();
         GuardBuilder {
             boundary,
+            client_roots: if is_unbounded { ClientRoots::Require } else { ClientRoots::default() },
+            bare_paths: false,
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
@@ -213,25 +286,34 @@ impl Guard {
         &self.inner.slots
     }
 
-    /// Returns what a cached snapshot is compared with now. If it is due, a job resolves the
-    /// configured paths again. Nobody waits for the job, because a path can hang.
+    /// Returns what a cached snapshot is compared with now.
     pub(crate) fn current(&self) -> Current {
-        let boundary = self.boundary();
-        if let Some(resolve) = boundary.due_resolution() {
-            self.slots().start(resolve);
-        }
         Current {
             now: Instant::now(),
-            generation: boundary.generation(),
+            generation: self.allowed_roots().generation(),
             guard_number: self.inner.number.load(Ordering::Relaxed),
         }
     }
 
     /// Returns the allowed directories as last resolved. If it is due, a job resolves the configured
-    /// paths again.
+    /// paths again. Nobody waits for the job, because a path can hang.
     pub(crate) fn allowed_roots(&self) -> Roots {
-        self.current();
-        self.boundary().last_allowed_roots()
+        self.boundary().allowed_roots_with(|resolve| self.slots().start(resolve))
+    }
+
+    /// Returns the roots of a client's list. Blocks, but not for configured paths whose resolution
+    /// [`allowed_roots`](Self::allowed_roots) has started.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Boundary::narrow`].
+    pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
+        let choices = self.choices();
+        if list.roots.is_empty() && choices.client_roots == ClientRoots::NarrowIfListed {
+            return Ok(self.allowed_roots());
+        }
+        let entries = list.roots.iter().map(|entry| entry.to_list_entry(choices.bare_paths));
+        choices.boundary.narrow(entries, deadline)
     }
 
     /// Counts a new session.
@@ -260,7 +342,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("client_roots", &self.boundary().client_roots())
+            .field("client_roots", &self.choices().client_roots)
             .field("sessions", &self.sessions())
             .field("cached", &self.cache().len())
             .field("cached_bytes", &self.cache().bytes())

@@ -38,12 +38,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-pub use self::guard::{Guard, GuardBuilder};
+pub use self::guard::{ClientRoots, Guard, GuardBuilder};
 pub use self::observe::Observer;
 pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
-use crate::boundary::ClientRoots;
 use crate::check::Proof;
 use crate::error::{ErrorKind, Result};
 use crate::kinds;
@@ -119,7 +118,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// [always]: crate::DirectoryOptions::always
 /// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
 /// [`fetch_limit`]: crate::GuardBuilder::fetch_limit
-/// [`allow_bare_paths`]: crate::BoundaryBuilder::allow_bare_paths
+/// [`allow_bare_paths`]: crate::GuardBuilder::allow_bare_paths
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<CloseOnDrop>,
@@ -237,7 +236,7 @@ impl Session {
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
     /// the stateless era (2026-07-28). They apply only to this request and are not cached. The
     /// policies are the same as in [`roots`](Self::roots). For a list from configuration, see
-    /// [`Boundary::resolve`](crate::Boundary::resolve).
+    /// [`Boundary::narrow`](crate::Boundary::narrow).
     ///
     /// # Errors
     ///
@@ -363,14 +362,14 @@ impl Session {
         if client.epoch().is_err() {
             return RootsState::Closed;
         }
-        if client.guard.boundary().client_roots() == ClientRoots::Ignore {
+        if client.guard.choices().client_roots == ClientRoots::Ignore {
             return RootsState::Ignored;
         }
         if !client.declared.has_roots() {
             return RootsState::Unsupported;
         }
         match client.valid() {
-            Some(cached) if cached.roots.is_none_listed() => RootsState::Empty,
+            Some(cached) if cached.roots.why_none().is_some() => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
         }

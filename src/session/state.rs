@@ -60,7 +60,7 @@ impl CacheEntry {
         let is_old =
             self.roots.is_provisional() && current.now >= self.as_of.now + SYMLINKED_LIST_TTL;
         // Defense: After the allowed directories have changed, the list is resolved again.
-        if is_old || self.as_of.generation != current.generation {
+        if is_old || self.roots.generation() != current.generation {
             Validity::ResolveAgain
         } else {
             Validity::Valid

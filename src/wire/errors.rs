@@ -1,7 +1,7 @@
 //! Conversion of errors to protocol messages.
 //!
-//! A tool responds with [`Error::to_tool_result`], so that the model can read the text and correct
-//! its request. A resource, a prompt or a completion responds with [`Error::to_error_body`]. Both
+//! A tool responds with [`Revision::tool_result`], so that the model can read the text and correct
+//! its request. A resource, a prompt or a completion responds with [`Revision::error_body`]. Both
 //! contain only the error's text, its code and the URI that the client itself sent, never
 //! [`Error::operator_detail`].
 
@@ -12,33 +12,33 @@ use crate::kinds;
 use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
 
-impl Error {
-    /// Converts the error to a tool result (schema `CallToolResult`) whose text the model can read.
+impl Revision {
+    /// Converts an error to a tool result (schema `CallToolResult`) whose text the model can read.
     ///
     /// Since 2026-07-28 the result contains the `resultType` that the schema requires. In that
     /// revision, [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) must be sent as a
-    /// JSON-RPC [error](Self::to_error_body), even by a tool.
+    /// JSON-RPC [error](Self::error_body), even by a tool.
     ///
     /// ```
     /// # use mcp_roots_guard::{Location, Revision};
     /// let error = Location::parse("https://example.com/").unwrap_err();
     /// let text = r#"parse "https://example.com/": only paths and file: URIs are accepted"#;
     /// assert_eq!(
-    ///     error.to_tool_result(Revision::V2025_11_25),
+    ///     Revision::V2025_11_25.tool_result(&error),
     ///     serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })
     /// );
     /// ```
     #[must_use]
-    pub fn to_tool_result(&self, revision: Revision) -> Value {
+    pub fn tool_result(self, error: &Error) -> Value {
         let mut result =
-            json!({ "content": [{ "type": "text", "text": self.to_string() }], "isError": true });
-        if let (true, Value::Object(result)) = (revision.is_stateless(), &mut result) {
+            json!({ "content": [{ "type": "text", "text": error.to_string() }], "isError": true });
+        if let (true, Value::Object(result)) = (self.is_stateless(), &mut result) {
             result.insert("resultType".into(), "complete".into());
         }
         result
     }
 
-    /// Converts the error to the `error` of a JSON-RPC response, with the code and data that the
+    /// Converts an error to the `error` of a JSON-RPC response, with the code and data that the
     /// revision requires.
     ///
     /// | kinds | until 2025-11-25 | 2026-07-28 |
@@ -49,7 +49,7 @@ impl Error {
     /// | everything else | -32603 | -32603 |
     ///
     /// The message is "Resource not found" in the second row if there is a resource, and otherwise
-    /// the error's text. In every row, `data.kind` is the error's [`code`](Self::code), not its
+    /// the error's text. In every row, `data.kind` is the error's [`code`](Error::code), not its
     /// kind. Whether it is `outside_roots` depends only on the request and the roots, so it reveals
     /// nothing about files outside.
     ///
@@ -65,30 +65,30 @@ impl Error {
     /// # #[cfg(windows)]
     /// # let uri = "file:///C:/Windows/win.ini";
     /// let error = roots.read(uri, 1 << 20).unwrap_err();
-    /// let body = error.to_error_body(Revision::V2025_11_25, Some(uri));
+    /// let body = Revision::V2025_11_25.error_body(&error, Some(uri));
     /// assert_eq!((body.code, body.message.as_str()), (-32002, "Resource not found"));
     /// assert_eq!(body.data, Some(serde_json::json!({ "kind": "outside_roots", "uri": uri })));
-    /// assert_eq!(error.to_error_body(Revision::V2026_07_28, Some(uri)).code, -32602);
+    /// assert_eq!(Revision::V2026_07_28.error_body(&error, Some(uri)).code, -32602);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     #[must_use]
-    pub fn to_error_body(&self, revision: Revision, resource: Option<&str>) -> ErrorBody {
-        let (kind, code) = (self.kind(), self.code());
+    pub fn error_body(self, error: &Error, resource: Option<&str>) -> ErrorBody {
+        let (kind, code) = (error.kind(), error.code());
         let is_not_served = NOT_SERVED.contains(&kind);
         let body = |number| ErrorBody {
             code: number,
             // Defense: The client does not see the detail for the operator.
-            message: self.to_string(),
+            message: error.to_string(),
             data: Some(json!({ "kind": code })),
         };
         match resource {
             Some(uri) if is_not_served => ErrorBody {
-                code: if revision.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
+                code: if self.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
                 message: "Resource not found".into(),
                 data: Some(json!({ "kind": code, "uri": shortened(uri) })),
             },
             _ if is_not_served || INVALID_TEXT.contains(&kind) => body(INVALID_PARAMS),
-            _ if kind == kinds::ROOTS_UNSUPPORTED && revision.is_stateless() => ErrorBody {
+            _ if kind == kinds::ROOTS_UNSUPPORTED && self.is_stateless() => ErrorBody {
                 data: Some(json!({ "kind": code, "requiredCapabilities": { "roots": {} } })),
                 ..body(MISSING_CAPABILITY)
             },
@@ -128,8 +128,8 @@ impl ErrorBody {
     /// let session = guard.session(ClientCapabilities::without_roots())?;
     /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
     /// let error = session.roots(source).await.unwrap_err();
-    /// assert_eq!(error.to_error_body(Revision::V2026_07_28, None).http_status(), Some(400));
-    /// assert_eq!(error.to_error_body(Revision::V2025_11_25, None).http_status(), None);
+    /// assert_eq!(Revision::V2026_07_28.error_body(&error, None).http_status(), Some(400));
+    /// assert_eq!(Revision::V2025_11_25.error_body(&error, None).http_status(), None);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// # }).unwrap();
     /// ```
@@ -209,7 +209,7 @@ mod tests {
             let row = row.unwrap_or(CODES.len() - 1);
             for &revision in Revision::ALL {
                 let error = Error::new(kind, "code", "text");
-                let sent = [Some(URI), None].map(|uri| error.to_error_body(revision, uri).code);
+                let sent = [Some(URI), None].map(|uri| revision.error_body(&error, uri).code);
                 assert_eq!(
                     sent,
                     CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
@@ -273,9 +273,8 @@ mod tests {
             ),
             (timed_out, new, Some(URI), -32603, late),
         ] {
-            let body = Error::from(kind)
-                .with_request("read", OsStr::new("a\n"))
-                .to_error_body(revision, resource);
+            let error = Error::from(kind).with_request("read", OsStr::new("a\n"));
+            let body = revision.error_body(&error, resource);
             let printed = serde_json::to_string(&body).unwrap();
             assert_eq!(printed, format!(r#"{{"code":{code},{expected}}}"#), "{kind} in {revision}");
             assert_eq!(body.http_status(), (code == -32021).then_some(400), "{kind} in {revision}");
@@ -295,7 +294,7 @@ mod tests {
             } else {
                 json!({ "content": content, "isError": true })
             };
-            assert_eq!(error.to_tool_result(revision), expected, "{revision}");
+            assert_eq!(revision.tool_result(&error), expected, "{revision}");
         }
     }
 
@@ -307,9 +306,9 @@ mod tests {
                     .with_operator_detail("SECRET")
                     .with_request("open", OsStr::new("a"));
                 let bodies = [None, Some(URI)]
-                    .map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
+                    .map(|resource| format!("{:?}", revision.error_body(&error, resource)));
                 assert!(
-                    !format!("{bodies:?}{}", error.to_tool_result(revision)).contains("SECRET"),
+                    !format!("{bodies:?}{}", revision.tool_result(&error)).contains("SECRET"),
                     "{code}"
                 );
             }
@@ -324,7 +323,7 @@ mod tests {
             ("x".repeat(URI_BYTES - 1) + "é", "x".repeat(URI_BYTES - 1) + "…"),
             (String::new(), String::new()),
         ] {
-            let body = Error::from(Code::NotFound).to_error_body(Revision::V2025_11_25, Some(&uri));
+            let body = Revision::V2025_11_25.error_body(&Error::from(Code::NotFound), Some(&uri));
             assert_eq!(body.data.unwrap()["uri"], expected);
         }
     }

@@ -10,12 +10,12 @@ mod capability;
 mod message;
 mod revision;
 mod errors;
-mod resolve;
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::boundary::ListEntry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 pub use capability::ClientCapabilities;
@@ -24,6 +24,21 @@ pub use message::ErrorBody;
 pub use revision::Revision;
 
 /// A client's response to `roots/list`. Unknown fields are ignored.
+///
+/// A [`Guard`](crate::Guard) decides what a list means, also an empty one. A program that obtains
+/// lists itself narrows its [`Boundary`](crate::Boundary) with one:
+///
+/// ```
+/// use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # let uri = mcp_roots_guard::Roots::from_dirs([work.path()])?.iter().next().unwrap().uri();
+/// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+/// let list = ListRootsResult::from_uris([uri.as_str(), "file:///etc"]);
+/// let roots = boundary.narrow(&list.roots, &Deadline::default())?;
+/// assert_eq!((roots.iter().count(), roots.rejected().len()), (1, 1));
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 ///
 /// Anything except an object with an array in `roots` is an error. A `nextCursor` that is not a
 /// string is also an error, because the rest of the list cannot be requested.
@@ -86,6 +101,30 @@ impl ListRootsResult {
                 Err(too_large("too_large", TOO_MANY_BYTES).with_operator_detail(detail))
             }
         }
+    }
+}
+
+impl RootEntry {
+    /// The entry as an entry of a list that [`Boundary::narrow`](crate::Boundary::narrow) reads.
+    /// A path in place of a URI is accepted if `allows_paths`.
+    pub(crate) fn to_list_entry(&self, allows_paths: bool) -> ListEntry<'_> {
+        let entry = if self.malformed {
+            let text = "the entry is malformed";
+            let error = Error::new(ErrorKind::RootRejected, "malformed", text);
+            ListEntry::rejected(&self.uri, error)
+        } else if allows_paths {
+            ListEntry::new(&self.uri)
+        } else {
+            ListEntry::uri(&self.uri)
+        };
+        entry.named(self.name.as_deref())
+    }
+}
+
+/// The URI and the name. A path is rejected.
+impl<'a> From<&'a RootEntry> for ListEntry<'a> {
+    fn from(entry: &'a RootEntry) -> Self {
+        entry.to_list_entry(false)
     }
 }
 

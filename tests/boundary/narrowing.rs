@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use mcp_roots_guard::{
-    Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, Roots, limits,
+    Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, RootEntry, Roots,
+    limits,
 };
 
 use crate::support::tree::Tree;
@@ -45,7 +46,7 @@ fn a_refused_directory_costs_only_itself() {
     ];
     assert_eq!(rejected, expected);
     // Without an entry, nothing is in force.
-    let none = boundary(&tree).narrow([], &Deadline::default()).unwrap();
+    let none = boundary(&tree).narrow([] as [ListEntry<'_>; 0], &Deadline::default()).unwrap();
     assert_eq!(paths(&none), Vec::<String>::new());
 }
 
@@ -59,7 +60,9 @@ fn a_clients_list_gives_the_same_roots() {
     let tree = Tree::new("dir op/a; dir op/b/c; link op/l -> b; dir other");
     let uris = ["op/l/c", "op/a", "other", "op", "op/missing"].map(|name| tree.uri(name));
     let boundary = boundary(&tree);
-    let listed = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
+    let listed = boundary
+        .narrow(&ListRootsResult::from_uris(uris.clone()).roots, &Deadline::default())
+        .unwrap();
     let entries = uris.iter().map(|uri| ListEntry::uri(uri));
     let narrowed = boundary.narrow(entries, &Deadline::default()).unwrap();
     assert_eq!(paths(&narrowed), paths(&listed));
@@ -69,7 +72,8 @@ fn a_clients_list_gives_the_same_roots() {
     };
     assert_eq!(rejected(&narrowed), rejected(&listed));
     assert_eq!(narrowed.heap_size(), listed.heap_size());
-    assert!(narrowed.heap_size() > boundary.narrow([], &Deadline::default()).unwrap().heap_size());
+    let none = boundary.narrow(&[] as &[RootEntry], &Deadline::default()).unwrap();
+    assert!(narrowed.heap_size() > none.heap_size());
 }
 
 /// A list from a model can have any length.

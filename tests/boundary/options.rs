@@ -577,7 +577,7 @@ fn client_roots(one: &Combination) -> ClientRoots {
 fn builder(one: &Combination) -> BoundaryBuilder {
     match one.directories[0] {
         None => Boundary::without_directories(),
-        Some(_) => Boundary::builder().client_roots(client_roots(one)),
+        Some(_) => Boundary::builder(),
     }
 }
 
@@ -600,7 +600,10 @@ fn guard(tree: &Tree, one: &Combination) -> Result<(Guard, Boundary), &'static s
         builder = builder.directory(tree.path(DIRECTORIES[name]), options);
     }
     let boundary = builder.build().map_err(code)?;
-    let guard = Guard::builder(boundary.clone()).runtime(tokio::runtime::Handle::current());
+    let mut guard = Guard::builder(boundary.clone()).runtime(tokio::runtime::Handle::current());
+    if one.directories[0].is_some() {
+        guard = guard.client_roots(client_roots(one));
+    }
     Ok((guard.build().map_err(code)?, boundary))
 }
 

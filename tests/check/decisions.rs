@@ -30,7 +30,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, ListRootsResult, OpenMode, Result, Root, Roots,
+    Access, Boundary, Deadline, DirectoryOptions, ListEntry, OpenMode, Result, Root, Roots,
 };
 
 use crate::support::proof::Intent;
@@ -89,6 +89,8 @@ fn is_row(line: &str) -> bool {
 struct Case {
     tree: Tree,
     boundary: Boundary,
+    /// Whether a list may have paths in place of URIs (`bare`).
+    allows_paths: bool,
     roots: Roots,
 }
 
@@ -97,7 +99,7 @@ impl Case {
         let tree = Tree::new("dir root");
         tree.add(text);
         let boundary = boundary(&tree, "root").unwrap();
-        Self { roots: boundary.allowed_roots(), boundary, tree }
+        Self { roots: boundary.allowed_roots(), boundary, allows_paths: false, tree }
     }
 
     /// Runs a line. Returns an error if a row has another result.
@@ -115,6 +117,7 @@ impl Case {
                 if code != on_windows.unwrap_or(expected.trim()) {
                     return Err(format!("building: {code}"));
                 }
+                self.allows_paths = directories.split_whitespace().any(|word| word == "bare");
                 if let Ok(boundary) = built {
                     (self.roots, self.boundary) = (boundary.allowed_roots(), boundary);
                 }
@@ -128,8 +131,10 @@ impl Case {
                     entry if entry.starts_with("bare:") => self.tree.expand(&entry[5..]),
                     entry => self.tree.uri(entry),
                 });
-                let list = ListRootsResult::from_uris(entries);
-                self.roots = self.boundary.resolve(&list).unwrap();
+                let entries: Vec<_> = entries.collect();
+                let entry = if self.allows_paths { ListEntry::new } else { ListEntry::uri };
+                let listed = entries.iter().map(|text| entry(text));
+                self.roots = self.boundary.narrow(listed, &Deadline::default()).unwrap();
                 let granted = self.granted();
                 if granted != on_windows.unwrap_or(expected.trim()) {
                     return Err(format!("granted: {granted}"));
@@ -190,7 +195,6 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
     }
     for directory in directories.split_whitespace() {
         if directory == "bare" {
-            builder = builder.allow_bare_paths();
             continue;
         }
         let (directory, aliases) = directory.split_once('=').unwrap_or((directory, ""));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Error, ListRootsResult, Location, Overwrite, Result, Roots,
-    WalkOptions,
+    Access, Boundary, Deadline, DirectoryOptions, Error, ListRootsResult, Location, Overwrite,
+    Result, Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -117,7 +117,10 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
     let unset = Boundary::without_directories().build().unwrap();
     for (roots, why) in [
         (unset.allowed_roots(), "the server has no directories configured"),
-        (unset.resolve(&ListRootsResult::default()).unwrap(), "the client listed no directories"),
+        (
+            unset.narrow(&ListRootsResult::default().roots, &Deadline::default()).unwrap(),
+            "the client listed no directories",
+        ),
     ] {
         assert_eq!(text(roots.read("f", 9)), format!(r#"read "f": {why}"#));
         let renamed = text(roots.rename("a", "b", Overwrite::Never));
@@ -142,8 +145,13 @@ fn the_operator_learns_why_a_request_is_outside() {
         let options = if name == "c" { options.optional() } else { options };
         builder.directory(tree.path(name), options)
     });
-    let roots = builder.clone().build().unwrap().resolve(&list).unwrap();
-    let named = builder.name_roots_in_refusals().build().unwrap().resolve(&list).unwrap();
+    let roots = builder.clone().build().unwrap().narrow(&list.roots, &Deadline::default()).unwrap();
+    let named = builder
+        .name_roots_in_refusals()
+        .build()
+        .unwrap()
+        .narrow(&list.roots, &Deadline::default())
+        .unwrap();
     let shown = format!("; allowed: {:?}", tree.path("a"));
     let allowed = format!("it is in the allowed directory {:?}, but not in", tree.path("b"));
     let (b, none) = (tree.path("b/none"), tree.path("c/f"));

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Boundary, Error, ListRootsResult, Result, Roots};
+use mcp_roots_guard::{Access, Boundary, Deadline, Error, ListRootsResult, Result, Roots};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::kernel::{ENOSYS, block};
@@ -142,7 +142,12 @@ impl Forbidden {
             Self::Outside => {
                 let boundary = builder.build().unwrap();
                 let Some(root) = client_root else { return boundary.allowed_roots() };
-                return boundary.resolve(&ListRootsResult::from_uris([tree.uri(root)])).unwrap();
+                return boundary
+                    .narrow(
+                        &ListRootsResult::from_uris([tree.uri(root)]).roots,
+                        &Deadline::default(),
+                    )
+                    .unwrap();
             }
             Self::ReadOnly => builder.protect(".git"),
             Self::Denied => builder.deny(".git"),
@@ -910,7 +915,7 @@ fn a_raced_symlink_is_retried_without_openat2() {
                     break;
                 }
                 let checked = roots.check("a/sub/f").map(drop);
-                let listed = boundary.resolve(&list).unwrap();
+                let listed = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
                 let listed = listed.rejected().first().map_or(Ok(()), |it| Err(it.error().code()));
                 for result in [checked.map_err(|error| error.code()), listed] {
                     *results.entry(result).or_default() += 1;

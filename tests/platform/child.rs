@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use mcp_roots_guard::limits::CHILDREN;
 use mcp_roots_guard::{
-    Access, Boundary, CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ClientCapabilities, ExitReason,
-    Guard, ListRootsResult, Result, Roots, RootsResponse,
+    Access, Boundary, CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ClientCapabilities, Deadline,
+    ExitReason, Guard, ListRootsResult, Result, Roots, RootsResponse,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
@@ -24,7 +24,7 @@ mod confined;
 mod unreaped;
 
 fn command(roots: &Roots, directory: &str, program: &str) -> Result<ChildCommand> {
-    roots.check(directory)?.command(program)
+    ChildCommand::new(&roots.check(directory)?, program)
 }
 
 fn sh(roots: &Roots, directory: &str, script: &str) -> ChildCommand {
@@ -150,7 +150,7 @@ fn program_in_an_allowed_directory_of_others_is_refused() {
     let boundary = Boundary::builder().directory(tree.path("work"), Access::ReadWrite).build();
     let boundary = boundary.unwrap();
     let list = ListRootsResult::from_uris([uri(&tree.path("work/own"))]);
-    let roots = boundary.resolve(&list).unwrap();
+    let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
     let narrowed = roots.within(".").unwrap();
     for program in ["work/other/tool", "bin/tool"] {
         let program = tree.path(program);

@@ -6,7 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult, Result, WalkOptions};
+use mcp_roots_guard::{
+    Access, Boundary, Deadline, DirectoryOptions, ListEntry, ListRootsResult, Result, WalkOptions,
+};
 
 use crate::support::code;
 use crate::support::one_step::OneStep as _;
@@ -43,25 +45,25 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
         format!("{lower}:{path}"),
         format!(r"\\?\{letter}:{backslashes}"),
     ];
-    let only = || Boundary::without_directories();
-    let [strict, bare_paths] =
-        [only(), only().allow_bare_paths()].map(|builder| builder.build().unwrap());
-    for (uri, boundary) in
-        uris.iter().map(|uri| (uri, &strict)).chain(bare.iter().map(|path| (path, &bare_paths)))
-    {
-        let roots = boundary.resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
+    let strict = Boundary::without_directories().build().unwrap();
+    for uri in uris.iter().chain(&bare) {
+        let roots = strict.narrow([ListEntry::new(uri)], &Deadline::default()).unwrap();
         assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
         assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
         assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
     }
     for path in bare {
-        let rejected = strict.resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
+        let rejected = strict
+            .narrow(&ListRootsResult::from_uris([path.clone()]).roots, &Deadline::default())
+            .unwrap();
         assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
     }
     // All forms are one root, with and without allowed directories.
     let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
     for boundary in [operator, strict] {
-        let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
+        let roots = boundary
+            .narrow(&ListRootsResult::from_uris(uris.clone()).roots, &Deadline::default())
+            .unwrap();
         assert_eq!(roots.iter().count(), 1, "{roots:?}");
         assert!(
             roots.rejected().iter().all(|rejected| rejected.error().code() == "duplicate"),
@@ -236,7 +238,10 @@ fn a_client_root_that_points_outside_the_allowed_directory_grants_nothing() {
     let boundary =
         Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let roots = boundary
-        .resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")]))
+        .narrow(
+            &ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")]).roots,
+            &Deadline::default(),
+        )
         .unwrap();
     assert_eq!(roots.iter().count(), 1);
     assert_eq!(roots.rejected()[0].error().code(), "outside_roots");

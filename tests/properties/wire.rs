@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ErrorBody, Guard, ListRootsResult, Location,
+    Access, Boundary, ClientCapabilities, Deadline, ErrorBody, Guard, ListRootsResult, Location,
     RejectedEntry, Revision, Root, RootEntry, Roots, RootsResponse,
 };
 use serde::{Deserialize, Serialize};
@@ -161,14 +161,14 @@ fn refusals(text: &str) {
     assert_eq!(revision.map(|revision| revision.to_string()), known.then(|| text.to_owned()));
     let Err(error) = Location::from_uri(text) else { return };
     for &revision in Revision::ALL {
-        let refused = error.to_tool_result(revision);
+        let refused = revision.tool_result(&error);
         let shown = refused["content"][0]["text"].as_str().unwrap();
         assert!(
             shown.len() <= TEXT_BYTES && !shown.contains(char::is_control),
             "{text:?} is refused as {shown}"
         );
         let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let body = mcp_roots_guard::Error::from(missing).to_error_body(revision, Some(text));
+        let body = revision.error_body(&mcp_roots_guard::Error::from(missing), Some(text));
         round_trip::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
         let quoted = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
         let start = quoted.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(quoted);
@@ -231,7 +231,7 @@ impl World {
         else {
             panic!("{entries:?} is not read as a list")
         };
-        let roots = self.boundary.resolve(&list).unwrap();
+        let roots = self.boundary.narrow(&list.roots, &Deadline::default()).unwrap();
         assert_eq!(
             roots.iter().next().map(Root::path),
             Some(&*self.top.join("o/a")),
@@ -339,7 +339,7 @@ impl World {
         match (roots, expected) {
             (Ok(roots), Ok(list)) => {
                 self.check_roots_are_inside(&roots);
-                let at_once = self.boundary.resolve(&list).unwrap();
+                let at_once = self.boundary.narrow(&list.roots, &Deadline::default()).unwrap();
                 assert_eq!(
                     in_force(&roots),
                     in_force(&at_once),

@@ -178,22 +178,22 @@ async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
     let tree = Tree::new();
     let build = |client_roots| {
         let boundary = Boundary::builder().directory(tree.path("op/a"), Access::ReadOnly);
-        boundary.client_roots(client_roots).build().unwrap()
+        Guard::builder(boundary.build().unwrap()).client_roots(client_roots).build().unwrap()
     };
     let allowed = || build(ClientRoots::Narrow);
-    let always = || with_always(&tree);
+    let always = || Guard::new(with_always(&tree));
+    let unbounded = || Guard::new(Boundary::without_directories().build().unwrap());
     let (declares, not) = (declaring(), json!({}));
-    for (boundary, declared, expected) in [
+    for (guard, declared, expected) in [
         (allowed(), &declares, &[][..]),
         (allowed(), &not, &["op/a"]),
         (always(), &declares, &["op/b"]),
         (always(), &not, &["op/a", "op/b"]),
         (build(ClientRoots::Ignore), &declares, &["op/a"]),
         (build(ClientRoots::Require), &not, &[]),
-        (Boundary::without_directories().build().unwrap(), &declares, &[]),
-        (Boundary::without_directories().build().unwrap(), &not, &[]),
+        (unbounded(), &declares, &[]),
+        (unbounded(), &not, &[]),
     ] {
-        let guard = Guard::new(boundary);
         for is_async in [false, true] {
             let lists = Lists { guard: guard.clone(), is_async };
             let mut raw = Raw::to(lists, mpsc::unbounded_channel().1, |far| guard.wrap(far));

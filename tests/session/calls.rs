@@ -278,12 +278,13 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
 fn a_guard_that_ignores_client_roots_rejects_options_about_them() {
     let tree = Tree::new("dir a");
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite);
-    let boundary = boundary.client_roots(ClientRoots::Ignore).build().unwrap();
-    let ignore = || Guard::builder(boundary.clone());
+    let boundary = boundary.build().unwrap();
+    let ignore = || Guard::builder(boundary.clone()).client_roots(ClientRoots::Ignore);
     let hour = Duration::from_secs(3600);
     for (builder, name) in [
         (ignore().time_to_live(hour), "time_to_live"),
         (ignore().time_to_live_unannounced(hour), "time_to_live_unannounced"),
+        (ignore().allow_bare_paths(), "allow_bare_paths"),
     ] {
         let refused = builder.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");

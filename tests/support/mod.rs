@@ -2,7 +2,7 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
-use mcp_roots_guard::{Access, Boundary, DirEntry, ListRootsResult, Result, Roots, Walk};
+use mcp_roots_guard::{Access, Boundary, Deadline, DirEntry, ListRootsResult, Result, Roots, Walk};
 
 #[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
@@ -57,7 +57,7 @@ pub(crate) fn runs_without_openat2() -> bool {
 /// The roots of a client's list without allowed directories.
 #[allow(dead_code, reason = "some test programs do not use it")]
 pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
-    Boundary::without_directories().build()?.resolve(list)
+    Boundary::without_directories().build()?.narrow(&list.roots, &Deadline::default())
 }
 
 pub(crate) fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {

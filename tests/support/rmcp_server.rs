@@ -60,8 +60,8 @@ impl Tree {
 
     pub(crate) fn builder_for(&self, client_roots: ClientRoots) -> GuardBuilder {
         let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite);
-        let boundary = boundary.client_roots(client_roots).build().unwrap();
-        Guard::builder(boundary).fetch_limit(Duration::from_secs(60))
+        let guard = Guard::builder(boundary.build().unwrap()).client_roots(client_roots);
+        guard.fetch_limit(Duration::from_secs(60))
     }
 
     pub(crate) fn guard(&self) -> Guard {

@@ -12,7 +12,7 @@ use filesystem_server::options::Options;
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Access, Boundary, Channel, Guard, Root, kinds};
+use mcp_roots_guard::{Access, Boundary, Channel, Root, kinds};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -69,7 +69,7 @@ fn run(options: &Options) -> Outcome {
         confine(options, &boundary, &programs)?;
     }
     programs.verify(&boundary)?;
-    let guard = Guard::builder(boundary).runtime(work.handle().clone()).build()?;
+    let guard = options.guard(boundary).runtime(work.handle().clone()).build()?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(options, Server::new(guard, programs)));
     // Work that has begun finishes, so that no temporary file stays. A filesystem may never answer.
@@ -121,7 +121,7 @@ fn confine(options: &Options, boundary: &Boundary, programs: &Programs) -> Outco
         Some(_) => confinement,
         None => confinement.deny(Channel::Network),
     };
-    match boundary.confine_process(&confinement) {
+    match confinement.confine_process(boundary) {
         Ok(confined) => say(confined),
         Err(error) if options.confine => return Err(error.into()),
         Err(error) if error.code() == "no_directories" => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
 use clap::{ArgGroup, Parser, ValueEnum};
-use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions};
+use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Guard, GuardBuilder};
 
 use crate::http::Limits;
 use crate::names;
@@ -201,6 +201,15 @@ impl Options {
         names::literal(self.protect.iter().chain(&self.deny))
     }
 
+    /// The guard of a boundary, with what these options say about client roots.
+    pub fn guard(&self, boundary: Boundary) -> GuardBuilder {
+        let guard = Guard::builder(boundary);
+        match self.empty {
+            Empty::Allow => guard.client_roots(ClientRoots::NarrowIfListed),
+            Empty::Deny => guard,
+        }
+    }
+
     /// Builds the boundary for these options. `opening` is called before each directory is opened.
     ///
     /// # Errors
@@ -222,9 +231,6 @@ impl Options {
         } else {
             Boundary::builder()
         };
-        if self.empty == Empty::Allow {
-            boundary = boundary.client_roots(ClientRoots::NarrowIfListed);
-        }
         if !self.no_protect {
             boundary = boundary.protect_defaults();
         }

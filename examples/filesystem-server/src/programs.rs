@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Result};
+use mcp_roots_guard::{Access, Boundary, ChildCommand, Confinement, ExtraAccess, Result};
 
 /// The programs that tools may run. None by default.
 #[derive(Clone, Debug, Default)]
@@ -36,14 +36,14 @@ impl Programs {
         let first = roots.iter().find(|root| !root.is_file()).map(|root| root.path().to_owned());
         let directory = roots.check(first.unwrap_or_else(|| ".".into()))?;
         if self.git {
-            let git = directory.command("git")?.confined(git_confinement());
+            let git = ChildCommand::new(&directory, "git")?.confined(git_confinement());
             git.arg("--version").time_limit(Duration::from_secs(30)).output()?.into_stdout()?;
         }
         for program in &self.run {
-            let _ = directory.command(program)?;
+            let _ = ChildCommand::new(&directory, program)?;
         }
         if !self.run.is_empty() {
-            let shell = directory.command("sh")?.confined(self.confinement());
+            let shell = ChildCommand::new(&directory, "sh")?.confined(self.confinement());
             shell.arg("-c").arg(":").output()?;
         }
         Ok(())

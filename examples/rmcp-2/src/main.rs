@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Location, Result, Roots};
+use mcp_roots_guard::{Deadline, Access, Boundary, ListRootsResult, Location, Result, Roots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{self, ClientResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceExt};
@@ -71,7 +71,7 @@ impl Server {
         let boundary = self.boundary.clone();
         let resolve_and_run = move || {
             let roots = match list {
-                Some(list) => boundary.resolve(&list)?,
+                Some(list) => boundary.narrow(&list.roots, &Deadline::default())?,
                 None => boundary.allowed_roots(),
             };
             operation(roots)

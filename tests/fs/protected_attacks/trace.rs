@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use mcp_roots_guard::{ListRootsResult, Overwrite};
+use mcp_roots_guard::{Deadline, ListRootsResult, Overwrite};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
@@ -134,7 +134,13 @@ fn request(world: &World, traced: bool) {
         assert!(!walked.into_iter().any(|entry| is_denied(&entry.unwrap().relative())));
     }
     name("resolve client roots");
-    assert!(boundary.resolve(&list).unwrap().iter().all(|root| !is_denied(root.path())));
+    assert!(
+        boundary
+            .narrow(&list.roots, &Deadline::default())
+            .unwrap()
+            .iter()
+            .all(|root| !is_denied(root.path()))
+    );
     name("rename the parent");
     assert!(roots.rename("sub", moved.as_str(), Overwrite::Never).is_err());
     name("remove the parent");

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, DirectoryOptions, ListRootsResult, Roots,
+    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ListEntry, ListRootsResult,
+    Roots,
 };
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -253,7 +254,7 @@ impl World {
     fn patterns(&self, builder: BoundaryBuilder, effect: Option<Effect>) -> BoundaryBuilder {
         // The world's symlinks are older than the server.
         let trusted = SystemTime::now() + Duration::from_secs(1);
-        let builder = builder.allow_bare_paths().trust_links_until(trusted);
+        let builder = builder.trust_links_until(trusted);
         match effect {
             None => builder,
             Some(Effect::ReadOnly) => builder.protect(self.case.pattern),
@@ -404,14 +405,20 @@ impl Route {
             }
             "list" => {
                 let boundary = world.patterns(Boundary::without_directories(), effect);
-                boundary.build().unwrap().resolve(&list()).unwrap()
+                boundary.build().unwrap().narrow(&list().roots, &Deadline::default()).unwrap()
             }
-            "narrow" => world.boundary(effect, &["proj", "other"]).resolve(&list()).unwrap(),
+            "narrow" => world
+                .boundary(effect, &["proj", "other"])
+                .narrow(&list().roots, &Deadline::default())
+                .unwrap(),
             "alias" if all.len() == 1 => world.aliased(effect).allowed_roots(),
             // The path of an alias is not below the tree.
             "alias" => {
                 let list = [all[0].trim_end_matches("/.").to_owned(), world.path("other")];
-                world.aliased(effect).resolve(&ListRootsResult::from_uris(list)).unwrap()
+                world
+                    .aliased(effect)
+                    .narrow(list.iter().map(|text| ListEntry::new(text)), &Deadline::default())
+                    .unwrap()
             }
             "within" => world.allowed(effect).within(all[0].as_str()).unwrap(),
             other => panic!("{other}"),

@@ -42,7 +42,7 @@ const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems",
     use mcp_roots_guard::{Access, Boundary, Confinement};
     let boundary =
         Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
-    let refused = boundary.confine_process(&Confinement::default()).unwrap_err();
+    let refused = Confinement::default().confine_process(&boundary).unwrap_err();
     assert_eq!(refused.code(), "confinement_unavailable");
     assert_eq!(refused.to_string(), "process confinement is not available here");
     assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");

@@ -144,8 +144,7 @@ const LIST: &[&str] = &["config", "--list", "--name-only", "--null"];
 fn with_overrides(directory: &CheckedPath, overrides: &[(String, String)]) -> Work<ChildCommand> {
     let root = directory.root().path();
     let above = root.parent().unwrap_or(root);
-    let mut git = directory
-        .command("git")?
+    let mut git = ChildCommand::new(directory, "git")?
         .env_remove("HOME")
         .env("GIT_CEILING_DIRECTORIES", above)
         .env("GIT_CONFIG_COUNT", (FIXED.len() + overrides.len()).to_string());

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChildOutput, ExitReason};
+use mcp_roots_guard::{ChildCommand, ChildOutput, ExitReason};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -51,7 +51,7 @@ impl Server {
             }
             let prepare = |roots: RequestRoots| {
                 let directory = roots.check(path)?;
-                Ok(directory.command(program)?.args(arguments))
+                Ok(ChildCommand::new(&directory, program)?.args(arguments))
             };
             let program = patience
                 .run(&roots, prepare)

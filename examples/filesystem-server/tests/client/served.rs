@@ -7,7 +7,6 @@ use std::process::Command;
 use clap::Parser as _;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
-use mcp_roots_guard::Guard;
 
 use super::{Client, Declares, Era, PROGRAM, uri};
 
@@ -43,7 +42,10 @@ impl ServedDirectory {
     pub(crate) fn server(&self) -> Server {
         let options = self.options.iter().map(String::as_str);
         let options = Options::parse_from(["mcp-filesystem-guarded"].into_iter().chain(options));
-        Server::new(Guard::new(options.boundary(|_| ()).unwrap()), options.programs())
+        Server::new(
+            options.guard(options.boundary(|_| ()).unwrap()).build().unwrap(),
+            options.programs(),
+        )
     }
 
     /// A client in a session, without roots.

@@ -1,6 +1,7 @@
-//! The JSON schemas of a [`Location`] and a [`ContentHash`] among a tool's arguments.
+//! The JSON schemas of a [`Location`] and a [`ContentHash`] among a tool's arguments (feature
+//! `schemars`).
 
-use ::rmcp::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::fs::ContentHash;
 use crate::path::Location;
