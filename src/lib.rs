@@ -2,7 +2,7 @@
 //! request may access a file under the roots in force, and performs the access without a race.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, OpenMode};
+//! use mcp_roots_guard::{Access, Boundary, Deadline, ErrorKind, ListRootsResult, OpenMode};
 //!
 //! # let directory = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(directory.path().join("site")).unwrap();
@@ -116,9 +116,8 @@
 //!   [refuses](BoundaryBuilder::refuse_hard_links) files with more than one name.
 //! - The guard stops neither code that opens files without it nor an administrator. On Linux, the
 //!   feature `landlock` confines such code to the allowed directories.
-//! - A child process from [`CheckedPath::command`] starts inside a root, but is not restricted to the
-//!   roots unless it is confined (Linux, feature `landlock`). Protected names are not enforced for
-//!   it.
+//! - A child process (`ChildCommand`) starts inside a root, but is not restricted to the roots unless
+//!   it is confined (Linux, feature `landlock`). Protected names are not enforced for it.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
 //!   on threads that may block. With the feature `rmcp`, and in [`Session::run`], they run on the
 //!   guard's own threads, where hung operations delay a client that has none by about two seconds at
@@ -153,13 +152,14 @@
 //!
 //! - `session`: [`Guard`] and [`Session`], which fetch, cache and withdraw each client's roots, and
 //!   give its work fair slots. Enables tokio and moka.
-//! - `child`: `CheckedPath::command`, which runs a program in a checked directory. Enables tokio.
+//! - `child`: `ChildCommand`, which runs a program in a checked directory. Enables tokio.
 //! - `tracing`: emits [events](#events) about operations, refusals and changes of roots, for the
 //!   operator's log and for an audit log.
-//! - `landlock`: adds `Boundary::confine_process`, which makes the Linux kernel restrict the whole
+//! - `landlock`: adds `Confinement::confine_process`, which makes the Linux kernel restrict the whole
 //!   process to the allowed directories, and, with `child`, `ChildCommand::confined`, which restricts a
 //!   child process to the roots in force. On other systems both return an error.
 //! - `ignore`: adds `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
+//! - `schemars`: JSON schemas of [`Location`] and [`ContentHash`], for the arguments of tools.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK. Enables rmcp's feature `server`.
 //! - `rmcp-http`: the adapter for rmcp's streamable HTTP transport. Enables rmcp's feature
 //!   `transport-streamable-http-server`.

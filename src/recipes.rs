@@ -76,7 +76,7 @@
 //! | the server's configuration or arguments | the operator | [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory) |
 //! | a variable of the environment, such as `CLAUDE_PROJECT_DIR` | whoever starts the server | the same |
 //! | `cwd` and `additionalDirectories` of an ACP session | the editor | [`Roots::within_all`](crate::Roots::within_all): all of them, or an error |
-//! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::resolve`](crate::Boundary::resolve): an entry that is refused affects no other |
+//! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::narrow`](crate::Boundary::narrow): an entry that is refused affects no other |
 //! | a parameter, metadata, or a resource URI | the model, or the client | [`Roots::within`](crate::Roots::within) |
 //!
 //! The working directory of the process is not among them. Desktop applications start servers in
@@ -1389,7 +1389,7 @@
 //! allowed directories. Confine the process before it starts any thread, and therefore before it
 //! starts the runtime. Instead of `#[tokio::main]`, write a plain `fn main` that builds the guard,
 //! confines the process, and builds the runtime. The documentation of `Confinement` contains such a
-//! `main`, and that of `Boundary::confine_process` lists the operations that remain possible. Log the
+//! `main`, and that of `Confinement::confine_process` lists the operations that remain possible. Log the
 //! report that `confine_process` returns.
 //!
 //! # What to log

@@ -82,7 +82,7 @@ impl WritablePlaces<'_> {
     /// - [`NotFound`](crate::ErrorKind::NotFound), and the other errors of resolving the path.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf> {
         let (canonical, links) = resolve(path)?;
-        // Defense: A symlink that a tool can create leads to nothing outside.
+        // A tool may have created the symlink.
         if links.are_in(&self.paths) { Err(Code::ThroughLink.into()) } else { Ok(canonical) }
     }
 

@@ -60,9 +60,9 @@ impl Roots {
     /// one. A directory can be repeated, or be inside another one.
     ///
     /// Use this for directories that another program requires together, such as `cwd` and
-    /// `additionalDirectories` of a session of the Agent Client Protocol. A client's root list, in
-    /// which an entry that is refused affects no other, is for
-    /// [`Boundary::resolve`](crate::Boundary::resolve). Everything else is as with
+    /// `additionalDirectories` of a session of the Agent Client Protocol. A list in which an
+    /// entry that is refused affects no other, such as a client's root list, is for
+    /// [`Boundary::narrow`](crate::Boundary::narrow). Everything else is as with
     /// [`within`](Self::within).
     ///
     /// # Errors

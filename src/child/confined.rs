@@ -6,7 +6,7 @@ use crate::confine::{Confinement, ConfinementReport};
 impl ChildCommand {
     /// Confines the program and all processes that it starts: to the roots in force, with their
     /// access, and to the extras of the confinement. The server is not affected. If the server
-    /// itself is [confined](crate::Boundary::confine_process), the program can use only what both
+    /// itself is [confined](crate::Confinement::confine_process), the program can use only what both
     /// allow. The program may run, but it also needs its libraries ([`Confinement::programs`]).
     ///
     /// Executing files in the roots (execve(2)) is denied unless it is
@@ -16,7 +16,7 @@ impl ChildCommand {
     /// denied unless the confinement [allows](Confinement::allow) it. A seccomp filter (on x86-64,
     /// AArch64 and RISC-V) kills a 32-bit program, refuses clone(2) with `CLONE_PARENT`, and
     /// refuses io_uring(7) to a program without sockets. The other restrictions and gaps are those
-    /// of [`Boundary::confine_process`](crate::Boundary::confine_process).
+    /// of [`Confinement::confine_process`](crate::Confinement::confine_process).
     ///
     /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
     /// [`allow_partial_confinement`](Self::allow_partial_confinement) is called.

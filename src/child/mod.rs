@@ -249,7 +249,7 @@ impl ChildCommand {
     /// - [`Unsupported`](crate::ErrorKind::Unsupported): `directory_by_path` on a system where the
     ///   directory cannot be set by descriptor.
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) and the errors of
-    ///   `Boundary::confine_process` for a confined program.
+    ///   `Confinement::confine_process` for a confined program.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) and other errors from opening the
     ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
     ///   [`Io`](crate::ErrorKind::Io) from starting the program.

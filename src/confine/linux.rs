@@ -229,7 +229,7 @@ impl<'a> Rules<'a> {
         roots.try_fold(self, |rules, root| {
             let opened = root.open_unguarded();
             opened
-                .and_then(|file| rules.with_root(root, file.into()))
+                .and_then(|file| rules.with_root(root, &file.into()))
                 .map_err(|error| error.with_request("confine", root.path().as_os_str()))
         })
     }
@@ -238,7 +238,7 @@ impl<'a> Rules<'a> {
     fn with_available<'b>(self, mut roots: impl Iterator<Item = &'b Root>) -> Result<Self> {
         roots.try_fold(self, |rules, root| match root.open_unguarded() {
             Err(error) if error.kind() == ErrorKind::RootUnavailable => Ok(rules),
-            opened => opened.and_then(|file| rules.with_root(root, file.into())),
+            opened => opened.and_then(|file| rules.with_root(root, &file.into())),
         })
     }
 
@@ -268,13 +268,13 @@ impl<'a> Rules<'a> {
     }
 
     /// Adds a rule for the directory or file that a root's name leads to.
-    fn with_root(mut self, root: &Root, file: File) -> Result<Self> {
+    fn with_root(mut self, root: &Root, file: &File) -> Result<Self> {
         let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
         let execute = self.has_programs.then_some(rights(ExtraAccess::Execute));
-        self.ruleset = add(self.ruleset, &file, rights(access) | execute.unwrap_or_default())?;
+        self.ruleset = add(self.ruleset, file, rights(access) | execute.unwrap_or_default())?;
         let (path, is_allowed_directory) = (root.path().to_owned(), true);
         self.paths.push(ConfinedPath { path, access, is_allowed_directory });
         Ok(self)

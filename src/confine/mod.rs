@@ -1,15 +1,15 @@
 //! Confines the whole process to the allowed directories, or a child process to the roots in force.
 //!
-//! [`Boundary::confine_process`](crate::Boundary::confine_process) takes a [`Confinement`], which
-//! lists the paths that the process needs in addition to the allowed directories. From then on, no
+//! A [`Confinement`] lists the paths that the process needs in addition to the allowed directories
+//! ([`confine_process`](Confinement::confine_process)). From then on, no
 //! thread of the process and no program that it starts can open, create, remove, rename or run a
 //! file outside these paths and the allowed directories, whether or not the code uses the guard.
 //! This cannot be undone. The result is a [`ConfinementReport`], which reports what the kernel
 //! enforces.
 //!
 //! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. The child process
-//! confines itself, and with it everything that it starts, before it executes the program. The rules are those of the roots in force for the request. A child process is also denied
-//! each [`Channel`] to other processes that it is not allowed.
+//! confines itself, and with it everything that it starts, before it executes the program. The rules
+//! are those of the roots in force for the request. A child process is also denied each [`Channel`] to other processes that it is not allowed.
 //!
 //! The mechanism is Landlock (landlock(7), Linux 5.13), and for the sockets of a child process also
 //! a seccomp filter (`filter`). Its rules refer to file and directory
@@ -57,8 +57,8 @@ pub(crate) use self::system::{ChildConfinement, Restriction, prepare};
 use crate::error::Error;
 use crate::kinds;
 
-/// The paths that a process may use in addition to the allowed directories. They are passed to
-/// [`Boundary::confine_process`](crate::Boundary::confine_process).
+/// The paths that a process may use in addition to the allowed directories
+/// ([`confine_process`](Self::confine_process)).
 ///
 /// The default is the allowed directories alone. This is sufficient for the guard, for a Rust
 /// program that is already running, and for tokio.
@@ -267,7 +267,7 @@ impl ConfinementReport {
     /// The requested restrictions that are not enforced, or are enforced differently, because the
     /// kernel is too old or does not permit a seccomp filter. If there are none, everything that was
     /// requested is enforced, including the denied channels. For what is never restricted, see
-    /// [`Boundary::confine_process`](crate::Boundary::confine_process).
+    /// [`Confinement::confine_process`](crate::Confinement::confine_process).
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         self.gaps().map(|(_, _, what)| *what)
     }

@@ -114,9 +114,10 @@ impl Client {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
+                let list = Arc::new(list);
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
-                let resolved = self.resolve(Arc::new(list), deadline).await;
-                resolved.inspect(|roots| self.log_fetched(roots, 1))
+                let resolved = self.resolve(list.clone(), deadline).await;
+                resolved.inspect(|roots| self.log_fetched(&list, roots, 1))
             }
             (None, Err(error)) => Err(error),
         };
@@ -252,10 +253,12 @@ impl Client {
         }
     }
 
-    fn log_fetched(&self, roots: &Roots, pages: usize) {
-        events::fetched(self.id, roots.iter().len(), roots.rejected().len(), pages);
+    fn log_fetched(&self, list: &ListRootsResult, roots: &Roots, pages: usize) {
+        // With an empty list, the allowed directories can be in force, with rejected ones.
+        let rejected = if list.roots.is_empty() { &[] } else { roots.rejected() };
+        events::fetched(self.id, roots.iter().len(), rejected.len(), pages);
         self.log_roots(roots);
-        for rejected in roots.rejected().iter().take(ENTRIES_LOGGED) {
+        for rejected in rejected.iter().take(ENTRIES_LOGGED) {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
         }
     }
@@ -322,7 +325,7 @@ impl Leader<'_> {
             let guard_number = requested.guard_number;
             let as_of = Current { guard_number, ..client.guard.current() };
             let roots = client.resolve(list.clone(), deadline).await?;
-            client.log_fetched(&roots, pages);
+            client.log_fetched(&list, &roots, pages);
             let (epoch, expires) = (self.fetch.epoch, requested.now + client.time_to_live());
             Ok(CacheEntry { epoch, expires, list, roots, as_of })
         };

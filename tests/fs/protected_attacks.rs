@@ -25,8 +25,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, Error, ErrorKind, ListRootsResult, Overwrite,
-    Result, Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, Deadline, Error, ErrorKind, ListEntry, Overwrite, Result,
+    Roots, WalkOptions,
 };
 
 use self::world::{
@@ -618,8 +618,8 @@ fn denied_client_root_is_rejected() {
             let world = World::new(*case, state);
             let boundary = world.boundary(Some(Effect::Denied), &["proj", "other"]);
             let rejected = |path: &str| {
-                let list = ListRootsResult::from_uris([path.to_owned()]);
-                let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+                let listed = [ListEntry::new(path)];
+                let roots = boundary.narrow(listed, &Deadline::default()).unwrap();
                 assert!(roots.iter().len() == 0, "{case:?} {state:?}: {path} is in force");
                 let [rejected] = roots.rejected() else { panic!("{path}: {:?}", roots.rejected()) };
                 rejected.error().code()

@@ -234,14 +234,9 @@ impl<'a> Client<'a> {
     /// The roots of a list, and whether the list itself gives none.
     fn of_list(&mut self, entries: &[Entry]) -> (InForce, bool) {
         if entries.is_empty() && self.config.client_roots == ClientRoots::NarrowIfListed {
-            let allowed = InForce { rejected: Some(Vec::new()), ..self.allowed() };
+            let allowed = self.allowed();
             let is_empty = allowed.roots.is_empty();
-            let why = "outside_roots: the client listed no directories";
-            return if is_empty {
-                (InForce { relative: why.into(), outside: why.into(), ..allowed }, true)
-            } else {
-                (allowed, false)
-            };
+            return (allowed, is_empty);
         }
         let mut rejected: Vec<(usize, &'static str)> = Vec::new();
         let mut roots: Vec<Root> = Vec::new();

@@ -397,7 +397,8 @@ impl Route {
         let (how, paths) = self.roots.split_once(' ').unwrap_or((self.roots, ""));
         let paths = paths.split_whitespace().map(|path| world.expand(path));
         let all: Vec<_> = paths.clone().chain(["other".to_owned()]).collect();
-        let list = || ListRootsResult::from_uris(all.iter().map(|path| world.path(path)));
+        let listed: Vec<_> = all.iter().map(|path| world.path(path)).collect();
+        let list = || listed.iter().map(|path| ListEntry::new(path));
         match how {
             "allow" => {
                 let directories: Vec<_> = all.iter().map(String::as_str).collect();
@@ -405,11 +406,11 @@ impl Route {
             }
             "list" => {
                 let boundary = world.patterns(Boundary::without_directories(), effect);
-                boundary.build().unwrap().narrow(&list().roots, &Deadline::default()).unwrap()
+                boundary.build().unwrap().narrow(list(), &Deadline::default()).unwrap()
             }
             "narrow" => world
                 .boundary(effect, &["proj", "other"])
-                .narrow(&list().roots, &Deadline::default())
+                .narrow(list(), &Deadline::default())
                 .unwrap(),
             "alias" if all.len() == 1 => world.aliased(effect).allowed_roots(),
             // The path of an alias is not below the tree.
