@@ -93,7 +93,7 @@ fn threads(confined: &ConfinementReport) -> usize {
 }
 
 fn confine(boundary: &Boundary, confinement: &Confinement) -> ConfinementReport {
-    let confined = confinement.confine_process(&boundary).unwrap_or_else(|error| {
+    let confined = confinement.confine_process(boundary).unwrap_or_else(|error| {
         panic!("{error}; {:?}; {:?}", error.operator_detail(), std::error::Error::source(&error));
     });
     println!("{confined}");
