@@ -8,11 +8,11 @@
 #![allow(clippy::unwrap_used)] // The arguments come from the script.
 
 #[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
-#[path = "../src/path/index.rs"]
+#[path = "../crates/guarded-fs/src/path/index.rs"]
 mod index;
 
 #[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
-#[path = "../src/path/names/mod.rs"]
+#[path = "../crates/guarded-fs/src/path/names/mod.rs"]
 mod names;
 
 use std::ffi::OsStr;

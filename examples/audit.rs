@@ -49,6 +49,9 @@ const SHOWN: &[&str] = &[
 /// than the number of its session, and the tool.
 const OF_SPANS: &[&str] = &["client", "tool"];
 
+/// The targets of the events: those of operations, and those of sessions and handlers.
+const OF_EVENTS: &[&str] = &["guarded_fs", "mcp_roots_guard"];
+
 /// The longest text from a span, in characters. The other texts have limits of their own.
 const SPAN_CHARS: usize = 64;
 
@@ -74,7 +77,7 @@ where
     let thread = std::thread::spawn(move || write_lines(file, &queue, &lost));
     let is_wanted = |metadata: &Metadata<'_>| {
         let has = |name: &&str| metadata.fields().field(name).is_some();
-        metadata.target() == "mcp_roots_guard" || metadata.is_span() && OF_SPANS.iter().any(has)
+        OF_EVENTS.contains(&metadata.target()) || metadata.is_span() && OF_SPANS.iter().any(has)
     };
     (audit.with_filter(filter_fn(is_wanted)), AuditWriter(lines, Some(thread)))
 }

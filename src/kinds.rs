@@ -1,4 +1,5 @@
-//! The kinds of errors that sessions, programs and confinement add to [`ErrorKind`].
+//! The kinds of errors that sessions add to [`ErrorKind`], and with the feature `process` those of
+//! programs and confinement.
 //!
 //! They are constants, so one `match` handles these kinds and those of the core:
 //!
@@ -10,21 +11,19 @@
 //! }
 //! ```
 //!
-//! Sessions, programs and the protocol also add codes to the kinds of the core:
+//! Sessions and the protocol also add codes to the kinds of the core:
 //!
 //! | code | kind | meaning |
 //! | --- | --- | --- |
-//! | `no_such_program` | [`NotFound`](ErrorKind::NotFound) | no directory of `PATH` that clients cannot write to contains the program |
-//! | `program_inside_roots` | [`ForbiddenFile`](ErrorKind::ForbiddenFile) | the program is inside a writable allowed directory, or its path follows a symlink inside one |
-//! | `program_timed_out` | [`LimitExceeded`](ErrorKind::LimitExceeded) | a child process was killed at its time limit |
-//! | `program_output_too_large` | [`LimitExceeded`](ErrorKind::LimitExceeded) | a child process was killed because it wrote more than its limit |
-//! | `directory_by_path` | [`Unsupported`](ErrorKind::Unsupported) | the working directory of a child process can be set only by its path (`ChildCommand::unguarded_dir`) |
-//! | `invalid_program` | [`InvalidInput`](ErrorKind::InvalidInput) | the program to run is neither a name nor an absolute path |
+//! | `ambiguous_uri` | [`InvalidUri`](ErrorKind::InvalidUri) | an entry of a root list is a URI from which URL parsers read another path |
 //! | `malformed` | [`RootRejected`](ErrorKind::RootRejected) | an entry of a root list does not match the protocol's schema |
 //! | `panicked` | [`Io`](ErrorKind::Io) | the work panicked |
 //! | `unknown_revision` | [`InvalidInput`](ErrorKind::InvalidInput) | the text is not a [`Revision`](crate::Revision) |
 
-use crate::error::{Error, ErrorKind};
+use guarded_fs::{Error, ErrorKind};
+#[cfg(feature = "process")]
+#[doc(inline)]
+pub use guarded_process::kinds::{CONFINEMENT_UNAVAILABLE, PROGRAM_FAILED};
 
 /// Either the client did not declare roots and the server requires them
 /// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any
@@ -62,8 +61,8 @@ pub const NO_SESSION: ErrorKind = ErrorKind::Other("no_session");
 ///   holds one of them or no further slot can be lent; or the system cannot create a thread.
 /// * `queue_full`: Too many of the client's requests are waiting.
 /// * `too_many_sessions`: More than [`SESSIONS`](crate::limits::SESSIONS) sessions at once.
-/// * `too_many_children`: The client already runs its share of
-///   [`CHILDREN`](crate::limits::CHILDREN) programs.
+/// * `too_many_children`: The client already runs its share of `limits::CHILDREN` programs (feature
+///   `process`).
 pub const BUSY: ErrorKind = ErrorKind::Other("busy");
 
 /// The request was cancelled, or its client has disconnected.
@@ -71,18 +70,6 @@ pub const CANCELLED: ErrorKind = ErrorKind::Other("cancelled");
 
 /// Roots of a session were requested outside a tokio runtime, or in one without a timer.
 pub const NO_RUNTIME: ErrorKind = ErrorKind::Other("no_runtime");
-
-/// A child process exited with another status than 0, or a signal ended it.
-pub const PROGRAM_FAILED: ErrorKind = ErrorKind::Other("program_failed");
-
-/// The process cannot be confined, and no restriction was applied.
-///
-/// Codes:
-///
-/// * `confinement_unavailable`: The system is not Linux, or its kernel has no Landlock.
-/// * `threads_running`: The process has other threads, which this kernel cannot confine, or its
-///   number of threads is unknown.
-pub const CONFINEMENT_UNAVAILABLE: ErrorKind = ErrorKind::Other("confinement_unavailable");
 
 pub(crate) fn busy() -> Error {
     Error::new(BUSY, "busy", "the server is too busy for this now; try again later")
@@ -94,6 +81,13 @@ pub(crate) fn panicked(what: &str) -> Error {
         .with_operator_detail(what)
 }
 
-pub(crate) fn cancelled() -> Error {
-    Error::new(CANCELLED, "cancelled", "the request was cancelled")
+#[cfg(all(test, feature = "process"))]
+mod tests {
+    use guarded_process::kinds;
+
+    /// One `match` handles both.
+    #[test]
+    fn the_kinds_that_programs_share_with_sessions_are_the_same() {
+        assert_eq!([super::BUSY, super::CANCELLED], [kinds::BUSY, kinds::CANCELLED]);
+    }
 }

@@ -115,9 +115,9 @@
 //! - Hard links to files outside the roots are served, unless the boundary
 //!   [refuses](BoundaryBuilder::refuse_hard_links) files with more than one name.
 //! - The guard stops neither code that opens files without it nor an administrator. On Linux, the
-//!   feature `landlock` confines such code to the allowed directories.
+//!   feature `process` confines such code to the allowed directories.
 //! - A child process (`ChildCommand`) starts inside a root, but is not restricted to the roots unless
-//!   it is confined (Linux, feature `landlock`). Protected names are not enforced for it.
+//!   it is confined (Linux, feature `process`). Protected names are not enforced for it.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
 //!   on threads that may block. With the feature `rmcp`, and in [`Session::run`], they run on the
 //!   guard's own threads, where hung operations delay a client that has none by about two seconds at
@@ -147,17 +147,11 @@
 //!
 //! # Features
 //!
-//! The feature `session` is enabled by default. Without any feature, the crate has no asynchronous
-//! runtime and no cache: it is the boundary, the check and the file operations, for any program.
-//!
-//! - `session`: [`Guard`] and [`Session`], which fetch, cache and withdraw each client's roots, and
-//!   give its work fair slots. Enables tokio and moka.
-//! - `child`: `ChildCommand`, which runs a program in a checked directory. Enables tokio.
+//! - `process`: `ChildCommand`, which runs a program in a checked directory, and `Confinement`, by
+//!   which the Linux kernel restricts it to the roots in force, or the whole process to the allowed
+//!   directories. On other systems, confining returns an error. It is the crate `guarded-process`.
 //! - `tracing`: emits [events](#events) about operations, refusals and changes of roots, for the
 //!   operator's log and for an audit log.
-//! - `landlock`: adds `Confinement::confine_process`, which makes the Linux kernel restrict the whole
-//!   process to the allowed directories, and, with `child`, `ChildCommand::confined`, which restricts a
-//!   child process to the roots in force. On other systems both return an error.
 //! - `ignore`: adds `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
 //! - `schemars`: JSON schemas of [`Location`] and [`ContentHash`], for the arguments of tools.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK. Enables rmcp's feature `server`.
@@ -166,10 +160,14 @@
 //!
 //! The minimum Rust version is 1.85, or 1.88 with `rmcp` or `rmcp-http`.
 //!
+//! The boundary, the check and the file operations are those of the crate `guarded-fs`, which this
+//! one re-exports. Its examples import from `guarded_fs`. They work with `mcp-roots-guard` alone if
+//! they import from `mcp_roots_guard`. A program without MCP depends on `guarded-fs` alone, and has no asynchronous runtime then.
+//!
 //! # Events
 //!
-//! With the feature `tracing`, the crate emits these events with the target `mcp_roots_guard`. They
-//! are a contract: within a major version, no event or field is removed or renamed, and each keeps
+//! With the feature `tracing`, the crate emits these events with the target `mcp_roots_guard`, except
+//! the first two, whose target is `guarded_fs`. They are a contract: within a major version, no event or field is removed or renamed, and each keeps
 //! its type, its meaning and its level. New events, fields, operations and codes may be added, so a
 //! log that others read should copy fields by name. A field without a value is absent.
 //!
@@ -221,40 +219,18 @@
 //! One cache of at most 512 MiB holds the snapshots of all sessions and of clients with a key.
 //! 100,000 sessions with one root each take less than two KiB of heap each
 //! (`tests/session/memory.rs`).
-// What only the code of a feature uses is compiled without it too, so that a feature appears at its
-// modules' declarations and nowhere else.
-#![cfg_attr(
-    not(all(feature = "child", feature = "ignore", feature = "landlock", feature = "rmcp-http")),
-    allow(dead_code, unused_imports, unreachable_pub)
-)]
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
 
-#[cfg(not(any(unix, windows)))]
-compile_error!("mcp-roots-guard supports only Unix and Windows");
-
-pub mod limits;
-mod error;
 #[macro_use]
 mod events;
-mod path;
-mod dir;
-mod roots;
-mod boundary;
-mod check;
-mod fs;
-#[cfg(feature = "schemars")]
-mod schema;
+pub mod limits;
 pub mod kinds;
 mod wire;
-#[cfg(feature = "session")]
 mod session;
-mod confine;
-#[cfg(feature = "child")]
-mod child;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 #[cfg(any(doc, doctest))]
@@ -263,23 +239,20 @@ pub mod recipes;
 #[doc = include_str!("../docs/platforms.md")]
 pub mod platforms {}
 
-pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};
-pub use check::{CheckedEntry, CheckedPath, Explanation, Proof};
-#[cfg(feature = "child")]
-pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ExitReason};
-#[cfg(feature = "landlock")]
-pub use confine::{
-    Channel, Confinement, ConfinementReport, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
+#[doc(inline)]
+pub use guarded_fs::{
+    Access, AtomicFile, Attribute, Boundary, BoundaryBuilder, ChangeSet, CheckedEntry, CheckedPath,
+    CommitError, ContentHash, Deadline, DirEntry, DirectoryOptions, Durability, Error, ErrorKind,
+    Explanation, FileType, IntoLocation, ListEntry, Location, Metadata, OpenFile, OpenMode,
+    Overwrite, PROTECTED_DEFAULTS, Proof, ReadDir, RejectedEntry, Result, Root, Roots, Scope, Use,
+    Walk, WalkOptions, WhyNone, WritablePlaces, WriteOptions,
 };
-pub use dir::{Access, Deadline, FileType, Metadata};
-pub use error::{Error, ErrorKind, Result};
-pub use fs::{
-    AtomicFile, Attribute, ChangeSet, CommitError, ContentHash, DirEntry, Durability, OpenFile,
-    OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
+#[cfg(feature = "process")]
+#[doc(inline)]
+pub use guarded_process::{
+    CHILD_ENVIRONMENT, Channel, ChildCommand, ChildOutput, Confinement, ConfinementReport,
+    ExitReason, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
 };
-pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
-pub use roots::{RejectedEntry, Root, Roots, Scope, Use, WhyNone};
-#[cfg(feature = "session")]
 pub use session::{
     ClientRoots, Guard, GuardBuilder, Observer, RootsChanges, RootsResponse, RootsSource,
     RootsState, Session,

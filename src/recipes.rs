@@ -31,8 +31,9 @@
 //!
 //! # Configured directories without a client
 //!
-//! Any program can use this crate: it requires neither MCP nor an async runtime. The program's
-//! configuration determines the allowed directories, and a request can be any string. Keep the
+//! This requires neither MCP nor an async runtime, so any program can do it. Without MCP, depend on
+//! the crate `guarded-fs` alone and import from `guarded_fs`. The program's configuration determines
+//! the allowed directories, and a request can be any string. Keep the
 //! [`Boundary`](crate::Boundary), and call [`allowed_roots`](crate::Boundary::allowed_roots) for
 //! each request. It returns a clone of the current snapshot. At most twice a second, it first
 //! verifies that the paths still resolve to the same directories.
@@ -569,7 +570,7 @@
 //!
 //! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
 //! and call `with_key` in the `middleware::from_fn` that authenticates requests.
-//! `examples/filesystem-server` is a complete server. If browsers access the server, set
+//! `server` is a complete server. If browsers access the server, set
 //! `with_allowed_origins`. Without authentication, listen only on loopback. The server needs these
 //! dependencies:
 //!
@@ -1149,7 +1150,7 @@
 //! program would follow it. A tool that copies a tree also meets such symlinks. It has three
 //! choices:
 //!
-//! - Leave them out and name them in its result, as `copy_directory` of `examples/filesystem-server`
+//! - Leave them out and name them in its result, as `copy_directory` of `server`
 //!   does. The error names the symlink and its target.
 //! - Store the text of [`read_link`](crate::CheckedEntry::read_link) in a file, from which another
 //!   tool can create the symlink.
@@ -1158,7 +1159,7 @@
 //!
 //! # Run git in a workspace
 //!
-//! This recipe needs the feature `landlock`, and Linux. The program starts in the checked directory,
+//! This recipe needs the feature `process`, and Linux. The program starts in the checked directory,
 //! whatever is swapped in the meantime. It is confined to the roots in force, here read-only, so a
 //! program that the repository's configuration names cannot read or change anything else. The
 //! options and variables keep git from running hooks and monitors of the repository. A filter that
@@ -1167,8 +1168,8 @@
 //! `--end-of-options`, or it can be an option. The roots must contain `.git`: below the repository,
 //! git finds none.
 //!
-#![cfg_attr(all(target_os = "linux", feature = "landlock"), doc = "```")]
-#![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
+#![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
+#![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
 //! use mcp_roots_guard::{ChildCommand, Confinement, Result, Roots};
@@ -1208,8 +1209,8 @@
 //! end it with everything that it started, except processes that create their own session. Add the
 //! directories of compilers and caches as extras.
 //!
-#![cfg_attr(all(target_os = "linux", feature = "landlock"), doc = "```")]
-#![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
+#![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
+#![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
 //! use mcp_roots_guard::{ChildCommand, Confinement, ExitReason, Result, Roots};
@@ -1331,7 +1332,7 @@
 //! checks it in [`known_roots`](crate::Session::known_roots) each time. With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
 //! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
-//! one of the client's slots. `examples/filesystem-server` has a complete implementation.
+//! one of the client's slots. `server` has a complete implementation.
 //!
 //! ```
 //! use mcp_roots_guard::{CheckedPath, ErrorKind, Session, kinds};
@@ -1385,7 +1386,7 @@
 //!
 //! # Confine the process
 //!
-//! On Linux, the feature `landlock` makes the kernel confine code that bypasses the guard to the
+//! On Linux, the feature `process` makes the kernel confine code that bypasses the guard to the
 //! allowed directories. Confine the process before it starts any thread, and therefore before it
 //! starts the runtime. Instead of `#[tokio::main]`, write a plain `fn main` that builds the guard,
 //! confines the process, and builds the runtime. The documentation of `Confinement` contains such a
@@ -1405,7 +1406,7 @@
 //! Without that feature, log the rejected entries and the refusals yourself:
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ListRootsResult};
+//! use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
 //!
 //! # let work = tempfile::tempdir().unwrap();
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;

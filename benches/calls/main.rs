@@ -5,7 +5,7 @@
 //! `-- --beside SERVER OTHER [--update]` compares two other servers instead, each given by its
 //! command in one argument. Both must have the tools `read_file` and `list_directory` and take
 //! the allowed directory as their argument. `.ci/interop/servers/run --bench` compares
-//! examples/filesystem-server with the reference server in this way.
+//! mcp-filesystem-guarded with the reference server in this way.
 //!
 //! Each server is built with rmcp and has the same two tools, `read_file` and `list_directory`. They
 //! differ only in how they use the filesystem ([`Way`](server::Way)). The client writes JSON-RPC

@@ -144,7 +144,7 @@ Examples:
   mcp-filesystem-guarded --config /etc/files.toml       options from a file
 
 Environment:
-  RUST_LOG   what to log to standard error. With mcp_roots_guard=info, each refusal with its reason
+  RUST_LOG   what to log to standard error. With guarded_fs=info, each refusal with its reason
 
 Exit status:
   0 after the client has disconnected, or with --http after a signal; 1 if the server cannot start

@@ -6,10 +6,10 @@
 
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
-#[path = "../../../tests/support/hung_filesystem.rs"]
+#[path = "../../tests/support/hung_filesystem.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod hung_filesystem;
-#[path = "../../../tests/support/tree.rs"]
+#[path = "../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;
 

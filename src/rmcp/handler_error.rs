@@ -8,10 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ErrorCode};
+use guarded_fs::{CommitError, Error};
 
-use crate::error::Error;
-use crate::fs::CommitError;
-use crate::session::events;
+use crate::limits::FAILURE_CHARS;
 use crate::wire::{ErrorBody, Revision};
 
 /// The error of a handler's work. Its `Debug` output shows no more than its text.
@@ -96,7 +95,7 @@ impl HandlerError {
     pub(super) fn logged(self, session: Option<NonZeroU64>) -> Self {
         let Reason::Other(error) = &self.0 else { return self };
         // The `Display` implementation of the author's error may panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
+        let _ = catch_unwind(AssertUnwindSafe(|| log_failed(session, &**error)));
         Self(Reason::Text(FAILED.into()))
     }
 
@@ -162,12 +161,32 @@ impl From<ErrorBody> for ErrorData {
     }
 }
 
+/// The maximum number of causes of a handler's error that are logged. An error can be its own
+/// source.
+const FAILURE_CAUSES: usize = 16;
+
+/// Logs a handler's error and its causes, which are not sent to the client. The number of causes
+/// and the length of the text are bounded, because other code creates the error.
+fn log_failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
+    if cfg!(feature = "tracing") {
+        let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
+        let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let shown: String = chain.chars().take(FAILURE_CHARS).collect();
+        event!(
+            warn,
+            "handler failed",
+            session = session.map(NonZeroU64::get),
+            error = shown.as_str()
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;
 
     use super::*;
-    use crate::error::Code;
+    use guarded_fs::ErrorKind;
 
     /// An error that `?` can convert is converted in the same way from a box. Only the operator
     /// sees any other error.
@@ -175,7 +194,7 @@ mod tests {
     fn only_the_operator_sees_an_unknown_error() {
         let data = || ErrorData::invalid_params("no such thing", None);
         let system = || io::Error::from_raw_os_error(28);
-        let refusal = || Error::from(Code::OutsideRoots);
+        let refusal = || Error::new(ErrorKind::OutsideRoots, "outside_roots", "outside");
         let sent = |error: HandlerError| error.into_error_data(Revision::V2025_11_25, None);
         for (boxed, plain) in [
             (HandlerError::other(data()), HandlerError::from(data())),
@@ -190,7 +209,7 @@ mod tests {
         }
         let refused = HandlerError::from(io::Error::other(refusal()));
         assert!(
-            matches!(refused.0, Reason::Refused(error) if error.reason() == Code::OutsideRoots)
+            matches!(refused.0, Reason::Refused(error) if error.kind() == ErrorKind::OutsideRoots)
         );
         let secret = "https://user:password@host refused";
         for other in [

@@ -136,7 +136,7 @@ mod tests {
     use ::rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 
     use super::*;
-    use crate::boundary::Boundary;
+    use guarded_fs::Boundary;
 
     #[tokio::test]
     async fn an_unknown_session_has_no_stream() {

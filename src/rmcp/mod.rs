@@ -105,6 +105,8 @@ mod input;
 mod request;
 mod work;
 
+use guarded_fs::Error;
+
 pub use self::handler_error::HandlerError;
 #[cfg(feature = "rmcp-http")]
 pub use self::http::GuardedSessions;
@@ -113,3 +115,8 @@ pub use self::input::{ClientInput, ROOTS_KEY};
 pub use self::key::ClientKey;
 pub use self::request::RequestRoots;
 pub use self::work::Response;
+use crate::kinds;
+
+fn cancelled() -> Error {
+    Error::new(kinds::CANCELLED, "cancelled", "the request was cancelled")
+}

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
+use guarded_fs::{Error, Result, Roots, Scope, Use};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -21,10 +22,7 @@ use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Arrival;
-use crate::error::{Error, Result};
-use crate::kinds;
-use crate::roots::{Roots, Scope, Use};
-use crate::session::errors::{no_session, roots_failed, roots_stale};
+use crate::session::errors::{CHANGED, no_session, roots_failed, roots_stale};
 use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
 
@@ -133,9 +131,9 @@ impl Scope for RequestScope {
     fn ensure_usable(&self, used_for: Use) -> Result<()> {
         if used_for == Use::Work {
             if self.cancelled.is_cancelled() {
-                return Err(kinds::cancelled());
+                return Err(super::cancelled());
             }
-            self.client.ensure_in_epoch(self.epoch)?;
+            ensure_in_epoch(&self.client, self.epoch)?;
         }
         self.steps.fetch_add(1, Relaxed);
         // Defense: Roots allow nothing after their request was answered or cancelled.
@@ -234,7 +232,7 @@ impl Guard {
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.as_ref().map_err(Error::repeated)?.clone();
-        if !session.guard().is_same(self) {
+        if !std::ptr::eq(session.client().guard.choices(), self.choices()) {
             return Err(no_session(
                 "the transport is wrapped by another guard: use the same guard or its clones",
             ));
@@ -283,4 +281,35 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     // Defense: Malformed capabilities are an error, not a client without roots.
     serde_json::from_value(declared)
         .map_err(|error| roots_failed(&format!("client capabilities: {error}")))
+}
+
+/// Returns an error if the session is closed or, if there is an epoch, in another epoch.
+fn ensure_in_epoch(client: &Client, epoch: Option<u64>) -> Result<()> {
+    match (epoch, client.epoch()?) {
+        (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Boundary;
+
+    #[test]
+    fn a_closed_session_is_never_current() {
+        let guard = Guard::new(Boundary::without_directories().build().unwrap());
+        let session = guard.session(ClientCapabilities::without_roots()).unwrap();
+        let still = |epoch| ensure_in_epoch(session.client(), epoch).map_err(|error| error.code());
+        let epoch = session.client().epoch().unwrap();
+        assert_eq!(
+            (still(None), still(Some(epoch)), still(Some(0))),
+            (Ok(()), Ok(()), Err("roots_stale"))
+        );
+        session.close();
+        assert_eq!(
+            (still(None), still(Some(epoch))),
+            (Err("session_closed"), Err("session_closed"))
+        );
+    }
 }

@@ -15,15 +15,15 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
+use guarded_fs::Result;
 
 use super::key::ClientKey;
-use crate::error::Result;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// A transport wrapped by [`Guard::wrap`]. The module is private, so the type has no public name.
 /// It is public only as the associated type of a guarded session manager.
-#[allow(missing_debug_implementations)]
+#[allow(missing_debug_implementations, unreachable_pub, reason = "the type has no public name")]
 pub struct GuardedTransport<T> {
     inner: T,
     guard: Guard,
@@ -189,7 +189,7 @@ impl<T> Drop for GuardedTransport<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::Boundary;
+    use guarded_fs::Boundary;
 
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {

@@ -171,7 +171,7 @@ impl Guard {
     ///
     /// `work` runs in the task of the request, and occupies none of the slots that clients share, so
     /// it can wait for other services, for input, or for a child process
-    /// (`ChildCommand::output_async`, feature `child`). It must not block. Use the filesystem in
+    /// (`ChildCommand::output_async`, feature `process`). It must not block. Use the filesystem in
     /// [`RequestRoots::run`], which waits for a slot each time and refuses to start when the roots
     /// have changed.
     ///
@@ -246,7 +246,7 @@ impl Guard {
             })
         });
         let done = ctx.ct.run_until_cancelled(polled).await;
-        let done = done.unwrap_or_else(|| Err(kinds::cancelled().into()));
+        let done = done.unwrap_or_else(|| Err(super::cancelled().into()));
         done.or_else(|error| R::of_error(error, revision(ctx), resource.as_deref()))
     }
 }

@@ -67,11 +67,11 @@ fn weight(cached: &CacheEntry) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::Boundary;
-    use crate::dir::Deadline;
     use crate::limits::ROOT_LIST_ENTRIES;
     use crate::session::Guard;
     use crate::wire::ListRootsResult;
+    use guarded_fs::Boundary;
+    use guarded_fs::Deadline;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,7 @@
 //! The errors of sessions, with the codes and texts of their [kinds].
 
-use crate::error::{Error, ErrorKind};
+use guarded_fs::{Error, ErrorKind};
+
 use crate::kinds;
 use crate::limits::FAILURE_CHARS;
 
@@ -70,12 +71,13 @@ pub(super) fn too_many_sessions() -> Error {
     Error::new(kinds::BUSY, "too_many_sessions", text)
 }
 
+#[cfg(not(shuttle))]
 pub(super) fn no_runtime() -> Error {
     Error::new(kinds::NO_RUNTIME, "no_runtime", "no tokio runtime with a timer is running")
 }
 
 /// The usual reason of [`roots_stale`].
-pub(super) const CHANGED: &str = "the client's roots changed or expired; try again";
+pub(crate) const CHANGED: &str = "the client's roots changed or expired; try again";
 
 #[cfg(test)]
 mod tests {

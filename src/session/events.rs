@@ -7,7 +7,6 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use crate::Error;
-use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
 pub(crate) fn fetched(session: NonZeroU64, roots: usize, rejected: usize, pages: usize) {
     event!(
@@ -73,22 +72,6 @@ pub(crate) fn in_span_of_caller<T>(work: impl FnOnce() -> T) -> impl FnOnce() ->
         #[cfg(feature = "tracing")]
         let _entered = span.enter();
         work()
-    }
-}
-
-/// Logs a handler's error and its causes, which are not sent to the client. The number of causes
-/// and the length of the text are bounded, because other code creates the error.
-pub(crate) fn failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
-    if cfg!(feature = "tracing") {
-        let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
-        let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        let shown: String = chain.chars().take(FAILURE_CHARS).collect();
-        event!(
-            warn,
-            "handler failed",
-            session = session.map(NonZeroU64::get),
-            error = shown.as_str()
-        );
     }
 }
 

@@ -10,16 +10,12 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use guarded_fs::{Deadline, Error, ErrorKind, Result, Roots, Scope};
 use tokio::sync::watch;
 
-use crate::dir::Deadline;
-use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
-use crate::roots::{Roots, Scope};
-use crate::session::errors::{
-    CHANGED, roots_changing, roots_failed, roots_stale, roots_timed_out, roots_unsupported,
-};
+use crate::session::errors::{roots_changing, roots_failed, roots_timed_out, roots_unsupported};
 use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
 use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
@@ -67,14 +63,6 @@ impl Client {
         }
     }
 
-    /// Returns an error if the session is closed or, if there is an epoch, in another epoch.
-    pub(crate) fn ensure_in_epoch(&self, epoch: Option<u64>) -> Result<()> {
-        match (epoch, self.epoch()?) {
-            (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the cached snapshot if it may serve a new call.
     pub(crate) fn valid(&self) -> Option<Arc<CacheEntry>> {
         let current = self.guard.current();
@@ -114,10 +102,9 @@ impl Client {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
-                let list = Arc::new(list);
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
-                let resolved = self.resolve(list.clone(), deadline).await;
-                resolved.inspect(|roots| self.log_fetched(&list, roots, 1))
+                let resolved = self.resolve(Arc::new(list), deadline).await;
+                resolved.inspect(|roots| self.log_fetched(roots, 1))
             }
             (None, Err(error)) => Err(error),
         };
@@ -198,8 +185,6 @@ impl Client {
 
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
         self.epoch()?;
-        // Starts a due resolution of the configured paths, for which the list does not wait.
-        let _ = self.guard.allowed_roots();
         let guard = self.guard.clone();
         let resolved_until = Deadline::at(std_instant(deadline));
         let _cancelled = CancelOnDrop(resolved_until.clone());
@@ -253,12 +238,10 @@ impl Client {
         }
     }
 
-    fn log_fetched(&self, list: &ListRootsResult, roots: &Roots, pages: usize) {
-        // With an empty list, the allowed directories can be in force, with rejected ones.
-        let rejected = if list.roots.is_empty() { &[] } else { roots.rejected() };
-        events::fetched(self.id, roots.iter().len(), rejected.len(), pages);
+    fn log_fetched(&self, roots: &Roots, pages: usize) {
+        events::fetched(self.id, roots.iter().len(), roots.rejected().len(), pages);
         self.log_roots(roots);
-        for rejected in rejected.iter().take(ENTRIES_LOGGED) {
+        for rejected in roots.rejected().iter().take(ENTRIES_LOGGED) {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
         }
     }
@@ -325,7 +308,7 @@ impl Leader<'_> {
             let guard_number = requested.guard_number;
             let as_of = Current { guard_number, ..client.guard.current() };
             let roots = client.resolve(list.clone(), deadline).await?;
-            client.log_fetched(&list, &roots, pages);
+            client.log_fetched(&roots, pages);
             let (epoch, expires) = (self.fetch.epoch, requested.now + client.time_to_live());
             Ok(CacheEntry { epoch, expires, list, roots, as_of })
         };

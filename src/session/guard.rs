@@ -7,13 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, Roots};
 use tokio::runtime::Handle;
 
-use crate::boundary::Boundary;
-use crate::dir::Deadline;
-use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
-use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
 use crate::session::errors::too_many_sessions;
 use crate::session::runtime::Instant;
@@ -278,10 +275,6 @@ impl Guard {
         &self.inner.cache
     }
 
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-
     pub(crate) fn slots(&self) -> &Slots {
         &self.inner.slots
     }
@@ -301,16 +294,19 @@ impl Guard {
         self.boundary().allowed_roots_with(|resolve| self.slots().start(resolve))
     }
 
-    /// Returns the roots of a client's list. Blocks, but not for configured paths whose resolution
-    /// [`allowed_roots`](Self::allowed_roots) has started.
+    /// Returns the roots of a client's list. Blocks, but does not resolve the configured paths again:
+    /// if that is due, a job does.
     ///
     /// # Errors
     ///
     /// Those of [`Boundary::narrow`].
     pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
         let choices = self.choices();
+        // Takes the turn to resolve the configured paths, so that narrowing does not.
+        let allowed = self.allowed_roots();
         if list.roots.is_empty() && choices.client_roots == ClientRoots::NarrowIfListed {
-            return Ok(self.allowed_roots());
+            // The client learns nothing of the configuration's own rejected directories.
+            return Ok(allowed.without_rejected());
         }
         let entries = list.roots.iter().map(|entry| entry.to_list_entry(choices.bare_paths));
         choices.boundary.narrow(entries, deadline)

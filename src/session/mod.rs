@@ -36,6 +36,7 @@ mod observe;
 use std::fmt;
 use std::sync::Arc;
 
+use guarded_fs::{ErrorKind, Proof, Result, Roots};
 use tokio::sync::watch;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
@@ -43,10 +44,7 @@ pub use self::observe::Observer;
 pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
-use crate::check::Proof;
-use crate::error::{ErrorKind, Result};
 use crate::kinds;
-use crate::roots::Roots;
 use crate::session::errors::{CHANGED, roots_stale};
 pub(crate) use crate::session::fetch::Client;
 use crate::wire::{ClientCapabilities, ListRootsResult};
@@ -386,10 +384,6 @@ impl Session {
         self.client().id.get()
     }
 
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.client().guard
-    }
-
     pub(crate) fn client(&self) -> &Arc<Client> {
         &self.shared.0
     }
@@ -422,30 +416,5 @@ impl RootsChanges {
         // The sender is part of the client, so this cannot fail.
         let _ = self.changes.changed().await;
         self.client.epoch().map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Boundary;
-
-    #[test]
-    fn a_closed_session_is_never_current() {
-        let guard = Guard::new(Boundary::without_directories().build().unwrap());
-        let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| {
-            session.client().ensure_in_epoch(epoch).map_err(|error: crate::Error| error.code())
-        };
-        let epoch = session.client().epoch().unwrap();
-        assert_eq!(
-            (still(None), still(Some(epoch)), still(Some(0))),
-            (Ok(()), Ok(()), Err("roots_stale"))
-        );
-        session.close();
-        assert_eq!(
-            (still(None), still(Some(epoch))),
-            (Err("session_closed"), Err("session_closed"))
-        );
     }
 }

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use guarded_fs::{Error, Result};
+
 use crate::session::errors::no_session;
 use crate::session::runtime::{Mutex, lock};
 use crate::session::{Guard, Session};
@@ -102,8 +103,8 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boundary::Boundary;
     use crate::wire::ClientCapabilities;
+    use guarded_fs::Boundary;
 
     const INITIALIZE: &str = concat!(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","#,

@@ -16,8 +16,8 @@ mod tokio_runtime {
     use tokio::runtime::Handle;
 
     use super::Future;
-    use crate::error::Result;
     use crate::session::errors::no_runtime;
+    use guarded_fs::Result;
 
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::time::Instant;

@@ -35,9 +35,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 
+use guarded_fs::{Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::error::{Error, Result};
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::session::errors::{busy, queue_full};
 use crate::session::events;

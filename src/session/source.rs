@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::future::Future;
 
-use crate::error::Result;
+use guarded_fs::Result;
+
 use crate::limits::{ROOT_LIST_BYTES, ROOT_LIST_PAGES};
 use crate::session::errors::{
     cursor_too_large, repeated_cursor, roots_failed, roots_unsupported, too_many_pages,

@@ -7,11 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use guarded_fs::{Error, ErrorKind, Result, Roots};
 use tokio::sync::SetOnce;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, STALLED, SYMLINKED_LIST_TTL};
-use crate::roots::Roots;
 use crate::session::errors::{roots_timed_out, session_closed};
 use crate::session::runtime::{Instant, timeout_at};
 use crate::wire::ListRootsResult;
@@ -25,8 +24,8 @@ pub(crate) struct CacheEntry {
     /// The list, which is resolved again if it may give other roots.
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) roots: Roots,
-    /// The guard's number is that of the time when the list was requested. The rest was current
-    /// when the list began to be resolved.
+    /// The guard's number is that of the time when the list was requested. The time is that at
+    /// which the list began to be resolved.
     pub(crate) as_of: Current,
 }
 
@@ -56,9 +55,11 @@ impl CacheEntry {
         if current.now >= self.expires || self.as_of.guard_number != current.guard_number {
             return Validity::Invalid;
         }
-        // The filesystem decided about an entry, and a symlink may lead elsewhere by now.
-        let is_old =
-            self.roots.is_provisional() && current.now >= self.as_of.now + SYMLINKED_LIST_TTL;
+        // The filesystem decided about an entry, and a symlink may lead elsewhere by now. The result
+        // of an empty list depends on the configured paths alone.
+        let is_old = self.roots.is_provisional()
+            && !self.list.roots.is_empty()
+            && current.now >= self.as_of.now + SYMLINKED_LIST_TTL;
         // Defense: After the allowed directories have changed, the list is resolved again.
         if is_old || self.roots.generation() != current.generation {
             Validity::ResolveAgain

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use guarded_fs::Result;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::error::Result;
 use crate::session::errors::{busy, no_runtime};
 
 /// The blocking threads of a tokio runtime.

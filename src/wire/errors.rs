@@ -5,9 +5,9 @@
 //! contain only the error's text, its code and the URI that the client itself sent, never
 //! [`Error::operator_detail`].
 
+use guarded_fs::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use crate::error::{Error, ErrorKind};
 use crate::kinds;
 use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
@@ -163,8 +163,38 @@ const MISSING_CAPABILITY: i64 = -32021;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
     use std::ffi::OsStr;
+
+    /// The kinds of `guarded-fs`.
+    const KINDS: &[ErrorKind] = &[
+        ErrorKind::InvalidPath,
+        ErrorKind::InvalidUri,
+        ErrorKind::InvalidVersion,
+        ErrorKind::TooLong,
+        ErrorKind::OutsideRoots,
+        ErrorKind::NotFound,
+        ErrorKind::NotADirectory,
+        ErrorKind::IsADirectory,
+        ErrorKind::PermissionDenied,
+        ErrorKind::TooCostly,
+        ErrorKind::RootUnavailable,
+        ErrorKind::ForbiddenFile,
+        ErrorKind::AlreadyExists,
+        ErrorKind::DirectoryNotEmpty,
+        ErrorKind::Protected,
+        ErrorKind::ReadOnly,
+        ErrorKind::RootItself,
+        ErrorKind::LimitExceeded,
+        ErrorKind::NotUtf8,
+        ErrorKind::Overlap,
+        ErrorKind::CrossDevice,
+        ErrorKind::Unsupported,
+        ErrorKind::Changed,
+        ErrorKind::InvalidInput,
+        ErrorKind::InvalidConfiguration,
+        ErrorKind::RootRejected,
+        ErrorKind::Io,
+    ];
 
     const URI: &str = "file:///etc/passwd";
 
@@ -188,7 +218,7 @@ mod tests {
             .collect();
         assert_eq!(rows.len(), CODES.len());
         let names: Vec<_> = rows.concat();
-        let kinds = Code::ALL.iter().map(|code| code.kind());
+        let kinds = KINDS.iter().copied();
         let kinds: Vec<_> = kinds.chain([kinds::ROOTS_UNSUPPORTED, kinds::BUSY]).collect();
         let name_of = |kind: &ErrorKind| match kind {
             ErrorKind::Other(name) => name.to_uppercase(),
@@ -221,17 +251,21 @@ mod tests {
 
     #[test]
     fn error_bodies_have_the_expected_json() {
-        use Code as K;
-        let no_roots = K::Custom {
-            kind: kinds::ROOTS_UNSUPPORTED,
-            name: "roots_unsupported",
-            text: "the client offers no roots, and this server requires them",
-        };
-        let timed_out = K::Custom {
-            kind: kinds::ROOTS_FAILED,
-            name: "roots_timed_out",
-            text: "the client's roots could not be obtained in time",
-        };
+        let no_roots = (
+            kinds::ROOTS_UNSUPPORTED,
+            "roots_unsupported",
+            "the client offers no roots, and this server requires them",
+        );
+        let timed_out = (
+            kinds::ROOTS_FAILED,
+            "roots_timed_out",
+            "the client's roots could not be obtained in time",
+        );
+        let missing = (ErrorKind::NotFound, "not_found", "no such file or directory");
+        let outside_roots =
+            (ErrorKind::OutsideRoots, "outside_roots", "not inside the allowed directories");
+        let with_query =
+            (ErrorKind::InvalidUri, "query", "the URI contains a query; write ? as %3F");
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
         let not_found = concat!(
             r#""message":"Resource not found","#,
@@ -255,14 +289,14 @@ mod tests {
             r#""message":"read \"a\\n\": the client's roots could not be obtained in time","#,
             r#""data":{"kind":"roots_timed_out"}"#
         );
-        for (kind, revision, resource, code, expected) in [
-            (K::NotFound, old, Some(URI), -32002, not_found),
-            (K::NotFound, new, Some(URI), -32602, not_found),
-            (K::OutsideRoots, old, Some(URI), -32002, outside),
-            (K::OutsideRoots, new, Some(URI), -32602, outside),
-            (K::NotFound, old, None, -32602, parameter),
-            (K::Query, old, Some(URI), -32602, query),
-            (K::Query, new, None, -32602, query),
+        for ((kind, name, text), revision, resource, code, expected) in [
+            (missing, old, Some(URI), -32002, not_found),
+            (missing, new, Some(URI), -32602, not_found),
+            (outside_roots, old, Some(URI), -32002, outside),
+            (outside_roots, new, Some(URI), -32602, outside),
+            (missing, old, None, -32602, parameter),
+            (with_query, old, Some(URI), -32602, query),
+            (with_query, new, None, -32602, query),
             (no_roots, old, Some(URI), -32603, &format!("{unsupported}}}")),
             (
                 no_roots,
@@ -273,17 +307,18 @@ mod tests {
             ),
             (timed_out, new, Some(URI), -32603, late),
         ] {
-            let error = Error::from(kind).with_request("read", OsStr::new("a\n"));
+            let error = Error::new(kind, name, text).with_request("read", OsStr::new("a\n"));
             let body = revision.error_body(&error, resource);
             let printed = serde_json::to_string(&body).unwrap();
-            assert_eq!(printed, format!(r#"{{"code":{code},{expected}}}"#), "{kind} in {revision}");
-            assert_eq!(body.http_status(), (code == -32021).then_some(400), "{kind} in {revision}");
+            assert_eq!(printed, format!(r#"{{"code":{code},{expected}}}"#), "{name} in {revision}");
+            assert_eq!(body.http_status(), (code == -32021).then_some(400), "{name} in {revision}");
         }
     }
 
     #[test]
     fn tool_result_contains_the_text_and_matches_its_revision() {
-        let error = Error::from(Code::OutsideRoots)
+        let text = "not inside the allowed directories";
+        let error = Error::new(ErrorKind::OutsideRoots, "outside_roots", text)
             .with_operator_detail("points to /etc/shadow")
             .with_request("open", OsStr::new("a"));
         let content =
@@ -300,16 +335,16 @@ mod tests {
 
     #[test]
     fn operator_detail_is_never_sent() {
-        for &code in Code::ALL {
+        for &kind in KINDS {
             for &revision in Revision::ALL {
-                let error = Error::from(code)
+                let error = Error::new(kind, "code", "text")
                     .with_operator_detail("SECRET")
                     .with_request("open", OsStr::new("a"));
                 let bodies = [None, Some(URI)]
                     .map(|resource| format!("{:?}", revision.error_body(&error, resource)));
                 assert!(
                     !format!("{bodies:?}{}", revision.tool_result(&error)).contains("SECRET"),
-                    "{code}"
+                    "{kind:?}"
                 );
             }
         }
@@ -317,13 +352,14 @@ mod tests {
 
     #[test]
     fn long_uri_is_shortened_at_a_character_boundary() {
+        let missing = Error::new(ErrorKind::NotFound, "not_found", "no such file or directory");
         for (uri, expected) in [
             ("x".repeat(URI_BYTES), "x".repeat(URI_BYTES)),
             ("x".repeat(URI_BYTES + 1), "x".repeat(URI_BYTES) + "…"),
             ("x".repeat(URI_BYTES - 1) + "é", "x".repeat(URI_BYTES - 1) + "…"),
             (String::new(), String::new()),
         ] {
-            let body = Revision::V2025_11_25.error_body(&Error::from(Code::NotFound), Some(&uri));
+            let body = Revision::V2025_11_25.error_body(&missing, Some(&uri));
             assert_eq!(body.data.unwrap()["uri"], expected);
         }
     }

@@ -11,12 +11,13 @@ mod message;
 mod revision;
 mod errors;
 
+use guarded_fs::{Error, ErrorKind, ListEntry, Location, Result};
+use path_clean::PathClean as _;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use url::Url;
 
-use crate::boundary::ListEntry;
-use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 pub use capability::ClientCapabilities;
 pub(crate) use message::Effect;
@@ -105,12 +106,38 @@ impl ListRootsResult {
 }
 
 impl RootEntry {
+    /// A short text to show for the entry, for example in a list of a client's projects: its name,
+    /// or else the last name of its path, or else its URI. It is the client's own text, and says
+    /// nothing about what the entry grants.
+    ///
+    /// ```
+    /// use mcp_roots_guard::ListRootsResult;
+    ///
+    /// let list = ListRootsResult::from_uris(["file:///srv/my%20site/./"]);
+    /// assert_eq!(list.roots[0].label(), "my site");
+    /// ```
+    #[must_use]
+    pub fn label(&self) -> String {
+        if let Some(name) = self.name.as_ref().filter(|name| !name.is_empty()) {
+            return name.clone();
+        }
+        let Ok(location) = Location::from_uri(&self.uri) else { return self.uri.clone() };
+        let path = location.as_unchecked_path().clean();
+        let last = path.file_name().unwrap_or(dunce::simplified(&path).as_os_str());
+        last.to_string_lossy().into_owned()
+    }
+
     /// The entry as an entry of a list that [`Boundary::narrow`](crate::Boundary::narrow) reads.
     /// A path in place of a URI is accepted if `allows_paths`.
     pub(crate) fn to_list_entry(&self, allows_paths: bool) -> ListEntry<'_> {
         let entry = if self.malformed {
             let text = "the entry is malformed";
             let error = Error::new(ErrorKind::RootRejected, "malformed", text);
+            ListEntry::rejected(&self.uri, error)
+        } else if !is_read_alike(&self.uri) {
+            let text =
+                "other programs read another path from the URI; escape its special characters";
+            let error = Error::new(ErrorKind::InvalidUri, "ambiguous_uri", text);
             ListEntry::rejected(&self.uri, error)
         } else if allows_paths {
             ListEntry::new(&self.uri)
@@ -119,6 +146,16 @@ impl RootEntry {
         };
         entry.named(self.name.as_deref())
     }
+}
+
+/// Whether the URL parser that most programs use (WHATWG, the `url` crate) reads the same path from
+/// a `file:` URI. It treats a name such as `c|` as a drive. Any other text is read alike, and is
+/// refused later. On Windows, the guard itself reads URIs in several notations.
+fn is_read_alike(uri: &str) -> bool {
+    let Ok(location) = Location::from_uri(uri) else { return true };
+    let reread = || Url::parse(uri).ok()?.to_file_path().ok();
+    // A list names no directory that the software of its client reads differently.
+    cfg!(windows) || reread().is_some_and(|path| path == location.as_unchecked_path())
 }
 
 /// The URI and the name. A path is rejected.

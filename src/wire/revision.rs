@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, ErrorKind, Result};
+use guarded_fs::{Error, ErrorKind, Result};
 
 /// A protocol revision known to this crate. Revisions are ordered by date, and `Display` writes the
 /// protocol's notation.

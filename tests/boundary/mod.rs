@@ -1,6 +1,8 @@
 //! From configuration and client lists to the roots in force.
 
 #[cfg(unix)]
+pub(crate) mod ambient;
+#[cfg(unix)]
 pub(crate) mod deployments;
 #[cfg(unix)]
 pub(crate) mod narrowing;

@@ -216,7 +216,7 @@ fn judge(tree: &Tree, scenario: &Scenario) -> Option<String> {
 pub(super) fn is_temporary(name: &std::ffi::OsStr) -> bool {
     let digits = name
         .to_str()
-        .and_then(|name| name.strip_prefix(".mcp-roots-guard-")?.strip_suffix(".tmp"))
+        .and_then(|name| name.strip_prefix(".guarded-fs-")?.strip_suffix(".tmp"))
         .unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }

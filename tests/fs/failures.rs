@@ -163,7 +163,7 @@ const CARELESS: Operation = Operation {
     paths: &[operations::Path { intent: Intent::New, target: Target::File, is_changed: true }],
     directly: |roots, texts, _| {
         let top = roots.iter().next().unwrap().path();
-        let (old, new) = (top.join(texts[0]), top.join(".mcp-roots-guard-0123456789abcdef.tmp"));
+        let (old, new) = (top.join(texts[0]), top.join(".guarded-fs-0123456789abcdef.tmp"));
         let mode = fs::metadata(&old)?.permissions();
         let mut file = ManuallyDrop::new(fs::File::create(&new)?);
         file.write_all(WRITTEN.as_bytes())?;

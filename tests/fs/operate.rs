@@ -193,10 +193,10 @@ fn each_operation_of_the_help_has_its_effect_and_is_refused() {
 fn every_operation_is_in_the_table_and_is_offered() {
     let method = |operation: &Operation| operation.name.split('(').next().unwrap();
     let table: BTreeSet<&str> = TABLE.iter().map(method).collect();
-    let api = include_str!("../../.ci/supply-chain/api/features.txt");
+    let api = include_str!("../../.ci/supply-chain/api/guarded-fs.txt");
     let is_none = |method: &str| NO_OPERATIONS.split(' ').any(|other| other == method);
     let methods = api.lines().filter_map(|line| {
-        let (of, method) = line.strip_prefix("pub fn mcp_roots_guard::")?.split_once("::")?;
+        let (of, method) = line.strip_prefix("pub fn guarded_fs::")?.split_once("::")?;
         let method = method.split(['<', '(']).next()?;
         (["Roots", "CheckedPath", "CheckedEntry"].contains(&of) && !is_none(method))
             .then_some(method)
@@ -214,9 +214,10 @@ fn every_operation_is_in_the_table_and_is_offered() {
 }
 
 /// Methods of roots and proofs that describe them or derive others from them.
-const NO_OPERATIONS: &str = "check_all clone command deref ensure_usable entry eq exists explain \
-    failure follow fmt from_dirs hash heap_size in_scope iter join join_entry read_only rejected \
-    scope still_allows with_base";
+const NO_OPERATIONS: &str = "always_in_force check_all clone deref ensure_usable entry eq exists \
+    explain failure follow fmt from_dirs generation hash heap_size in_scope is_provisional iter join \
+    join_entry open_root_unguarded read_only read_only_at_or_below rejected scope still_allows \
+    why_none with_base without_rejected writable_places";
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[

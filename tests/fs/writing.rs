@@ -660,7 +660,7 @@ fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
         assert!(shown.starts_with(text) && shown.ends_with("no file was changed"), "{shown}");
         assert_eq!((partial.committed().len(), partial.pending().len()), (0, 6));
         // The temporary files are gone.
-        let is_temporary = |line: &&String| line.contains(".mcp-roots-guard-");
+        let is_temporary = |line: &&String| line.contains(".guarded-fs-");
         let before: Vec<_> = before.iter().filter(|line| !is_temporary(line)).cloned().collect();
         assert_eq!(tree.snapshot("root"), before, "{text}");
     }

@@ -18,9 +18,9 @@ use rustix::process::{Pid, test_kill_process};
 use crate::support::tree::{Tree, uri};
 use crate::support::{code, is_own_process};
 
-#[cfg(feature = "landlock")]
+#[cfg(feature = "process")]
 mod confined;
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(all(target_os = "linux", feature = "process"))]
 mod unreaped;
 
 fn command(roots: &Roots, directory: &str, program: &str) -> Result<ChildCommand> {

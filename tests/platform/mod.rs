@@ -1,6 +1,6 @@
 //! What depends on the operating system.
 
-#[cfg(all(target_os = "linux", feature = "child"))]
+#[cfg(all(target_os = "linux", feature = "process"))]
 pub(crate) mod child;
 #[cfg(target_os = "linux")]
 pub(crate) mod folding_filesystem;

@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use aliases::{Node, PathIndex, Position, RootKind, TOP};
 
 /// Included as a file, because the module is not public.
-#[path = "../../src/path/index.rs"]
+#[path = "../../crates/guarded-fs/src/path/index.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod aliases;
 
 /// Used by `index.rs`.
-#[path = "../../src/path/names/mod.rs"]
+#[path = "../../crates/guarded-fs/src/path/names/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod names;
 

@@ -21,13 +21,13 @@ pub(crate) use error::Code;
 
 /// Included as files, because these pure modules are not public, and some are built only on
 /// Windows.
-#[path = "../../src/error/codes.rs"]
+#[path = "../../crates/guarded-fs/src/error/codes.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod error;
-#[path = "../../src/path/names/windows.rs"]
+#[path = "../../crates/guarded-fs/src/path/names/windows.rs"]
 #[allow(dead_code, unreachable_pub)]
 pub(crate) mod rules;
-#[path = "../../src/path/escapes.rs"]
+#[path = "../../crates/guarded-fs/src/path/escapes.rs"]
 mod escapes;
 
 /// Checks all properties.

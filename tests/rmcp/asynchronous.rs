@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_roots_guard::Guard;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChildCommand, Guard};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -178,7 +178,9 @@ async fn program_ends_with_the_roots_of_its_request() {
     for message in [cancelled(1), list_changed()] {
         let tree = Tree::new();
         let mut raw = connect(&tree.guard(), async |roots: RequestRoots, _| {
-            let prepare = |roots: RequestRoots| Ok(ChildCommand::new(&roots.check(".")?, "sh")?);
+            let prepare = |roots: RequestRoots| {
+                Ok(mcp_roots_guard::ChildCommand::new(&roots.check(".")?, "sh")?)
+            };
             let program = roots.run(prepare).await?.unguarded_dir();
             program.args(["-c", "echo $$ >pid; exec sleep 1000"]).output_async().await?;
             Ok("the program ended".to_owned())

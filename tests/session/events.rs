@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, RootsResponse,
-    RootsSource,
+    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Roots,
+    RootsResponse, RootsSource,
 };
 
 use tree::Tree;
@@ -59,7 +59,8 @@ impl Log {
         let mut lines = String::new();
         for line in text.lines() {
             // On Windows, a separator is escaped by the event and again by the subscriber.
-            let line = line.trim_start().replace("mcp_roots_guard: ", "").replace(r"\\\\", "/");
+            let line = line.trim_start().replace("mcp_roots_guard: ", "");
+            let line = line.replace("guarded_fs: ", "").replace(r"\\\\", "/");
             let line = line.replace(&tree.uri(""), "file://$T/");
             let top = tree.path("").to_str().unwrap().replace('\\', "/");
             let line = line.replace(&top, "$T/").replace("$T//", "$T/");
@@ -72,23 +73,30 @@ impl Log {
 
 static ONE_TEST_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A program's own refusal is logged in the form of the crate's.
+/// A program's own refusals and operations are logged in the form of the crate's.
 #[test]
 fn refusals_of_a_program_are_logged_like_others() {
     let _alone = ONE_TEST_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (tree, log) = (Tree::new(""), Log::default());
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time();
+    let subscriber = subscriber.with_max_level(tracing::Level::TRACE);
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
     let _default = tracing::subscriber::set_default(subscriber);
     let declined = Error::new(ErrorKind::Other("declined"), "declined", "the user declined");
     let declined = declined.with_request("format", "a\n".as_ref());
+    let declined = declined.with_outcome("1 of 2 files is formatted".to_owned());
     assert_eq!(declined.logged(NonZeroU64::new(7)).code(), "declined");
     assert_eq!(
         log.take(&tree, 7),
         "INFO refused session=$S operation=\"format\" request=\"a\\\\n\" code=\"declined\" \
-         error=format \"a\\n\": the user declined\n"
+         error=format \"a\\n\": the user declined; 1 of 2 files is formatted\n"
     );
+    tree.add("file a = x");
+    let checked = Roots::from_dirs([tree.path("")]).unwrap().check("a").unwrap();
+    checked.log_allowed("format", "./a".as_ref());
+    let events = log.take(&tree, 7);
+    assert!(events.contains("TRACE allowed operation=\"format\" request=\"./a\""), "{events}");
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl<'a> Client<'a> {
     /// The roots of a list, and whether the list itself gives none.
     fn of_list(&mut self, entries: &[Entry]) -> (InForce, bool) {
         if entries.is_empty() && self.config.client_roots == ClientRoots::NarrowIfListed {
-            let allowed = self.allowed();
+            let allowed = InForce { rejected: Some(Vec::new()), ..self.allowed() };
             let is_empty = allowed.roots.is_empty();
             return (allowed, is_empty);
         }

@@ -14,7 +14,7 @@ use std::ops::{Add, Deref, DerefMut};
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
-use crate::error::Result;
+use guarded_fs::Result;
 
 /// Another task may run before a lock is taken, and after it is released.
 #[derive(Debug, Default)]

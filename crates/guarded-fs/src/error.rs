@@ -32,7 +32,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// that must not be distinguishable have the same text.
 ///
 /// ```
-/// # use mcp_roots_guard::{ErrorKind, Roots};
+/// # use guarded_fs::{ErrorKind, Roots};
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// let refused = roots.read("../secret.txt", 1 << 20).unwrap_err();
@@ -42,7 +42,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///     ErrorKind::OutsideRoots => { /* whether or not it exists */ }
 ///     _ => {}
 /// }
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(thiserror::Error)]
 #[error(transparent)]
@@ -91,7 +91,7 @@ impl Error {
     /// distinguish them.
     ///
     /// ```
-    /// use mcp_roots_guard::{Error, ErrorKind};
+    /// use guarded_fs::{Error, ErrorKind};
     ///
     /// const TURN_ENDED: ErrorKind = ErrorKind::Other("turn_ended");
     ///
@@ -118,7 +118,7 @@ impl Error {
     /// match on the [kind](Self::kind).
     ///
     /// ```
-    /// use mcp_roots_guard::{ErrorKind, Location};
+    /// use guarded_fs::{ErrorKind, Location};
     ///
     /// let refused = Location::parse("file:///a%2").unwrap_err();
     /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::InvalidUri, "bad_escape"));
@@ -150,14 +150,14 @@ impl Error {
     /// Other refusals are the guard's alone, such as `outside_roots` and `protected`, and have none.
     ///
     /// ```
-    /// # use mcp_roots_guard::Roots;
+    /// # use guarded_fs::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// let missing = roots.open("missing.txt").unwrap_err();
     /// # #[cfg(unix)]
     /// assert_eq!(missing.raw_os_error(), Some(2)); // ENOENT
     /// assert_eq!(roots.open("../secret.txt").unwrap_err().raw_os_error(), None);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
@@ -170,6 +170,7 @@ impl Error {
         self.0.cause.as_ref().is_some_and(|it| it.kind() == io::ErrorKind::InvalidInput)
     }
 
+    #[inline]
     pub(crate) fn reason(&self) -> Code {
         self.0.code
     }
@@ -258,7 +259,7 @@ impl Error {
     /// The request is shown as the library shows it: quoted, escaped and shortened.
     ///
     /// ```
-    /// use mcp_roots_guard::{Error, ErrorKind};
+    /// use guarded_fs::{Error, ErrorKind};
     ///
     /// let error = Error::new(ErrorKind::ReadOnly, "turn_is_read_only", "this turn only reads");
     /// let error = error.with_request("format", "a.rs".as_ref());
@@ -287,7 +288,7 @@ impl Error {
     /// not know.
     ///
     /// ```
-    /// use mcp_roots_guard::{Error, ErrorKind};
+    /// use guarded_fs::{Error, ErrorKind};
     ///
     /// let error = Error::new(ErrorKind::Io, "format_failed", "the formatter failed");
     /// let error = error.with_outcome("2 of 3 files are formatted".to_owned());
@@ -383,7 +384,7 @@ impl From<io::Error> for Error {
 ///
 /// ```
 /// # use std::io;
-/// # use mcp_roots_guard::{Error, Roots};
+/// # use guarded_fs::{Error, Roots};
 /// # let work = tempfile::tempdir().unwrap();
 /// # let roots = Roots::from_dirs([work.path()])?;
 /// fn number(error: &io::Error) -> Option<i32> {
@@ -420,7 +421,7 @@ impl From<Error> for io::Error {
 /// send errors as JSON without MCP. Like the text, it is safe to show to a model.
 ///
 /// ```
-/// # use mcp_roots_guard::Roots;
+/// # use guarded_fs::Roots;
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
 /// let error = roots.read("../a", 1 << 20).unwrap_err();
@@ -431,7 +432,7 @@ impl From<Error> for io::Error {
 ///         "text": r#"read "../a": not inside the allowed directories"#,
 ///     })
 /// );
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

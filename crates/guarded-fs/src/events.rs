@@ -8,11 +8,11 @@ use std::num::NonZeroU64;
 
 use crate::error::{Error, quoted, unquoted};
 
-/// Emits an event if the feature `tracing` is enabled. The events of sessions use it too.
+/// Emits an event if the feature `tracing` is enabled.
 macro_rules! event {
     ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
         #[cfg(feature = "tracing")]
-        tracing::$level!(target: "mcp_roots_guard", $($field = $value,)* $message);
+        tracing::$level!(target: "guarded_fs", $($field = $value,)* $message);
         #[cfg(not(feature = "tracing"))]
         if false { let _ = ($(&$value,)*); }
     };

@@ -1,18 +1,17 @@
-//! A file server on stdio that uses rmcp 2 and only the core of mcp-roots-guard:
+//! A file server on stdio that uses rmcp 2 and only guarded-fs, which knows no SDK:
 //! `rmcp-2-server DIRECTORY...`
 //!
-//! The core knows no SDK, so a server with any SDK, of any version, has the same three steps: obtain
-//! the roots in force, run the operation on a thread that may block, and return the text of a
-//! refusal as a tool error.
+//! A server with any SDK, of any version, has the same three steps: obtain the roots in force, run the
+//! operation on a thread that may block, and return the text of a refusal as a tool error.
 //!
 //! Client roots narrow the directories of the command line. Each call asks the client for its list,
-//! so it uses the current list, and the server keeps no list that could be outdated. The feature
-//! `session` is for servers that cannot ask in every call: it caches each client's list until it
+//! so it uses the current list, and the server keeps no list that could be outdated. mcp-roots-guard
+//! is for servers that cannot ask in every call: it caches each client's list until it
 //! changes, and gives the calls of many clients fair shares of the threads.
 
 use std::time::Duration;
 
-use mcp_roots_guard::{Deadline, Access, Boundary, ListRootsResult, Location, Result, Roots};
+use guarded_fs::{Access, Boundary, Deadline, ListEntry, Location, Result, Roots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{self, ClientResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceExt};
@@ -71,7 +70,10 @@ impl Server {
         let boundary = self.boundary.clone();
         let resolve_and_run = move || {
             let roots = match list {
-                Some(list) => boundary.narrow(&list.roots, &Deadline::default())?,
+                Some(list) => {
+                    let entries = list.iter().map(|uri| ListEntry::uri(uri));
+                    boundary.narrow(entries, &Deadline::default())?
+                }
                 None => boundary.allowed_roots(),
             };
             operation(roots)
@@ -85,13 +87,13 @@ impl Server {
 
 /// Asks the client for its roots. Without an answer in time, the call is refused.
 #[expect(deprecated, reason = "rmcp marks Roots as deprecated, but clients still send them")]
-async fn client_roots(client: &Peer<RoleServer>) -> Result<ListRootsResult, String> {
+async fn client_roots(client: &Peer<RoleServer>) -> Result<Vec<String>, String> {
     let request = ServerRequest::ListRootsRequest(model::ListRootsRequest::default());
     let options = PeerRequestOptions::with_timeout(CLIENT_LIMIT);
     let sent = client.send_request_with_option(request, options);
     match async { sent.await?.await_response().await }.await {
         Ok(ClientResult::ListRootsResult(list)) => {
-            Ok(ListRootsResult::from_uris(list.roots.into_iter().map(|root| root.uri)))
+            Ok(list.roots.into_iter().map(|root| root.uri).collect())
         }
         other => {
             eprintln!("roots/list: {other:?}");

@@ -1,5 +1,5 @@
 //! A client that speaks MCP with the server over pipes gets what is inside the roots. The rest is
-//! refused as a tool error, with the text of mcp-roots-guard.
+//! refused as a tool error, with the text of guarded-fs.
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the test is a client")]
 

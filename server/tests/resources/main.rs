@@ -8,7 +8,7 @@
 mod client;
 mod http;
 #[cfg(target_os = "linux")]
-#[path = "../../../../tests/support/hung_filesystem.rs"]
+#[path = "../../../tests/support/hung_filesystem.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod hung_filesystem;
 #[cfg(target_os = "linux")]
@@ -18,6 +18,6 @@ mod list;
 mod listen;
 mod requests;
 mod subscribe;
-#[path = "../../../../tests/support/tree.rs"]
+#[path = "../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;

@@ -1,7 +1,5 @@
 //! Subscriptions in a session.
 
-use serde_json::json;
-
 use crate::client::cases::check;
 use crate::client::served::ServedDirectory;
 use crate::client::{Declares, Era};
@@ -40,7 +38,7 @@ fn subscriptions_do_not_hold_the_lists_before_the_current_one() {
     client.roots.extend((1..10_000).map(|number| format!("x://{number:0200}")));
     let mut subscribe = |paths: &[std::path::PathBuf]| {
         for path in paths {
-            client.notify("roots/list_changed", &json!({}));
+            client.notify("roots/list_changed", &serde_json::json!({}));
             assert_eq!(client.resource("subscribe", path), 0);
         }
         memory(client.process.id())

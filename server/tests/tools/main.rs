@@ -7,7 +7,7 @@
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
 mod files;
-#[path = "../../../../tests/support/tree.rs"]
+#[path = "../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;
 mod walks;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ListEntry, ListRootsResult,
-    Roots,
+    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ListEntry, Roots,
 };
 use unicode_normalization::UnicodeNormalization as _;
 

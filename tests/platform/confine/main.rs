@@ -1,7 +1,7 @@
 //! Tests of process confinement. Each case runs in a child process of this program, because
 //! confinement may require a process with one thread, and libtest's programs have several.
 //!
-//! `cargo test --features landlock --test confine [WORD]...` runs the cases whose names contain one
+//! `cargo test --features process --test confine [WORD]...` runs the cases whose names contain one
 //! of the words, and prints their output.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

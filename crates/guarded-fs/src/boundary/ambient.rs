@@ -2,26 +2,28 @@
 //! be outside the configured directories: [`WritablePlaces`] tells whether a tool could have
 //! decided what they lead to.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::dir::Access;
-#[cfg(unix)]
-use crate::dir::Metadata;
+use crate::dir::{Access, Metadata};
 use crate::error::{Code, Result};
 use crate::path::protect::FoldedPaths;
 use crate::roots::{Links, Root, Roots};
 
 /// The places where tools can create files and symlinks, from [`Roots::writable_places`]: each
-/// writable allowed directory, in force or not, except the filesystem root, outside of which there
-/// is nothing.
+/// writable root and each writable allowed directory, in force or not, except the filesystem root,
+/// outside of which there is nothing. So for a boundary [without
+/// directories](crate::Boundary::without_directories), or with a writable `/`, the directories that
+/// other clients can write to are not known here.
 ///
 /// For a program that uses a file by a path of its own configuration or environment, such as a
 /// program to run or a plugin to load, and must not use one that a tool has put there. Names are
 /// compared regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
 ///
 /// ```
-/// use mcp_roots_guard::Roots;
+/// use guarded_fs::Roots;
 ///
 /// # let top = tempfile::tempdir().unwrap();
 /// # let top = top.path().canonicalize().unwrap();
@@ -33,7 +35,7 @@ use crate::roots::{Links, Root, Roots};
 /// let writable = roots.writable_places([]);
 /// assert!(!writable.contain(&writable.resolve(&hook)?));
 /// assert!(writable.contain(&writable.resolve(&work.join("hook"))?));
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 pub struct WritablePlaces<'a> {
     roots: Vec<&'a Root>,
@@ -41,8 +43,8 @@ pub struct WritablePlaces<'a> {
 }
 
 impl Roots {
-    /// The places where tools of any client can create files and symlinks. `others` are the
-    /// canonical paths of further ones, which the boundary does not know.
+    /// The places where tools can create files and symlinks. `others` are the canonical paths of
+    /// further ones, which the boundary does not know.
     pub fn writable_places<'a>(
         &'a self,
         others: impl IntoIterator<Item = &'a Path>,
@@ -55,39 +57,62 @@ impl Roots {
         WritablePlaces { roots, paths }
     }
 
-    /// Whether a read-only allowed directory, in force or not, is at this canonical path or below
-    /// it. On Unix, the path can also be another name of the directory, such as a bind mount.
+    /// Whether a read-only allowed directory, in force or not, is this open file or directory or is
+    /// below it, or would be if it were not missing. `canonical` is its canonical path, and other
+    /// names of it, such as bind mounts, are recognized by identity.
     ///
-    /// For a program that grants another one access to a path and all below it, by a rule that only
-    /// adds access. The directory keeps its access only if it is not in there.
-    #[must_use]
-    pub fn read_only_at_or_below(&self, canonical: &Path) -> bool {
-        let roots = self.with_allowed().flat_map(Self::iter);
-        let mut read_only = roots.filter(|root| root.access() == Access::ReadOnly);
-        read_only.any(|root| {
-            root.path().starts_with(canonical)
-                || is_other_name(std::iter::once(canonical), std::iter::once(root))
-        })
+    /// For a program that grants access to a file or directory, and all below it, by a rule that only
+    /// adds access. The read-only directory keeps its access only if it is not in there.
+    ///
+    /// # Errors
+    ///
+    /// The error of looking at a directory that is there, so that the answer is not known.
+    pub fn read_only_at_or_below(&self, opened: &File, canonical: &Path) -> Result<bool> {
+        let is_named = |path: &Path| path.starts_with(canonical);
+        let snapshots = || self.with_allowed();
+        let mut planned = snapshots().flat_map(Self::planned);
+        if planned.any(|(path, access)| *access == Access::ReadOnly && is_named(path)) {
+            return Ok(true);
+        }
+        let opened = Metadata::of_file(opened)?.identity();
+        let mut seen = HashSet::new();
+        for root in snapshots().flat_map(Self::iter) {
+            let is_read_only = root.access() == Access::ReadOnly;
+            // A rule for another name of a read-only directory, or of one above it, is one for the
+            // directory.
+            if is_read_only
+                && (is_named(root.path()) || root.is_object_at_or_below(opened, &mut seen)?)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
 impl WritablePlaces<'_> {
     /// Resolves an absolute path, which is not a request and may be outside the roots, to the
-    /// canonical path of what is there. Symlinks are followed, unless one is in these places.
+    /// canonical path of what is there. Symlinks are followed, unless one is in these places. The
+    /// result itself may be in one: see [`contain`](Self::contain).
     ///
     /// # Errors
     ///
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for a relative path.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a symlink that was
     ///   followed is in one of these places.
     /// - [`NotFound`](crate::ErrorKind::NotFound), and the other errors of resolving the path.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        if !path.is_absolute() {
+            return Err(Code::NotAbsolute.into());
+        }
         let (canonical, links) = resolve(path)?;
         // A tool may have created the symlink.
         if links.are_in(&self.paths) { Err(Code::ThroughLink.into()) } else { Ok(canonical) }
     }
 
-    /// Whether a canonical path is in one of these places. On Unix, also if it leads there by
-    /// another name of a directory, such as a bind mount.
+    /// Whether a canonical path, such as one from [`resolve`](Self::resolve), is in one of these
+    /// places. On Unix, also if a directory on it is the directory of one by another name, such as a
+    /// bind mount.
     #[must_use]
     pub fn contain(&self, canonical: &Path) -> bool {
         let directories = self.roots.iter().filter(|root| !root.is_file());

@@ -51,13 +51,13 @@ impl Boundary {
     /// whole system: [`builder`](Self::builder) without a directory is an error.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Boundary, Deadline, ListEntry, WhyNone};
+    /// # use guarded_fs::{Boundary, Deadline, ListEntry, WhyNone};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary = Boundary::without_directories().build()?;
     /// let listed = [work.path().to_str().unwrap()].map(ListEntry::new);
     /// assert_eq!(boundary.narrow(listed, &Deadline::default())?.iter().count(), 1);
     /// assert_eq!(boundary.allowed_roots().why_none(), Some(WhyNone::Unconfigured));
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn without_directories() -> BoundaryBuilder {
         BoundaryBuilder { is_unbounded: true, ..Self::builder() }
@@ -84,7 +84,7 @@ impl BoundaryBuilder {
     /// should start before all others.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, ErrorKind};
+    /// use guarded_fs::{Access, Boundary, ErrorKind};
     ///
     /// # let top = tempfile::tempdir().unwrap();
     /// # let (docs, drafts) = (top.path().join("docs"), top.path().join("docs/drafts"));
@@ -97,7 +97,7 @@ impl BoundaryBuilder {
     /// roots.write("new.txt", "")?;
     /// let refused = roots.write(docs.join("new.txt"), "").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn directory(
         mut self,
@@ -158,13 +158,13 @@ impl BoundaryBuilder {
     /// names none.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Access, Boundary};
+    /// # use guarded_fs::{Access, Boundary};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary =
     ///     Boundary::builder().directory(work.path(), Access::ReadOnly).name_roots_in_refusals();
     /// let refused = boundary.build()?.allowed_roots().read("../a", 1).unwrap_err().to_string();
     /// assert!(refused.starts_with(r#"read "../a": not inside the allowed directories; allowed: ""#));
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn name_roots_in_refusals(mut self) -> Self {
         self.policy.names_roots = true;
@@ -211,7 +211,7 @@ impl BoundaryBuilder {
     /// child processes, and confining the process does not enforce it.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, ErrorKind};
+    /// use guarded_fs::{Access, Boundary, ErrorKind};
     ///
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join(".env"), "secret").unwrap();
@@ -225,7 +225,7 @@ impl BoundaryBuilder {
     /// assert_eq!(refused.code(), "protected");
     /// let refused = roots.read(".env", 1024).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::Protected);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn protect(mut self, pattern: impl Into<String>) -> Self {
         self.protected.push((pattern.into(), Protection::ReadOnly));
@@ -245,7 +245,7 @@ impl BoundaryBuilder {
     /// with the patterns, and so are other spellings, such as one in capital letters.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Access, Boundary, ErrorKind};
+    /// # use guarded_fs::{Access, Boundary, ErrorKind};
     /// # let work = tempfile::tempdir().unwrap();
     /// # for name in [".env", ".env.example"] {
     /// #     std::fs::write(work.path().join(name), "KEY=").unwrap();
@@ -258,7 +258,7 @@ impl BoundaryBuilder {
     /// let roots = boundary.allowed_roots();
     /// assert_eq!(roots.read_to_string(".env.example", 99)?, "KEY=");
     /// assert_eq!(roots.read(".env", 99).unwrap_err().kind(), ErrorKind::Protected);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn exempt(mut self, name: impl Into<OsString>) -> Self {
         self.exempt.push(name.into());
@@ -401,11 +401,11 @@ impl Roots {
     /// The errors of [`BoundaryBuilder::build`].
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
     /// let refused = roots.read("../../etc/passwd", 1024).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
         let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);

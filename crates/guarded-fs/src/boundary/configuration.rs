@@ -88,7 +88,10 @@ impl Resolution {
             protected,
             rejected: rejected.into_iter().flatten().collect(),
             base: (!roots.is_empty()).then_some(0),
-            planned: planned().map(Into::into).collect(),
+            planned: directories
+                .iter()
+                .filter_map(|it| Some((it.planned()?.to_owned(), it.options.access)))
+                .collect(),
             why_none,
             generation,
             is_provisional: directories.iter().any(|directory| !directory.is_settled()),

@@ -23,7 +23,7 @@ use crate::roots::{
 /// of a directory that must exist and that client roots narrow.
 ///
 /// ```
-/// use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
+/// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
 ///
 /// # let top = tempfile::tempdir().unwrap();
 /// # for name in ["home", "home/work", "external"] {
@@ -40,7 +40,7 @@ use crate::roots::{
 /// let roots = boundary.narrow(listed, &Deadline::default())?;
 /// let always: Vec<_> = roots.iter().map(|root| root.is_always()).collect();
 /// assert_eq!(always, [false, true]);
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
@@ -98,7 +98,7 @@ impl DirectoryOptions {
     /// this system and is a different directory.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
+    /// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
     ///
     /// # let workspace = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
@@ -113,7 +113,7 @@ impl DirectoryOptions {
     /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
     /// let shown: Vec<_> = roots.iter().map(|root| root.client_path()).collect();
     /// assert_eq!(shown, ["/Users/me/project/site"]);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn alias(mut self, path: impl Into<PathBuf>) -> Self {
         self.aliases.push(path.into());

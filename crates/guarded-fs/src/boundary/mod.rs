@@ -66,14 +66,14 @@ use crate::roots::{Roots, Throttle, Turn};
 /// The allowed directories of a server. A boundary is built once and shared by all clients.
 ///
 /// ```no_run
-/// use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
+/// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
 ///
 /// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
 /// // An untrusted list narrows the allowed directories, and never widens them.
 /// let list = ["file:///srv/projects/site", "file:///etc"].map(ListEntry::uri);
 /// let roots = boundary.narrow(list, &Deadline::default())?;
 /// assert_eq!(roots.iter().count(), 1);
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Boundary {
@@ -135,15 +135,16 @@ impl Boundary {
     /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program: if the configured
     /// paths are due to be resolved again, the work is passed to `start`, which starts it on a
     /// thread that may block. The result contains what they led to last, unless `start` has done the
-    /// work.
+    /// work. Until the work is done or dropped, nobody else gets it, so run it: if it is dropped, the
+    /// paths are resolved again half a second later at the earliest.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Access, Boundary};
+    /// # use guarded_fs::{Access, Boundary};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
     /// let roots = boundary.allowed_roots_with(|resolve| drop(std::thread::spawn(resolve)));
     /// assert_eq!(roots.iter().count(), 1);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
     pub fn allowed_roots_with(&self, start: impl FnOnce(Box<dyn FnOnce() + Send>)) -> Roots {
@@ -151,13 +152,18 @@ impl Boundary {
         if !roots.is_provisional() {
             return roots;
         }
-        let Some(turn) = self.inner.resolved.take() else { return roots };
-        let boundary = self.clone();
-        // Until the work is done or dropped, nobody else gets it.
-        start(Box::new(move || boundary.resolve_allowed_again(turn)));
+        let Some(resolve) = self.due_resolution() else { return roots };
+        start(resolve);
         self.last_allowed_roots()
     }
 
+    /// The work of resolving the configured paths again, if nobody has it and it is due.
+    fn due_resolution(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        let (turn, boundary) = (self.inner.resolved.take()?, self.clone());
+        Some(Box::new(move || boundary.resolve_allowed_again(turn)))
+    }
+
+    #[inline]
     fn last_allowed_roots(&self) -> Roots {
         lock(&self.inner.allowed).roots.clone()
     }

@@ -71,7 +71,7 @@ impl Boundary {
     /// use [`Roots::within_all`], which fails if one is refused.
     ///
     /// ```
-    /// use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
+    /// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
     ///
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("app")).unwrap();
@@ -82,7 +82,7 @@ impl Boundary {
     /// let roots = boundary.narrow(suggested, &Deadline::default())?;
     /// assert_eq!(roots.iter().count(), 1);
     /// assert_eq!(roots.rejected()[0].entry(), "/etc");
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     ///
     /// # Errors
@@ -313,6 +313,7 @@ impl ListResolver<'_> {
             policy: self.boundary.inner.policy,
             protected: allowed.shared_protected(),
             rejected: self.rejected.into(),
+            generation: allowed.generation(),
             allowed: Some(allowed.clone()),
             why_none,
             base,

@@ -108,8 +108,8 @@ impl Roots {
     /// looked up.
     ///
     /// ```
-    /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-    /// # use mcp_roots_guard::Roots;
+    /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
+    /// # use guarded_fs::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::os::unix::fs::symlink("/etc/passwd", work.path().join("users")).unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;

@@ -41,8 +41,7 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 ///
 /// A snapshot's memory is freed with its last proof. For a client's list of 4 MiB, that is about
 /// 10 MiB. To remember many places for a long time, keep the [`uri`](Proof::uri) of each, and check
-/// it again in the roots that are in force then, such as
-/// [`Session::known_roots`](crate::Session::known_roots).
+/// it again in the roots that are in force then.
 ///
 /// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request,
 /// the root, the access and whether something existed there are not compared.
@@ -56,7 +55,7 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 /// ```
 /// use std::collections::BTreeMap;
 ///
-/// use mcp_roots_guard::Roots;
+/// use guarded_fs::Roots;
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
@@ -69,7 +68,7 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 ///     files.insert(checked.uri(), checked);
 /// }
 /// assert_eq!(files.len(), 1);
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedPath(pub(crate) Proof);
@@ -81,8 +80,8 @@ pub struct CheckedPath(pub(crate) Proof);
 /// Everything else is as described at [`CheckedPath`].
 ///
 /// ```
-/// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-/// use mcp_roots_guard::Roots;
+/// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
+/// use guarded_fs::Roots;
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::create_dir(work.path().join("docs")).unwrap();
@@ -137,7 +136,7 @@ impl Roots {
     /// - [`Changed`](crate::ErrorKind::Changed) if the path keeps changing during the check.
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// let checked = roots.check("new-file.txt")?;
@@ -146,7 +145,7 @@ impl Roots {
     /// assert_eq!(checked.read(1 << 20).unwrap_err().kind(), ErrorKind::NotFound);
     /// let refused = roots.check("../passwd").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn check(&self, request: impl IntoLocation) -> Result<CheckedPath> {
         self.check_last(request, LastName::Any).map(CheckedPath)
@@ -182,7 +181,7 @@ impl Roots {
     /// those that are missing. A walk of each visits everything that is in force once:
     ///
     /// ```
-    /// # use mcp_roots_guard::{Roots, WalkOptions};
+    /// # use guarded_fs::{Roots, WalkOptions};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join("a.txt"), "needle").unwrap();
     /// # let roots = Roots::from_dirs([work.path()])?;
@@ -196,7 +195,7 @@ impl Roots {
     ///     }
     /// }
     /// assert_eq!(found.len(), 1);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     ///
     /// A root can be [a single file](crate::Root::is_file), which cannot be walked. What a walk
@@ -268,7 +267,7 @@ impl CheckedPath {
     /// URI; the errors of [`Roots::check`].
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("docs")).unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
@@ -277,7 +276,7 @@ impl CheckedPath {
     /// assert_eq!(roots.read("docs/a.txt", 9)?, b"a");
     /// let refused = docs.join("../../a.txt").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn join(&self, relative: impl IntoLocation) -> Result<Self> {
         self.0.join(relative, LastName::Any).map(Self)
@@ -301,7 +300,7 @@ impl CheckedPath {
     /// request was a symlink that was followed, because the place is its target.
     ///
     /// ```
-    /// # use mcp_roots_guard::Roots;
+    /// # use guarded_fs::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join("draft.txt"), "text").unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
@@ -309,7 +308,7 @@ impl CheckedPath {
     /// let text = draft.read_to_string(1 << 20)?;
     /// draft.entry()?.remove_file()?;
     /// # assert_eq!(text, "text");
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn entry(&self) -> Result<CheckedEntry> {
         // The target of a symlink is not removed in place of the symlink.

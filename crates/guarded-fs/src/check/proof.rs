@@ -121,7 +121,7 @@ impl Proof {
     /// [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
-    /// # use mcp_roots_guard::Roots;
+    /// # use guarded_fs::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
     /// # let top = std::fs::canonicalize(work.path()).unwrap();
@@ -129,7 +129,7 @@ impl Proof {
     /// let roots = Roots::from_dirs([work.path()])?;
     /// let checked = roots.check("a.txt")?;
     /// assert_eq!(checked.display_path(), top.join("a.txt").display().to_string());
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
     pub fn display_path(&self) -> String {
@@ -151,14 +151,14 @@ impl Proof {
     /// text. No text names the symlink itself then.
     ///
     /// ```
-    /// # use mcp_roots_guard::Roots;
+    /// # use guarded_fs::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// let checked = roots.check(work.path().join("a.txt"))?;
     /// assert_eq!(checked.client_path(), "a.txt");
     /// assert_eq!(roots.check(checked.client_path())?, checked);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
     pub fn client_path(&self) -> String {
@@ -230,7 +230,7 @@ impl Proof {
     /// protected name.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Access, Boundary};
+    /// # use guarded_fs::{Access, Boundary};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary = Boundary::builder()
     ///     .directory(work.path(), Access::ReadWrite)
@@ -239,7 +239,7 @@ impl Proof {
     /// let roots = boundary.allowed_roots();
     /// assert_eq!(roots.check("a.txt")?.access(), Access::ReadWrite);
     /// assert_eq!(roots.check(".git/config")?.access(), Access::ReadOnly);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
     pub fn access(&self) -> Access {

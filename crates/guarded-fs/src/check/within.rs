@@ -27,8 +27,8 @@ impl Roots {
     /// Like every root, the result is a name: nothing is held open, and if another directory takes
     /// the place of this one, that one is served. The root can be named by its canonical path, by
     /// an absolute `request`, and by the aliases of the root that contains it.
-    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result as
-    /// long as a root in force contains its place.
+    /// [`still_allows`](Self::still_allows) accepts a proof from the result as long as a root in force
+    /// contains its place.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Roots {
     ///   neither a directory nor a regular file.
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("site")).unwrap();
     /// # std::fs::write(work.path().join("site/index.html"), "<h1>").unwrap();
@@ -47,7 +47,7 @@ impl Roots {
     /// assert_eq!(site.read_to_string("index.html", 1 << 20)?, "<h1>");
     /// let refused = site.read("../notes.txt", 1 << 20).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn within(&self, request: impl IntoLocation) -> Result<Self> {
         let request = self.location(request)?;
@@ -76,7 +76,7 @@ impl Roots {
     ///   resolving all of them takes more than 400,000 look-ups.
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # for name in ["app", "docs"] {
     /// #     std::fs::create_dir(work.path().join(name)).unwrap();
@@ -87,7 +87,7 @@ impl Roots {
     /// assert!(work.path().join("app/main.rs").exists());
     /// let refused = roots.within_all(["app", "/etc"]).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn within_all<P: IntoLocation>(
         &self,
@@ -127,12 +127,12 @@ impl Roots {
     /// read-only.
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// let refused = roots.read_only().write("a.txt", "a").unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
     pub fn read_only(&self) -> Self {

@@ -123,7 +123,7 @@ pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
 /// Returns a random name for a temporary file. The name lets operators recognize files that a
 /// killed process left behind ([`Roots::write`](crate::Roots::write)).
 pub(crate) fn temporary_name() -> OsString {
-    OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
+    OsString::from(format!(".guarded-fs-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
 
 /// Returns the text to store in a new symlink. On Windows, this is the normal form of the path.

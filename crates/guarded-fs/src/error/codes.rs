@@ -26,8 +26,7 @@ macro_rules! errors {
             $(#[doc = errors!(@item $name $($doc)*)])+
             $kind,
         )+
-            /// The name of a kind that a library above this one defines, such as the
-            /// [kinds](crate::kinds) of sessions, or that an application
+            /// The name of a kind that a library above this one or an application
             /// [defines](crate::Error::new).
             Other(&'static str),
         }

@@ -38,7 +38,7 @@ use crate::error::{Code, Error, Result, quoted};
 /// ```
 /// use std::io::{Seek as _, Write as _};
 ///
-/// use mcp_roots_guard::{Roots, WriteOptions};
+/// use guarded_fs::{Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
@@ -51,7 +51,7 @@ use crate::error::{Code, Error, Result, quoted};
 /// assert!(!roots.check("out/report.txt")?.exists());
 /// report.commit()?;
 /// assert_eq!(roots.read("out/report.txt", 1 << 20)?, b"head\nthe rest");
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[must_use = "a file that is not committed is removed"]
 pub struct AtomicFile {
@@ -100,8 +100,8 @@ impl AtomicFile {
     /// - [`Changed`](crate::ErrorKind::Changed) (`modified`) if the file does not have the version
     ///   of [`Overwrite::IfUnchanged`].
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Overwrite::Never`].
-    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request to which the roots belong has
-    ///   ended (feature `rmcp`).
+    /// - The error of the scope that the roots belong to, if it has ended
+    ///   ([`Roots::in_scope`](crate::Roots::in_scope)).
     pub fn commit(mut self) -> Result<()> {
         self.commit_as_part()
     }

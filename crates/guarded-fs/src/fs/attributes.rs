@@ -24,15 +24,15 @@ use crate::dir::FileType;
 use crate::dir::{Metadata, Stat};
 use crate::error::{Code, Error, Result};
 #[cfg(target_os = "linux")]
-use crate::roots::Root;
+use crate::roots::{Root, Roots, Use};
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
 ///
 /// ```
-/// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
+/// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
 /// use std::time::{Duration, SystemTime};
 ///
-/// use mcp_roots_guard::{Attribute, Roots};
+/// use guarded_fs::{Attribute, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
@@ -194,7 +194,7 @@ impl CheckedPath {
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use mcp_roots_guard::Roots;
+    /// use guarded_fs::Roots;
     /// use rustix::fs::{Mode, OFlags, openat};
     ///
     /// # let work = tempfile::tempdir()?;
@@ -213,25 +213,33 @@ impl CheckedPath {
 }
 
 #[cfg(target_os = "linux")]
-impl Root {
-    /// Opens the directory or file that the root's name leads to now, with `O_PATH`, for a mechanism
-    /// of the kernel that grants access to an open file, such as Landlock or a mount (Linux only).
-    /// No symlink was followed. A directory so opened is outside the protection of the guard, as
-    /// described at [`CheckedPath::open_unguarded_dir`].
+impl Roots {
+    /// Opens the directory or file that the name of one of these roots leads to now, with `O_PATH`,
+    /// for a mechanism of the kernel that grants access to an open file, such as Landlock or a mount
+    /// (Linux only). No symlink was followed. The descriptor is outside the protection of the guard,
+    /// as described at [`CheckedPath::open_unguarded_dir`]. Nothing is logged.
     ///
     /// # Errors
     ///
-    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what the
-    /// root is, a directory or a file.
-    pub fn open_unguarded(&self) -> Result<OwnedFd> {
+    /// - The error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
+    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what the
+    ///   root is, a directory or a file.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a proc filesystem, if
+    ///   the allowed directory is in none.
+    pub fn open_root_unguarded(&self, root: &Root) -> Result<OwnedFd> {
+        self.ensure_usable(Use::Work)?;
         // The cached handle of an allowed directory can be one that was just replaced.
-        if !self.is_there() {
+        if !root.is_there() {
             return Err(Code::RootUnavailable.into());
         }
-        let opened = self.handle()?.open_path(self.leaf().unwrap_or(".".as_ref()))?;
-        let found = Metadata::of_file(&opened)?.file_type();
-        let expected = if self.is_file() { FileType::File } else { FileType::Directory };
-        if found == expected { Ok(opened.into()) } else { Err(Code::RootUnavailable.into()) }
+        let opened = root.handle()?.open_path(root.leaf().unwrap_or(".".as_ref()))?;
+        let metadata = Metadata::of_file(&opened)?;
+        let expected = if root.is_file() { FileType::File } else { FileType::Directory };
+        if metadata.file_type() != expected {
+            return Err(Code::RootUnavailable.into());
+        }
+        root.ensure_not_proc(&opened, &metadata)?;
+        Ok(opened.into())
     }
 }
 

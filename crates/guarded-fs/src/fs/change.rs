@@ -33,7 +33,7 @@ impl Roots {
     /// [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Overwrite, Roots};
+    /// # use guarded_fs::{ErrorKind, Overwrite, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("draft.txt", "new")?;
@@ -42,7 +42,7 @@ impl Roots {
     /// assert_eq!(kept.unwrap_err().kind(), ErrorKind::AlreadyExists);
     /// roots.rename("draft.txt", "final.txt", Overwrite::Always)?;
     /// assert_eq!(roots.read("final.txt", 9)?, b"new");
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn rename(
         &self,

@@ -45,7 +45,7 @@ use crate::roots::{LastName, Roots};
 /// changes behind, as described at [`Roots::write`].
 ///
 /// ```
-/// use mcp_roots_guard::{ContentHash, Overwrite, Roots, WriteOptions};
+/// use guarded_fs::{ContentHash, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for name in ["main.rs", "old.rs", "notes.txt"] {
@@ -63,7 +63,7 @@ use crate::roots::{LastName, Roots};
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
 /// patch.commit()?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"mod new;");
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[must_use = "changes that are not committed are discarded"]
 pub struct ChangeSet {
@@ -210,8 +210,7 @@ impl ChangeSet {
     /// [`CommitError`], which contains the error of the change that failed: the errors of
     /// [`AtomicFile::commit`], [`remove_file`](Self::remove_file),
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) and [`Roots::rename`];
-    /// [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request to which the
-    /// roots belong has ended (feature `rmcp`).
+    /// the error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Nothing is changed if one of the files is not what its change expects.

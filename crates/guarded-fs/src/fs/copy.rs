@@ -60,7 +60,7 @@ impl Roots {
     /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`).
     ///
     /// ```
-    /// # use mcp_roots_guard::{ErrorKind, Overwrite, Roots, WriteOptions};
+    /// # use guarded_fs::{ErrorKind, Overwrite, Roots, WriteOptions};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("a.txt", "text")?;
@@ -68,7 +68,7 @@ impl Roots {
     /// assert_eq!(roots.copy("a.txt", "b.txt", 1 << 20, options)?, 4);
     /// let refused = roots.copy("a.txt", "b.txt", 1 << 20, options).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn copy(
         &self,

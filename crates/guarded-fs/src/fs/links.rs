@@ -76,8 +76,8 @@ impl CheckedEntry {
     ///   [`Roots::check`](crate::Roots::check) if it cannot be resolved.
     ///
     /// ```
-    /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
+    /// # use guarded_fs::{ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("docs")).unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
@@ -126,14 +126,14 @@ impl CheckedEntry {
     ///   support hard links or if the system protects the file of another user (proc_sys_fs(5)).
     ///
     /// ```
-    /// # use mcp_roots_guard::Roots;
+    /// # use guarded_fs::Roots;
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()])?;
     /// roots.write("a.txt", "content")?;
     /// let [a, b] = ["a.txt", "b.txt"].map(|name| roots.check_entry(name));
     /// a?.hard_link(&b?)?;
     /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     pub fn hard_link(&self, to: &Self) -> Result<()> {
         self.0.run_to("hard link", &to.0, hard_link)

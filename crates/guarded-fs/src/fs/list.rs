@@ -62,7 +62,7 @@ struct Parent {
 /// to a protected name. On Windows, a directory cannot be moved or removed while it is open.
 ///
 /// ```
-/// use mcp_roots_guard::{FileType, Roots};
+/// use guarded_fs::{FileType, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "needle").unwrap();
@@ -75,7 +75,7 @@ struct Parent {
 ///     }
 /// }
 /// # assert!(!work.path().join("a.txt").exists());
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct DirEntry {
@@ -327,7 +327,7 @@ impl WalkOptions {
 /// has returned every entry that was not in a skipped directory:
 ///
 /// ```
-/// use mcp_roots_guard::{FileType, Roots, WalkOptions};
+/// use guarded_fs::{FileType, Roots, WalkOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for path in ["src/a.rs", "target/b.rs"] {
@@ -353,7 +353,7 @@ impl WalkOptions {
 ///     eprintln!("not searched: {error}");
 /// }
 /// assert_eq!(found, [std::path::Path::new("src").join("a.rs")]);
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Walk {
@@ -436,7 +436,7 @@ impl Walk {
     ///   entry that the limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
-    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the request is over.
+    /// - The error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         let failed = match &self.end {
             Some((reason, path)) => Err(Error::from(*reason).with_request("walk", path)),

@@ -21,13 +21,13 @@ use crate::roots::{LastName, Presence, Root, Roots};
 /// How [`open_with`](Roots::open_with) opens a file to change it.
 ///
 /// ```
-/// # use mcp_roots_guard::{OpenMode, Roots};
+/// # use guarded_fs::{OpenMode, Roots};
 /// # use std::io::Write as _;
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
 /// let mut log = roots.open_with("log.txt", OpenMode::Append)?;
 /// log.write_all(b"a line\n").unwrap();
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -73,7 +73,7 @@ impl OpenMode {
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
 ///
-/// use mcp_roots_guard::{OpenMode, Roots};
+/// use guarded_fs::{OpenMode, Roots};
 ///
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
@@ -88,7 +88,7 @@ impl OpenMode {
 /// assert_eq!(file.metadata().len(), 5);
 /// assert_eq!(file.read_all(1 << 20)?, b"hello");
 /// assert!(roots.open("notes.txt")?.write(b"no").is_err());
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct OpenFile {

@@ -8,12 +8,12 @@ use crate::fs::version::ContentHash;
 /// returns.
 ///
 /// ```
-/// # use mcp_roots_guard::{Roots, WriteOptions};
+/// # use guarded_fs::{Roots, WriteOptions};
 /// # let directory = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([directory.path()])?;
 /// let keep_the_owner = WriteOptions::default().in_place_if_owner_changes();
 /// roots.write_with("shared.txt", "content", keep_the_owner)?;
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -34,7 +34,7 @@ use crate::roots::{Roots, WeakTable};
 /// With serde, a version is a string in this form.
 ///
 /// ```
-/// use mcp_roots_guard::{ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
+/// use guarded_fs::{ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
@@ -48,7 +48,7 @@ use crate::roots::{Roots, WeakTable};
 /// roots.write_with("notes.txt", "new", if_unchanged)?;
 /// let refused = roots.write_with("notes.txt", "newer", if_unchanged).unwrap_err();
 /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::Changed, "modified"));
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 ///
 /// [`Overwrite::IfUnchanged`]: crate::Overwrite::IfUnchanged

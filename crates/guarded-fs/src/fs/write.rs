@@ -48,12 +48,12 @@ impl Roots {
     /// unless it handles or ignores `SIGXFSZ`.
     ///
     /// If the process is killed during a write, the new file remains. Its name is
-    /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. A server that keeps no
+    /// `.guarded-fs-` followed by 16 hexadecimal digits and `.tmp`. A server that keeps no
     /// [`AtomicFile`] or [`ChangeSet`](crate::ChangeSet) for longer than an hour can remove the
     /// files that were not modified for that long:
     ///
     /// ```sh
-    /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type f -mmin +60 -delete
+    /// find DIRECTORY -name '.guarded-fs-????????????????.tmp' -type f -mmin +60 -delete
     /// ```
     ///
     /// # Errors

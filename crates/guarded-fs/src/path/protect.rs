@@ -481,7 +481,7 @@ impl Protection {
 /// Whether a path contains the name of a temporary file of a write
 /// ([`temporary_name`](crate::dir::temporary_name)).
 pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
-    const TEMPORARY: &str = ".mcp-roots-guard-????????????????.tmp";
+    const TEMPORARY: &str = ".guarded-fs-????????????????.tmp";
     let is_temporary =
         |name: &OsStr| name.len() >= TEMPORARY.len() && matches(TEMPORARY, &fold(name));
     // This is a quick test, which most paths do not pass.

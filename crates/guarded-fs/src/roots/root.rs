@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Write as _};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -228,6 +228,29 @@ impl Root {
         }
     }
 
+    /// Whether `object` is the file or directory of the root, or a directory above it.
+    ///
+    /// # Errors
+    ///
+    /// The error of looking at one that is there.
+    pub(crate) fn is_object_at_or_below<'a>(
+        &'a self,
+        object: Identity,
+        seen: &mut HashSet<&'a OsStr>,
+    ) -> Result<bool> {
+        if let (Some(leaf), Ok(parent)) = (self.leaf(), self.handle()) {
+            match parent.look_in(leaf, self.mounts) {
+                Ok(Stat::Other(file)) if file.identity() == object => return Ok(true),
+                Err(error) if !is_missing(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        match self.is_at_or_below(object, seen) {
+            Err(error) if is_missing(&error) => Ok(false),
+            done => done,
+        }
+    }
+
     /// Whether `directory` is the root's directory or one above it. Directories are compared by
     /// identity, so their names do not matter. `seen` contains the canonical paths that were already
     /// compared, which are skipped.
@@ -311,7 +334,57 @@ pub(crate) fn display_path(path: &Path) -> String {
     dunce::simplified(path).display().to_string()
 }
 
-/// The path as a `file:` URI. [`Location`](crate::Location) parses it to the same path.
+/// The path as a `file:` URI (RFC 8089). [`Location`](crate::Location) parses it to the same path.
+#[cfg(unix)]
 pub(crate) fn file_uri(path: &Path) -> String {
-    url::Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
+    let mut uri = "file://".to_owned();
+    percent_encode(path.as_os_str().as_encoded_bytes(), &mut uri);
+    uri
+}
+
+/// A drive is the first name of the path, and the server of a share is the host.
+#[cfg(windows)]
+pub(crate) fn file_uri(path: &Path) -> String {
+    use std::path::{Component, Prefix};
+    let mut uri = "file://".to_owned();
+    let mut encode = |prefix: &str, name: &OsStr| {
+        uri.push_str(prefix);
+        percent_encode(name.as_encoded_bytes(), &mut uri);
+    };
+    for component in path.components() {
+        match component {
+            Component::Prefix(prefix) => match prefix.kind() {
+                Prefix::Disk(letter) | Prefix::VerbatimDisk(letter) => {
+                    encode(&format!("/{}:", char::from(letter)), OsStr::new(""));
+                }
+                Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
+                    encode("", server);
+                    encode("/", share);
+                }
+                _ => return String::new(),
+            },
+            Component::Normal(name) => encode("/", name),
+            _ => {}
+        }
+    }
+    // The root of a drive.
+    if path.file_name().is_none() {
+        uri.push('/');
+    }
+    uri
+}
+
+/// Adds bytes of a path. Everything that a path of a URI cannot contain is escaped (`pchar`, RFC
+/// 3986, 3.3).
+fn percent_encode(path: &[u8], uri: &mut String) {
+    for &byte in path {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*'
+            | b'+' | b',' | b';' | b'=' | b':' | b'@' => uri.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
+            _ => {
+                let _ = write!(uri, "%{byte:02X}");
+            }
+        }
+    }
 }

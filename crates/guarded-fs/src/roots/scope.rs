@@ -22,7 +22,7 @@ use crate::error::Result;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 ///
-/// use mcp_roots_guard::{Error, ErrorKind, Result, Roots, Scope, Use};
+/// use guarded_fs::{Error, ErrorKind, Result, Roots, Scope, Use};
 ///
 /// /// A turn of an agent, which its user can end.
 /// struct Turn {
@@ -56,7 +56,7 @@ use crate::error::Result;
 ///
 /// turn.has_ended.store(true, SeqCst);
 /// assert_eq!(roots.write("b.txt", "text").unwrap_err().kind(), TURN_ENDED);
-/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # Ok::<(), guarded_fs::Error>(())
 /// ```
 pub trait Scope: Send + Sync {
     /// The number of the session, request or turn in the [events](crate#events). The numbers of

@@ -45,7 +45,7 @@ pub(crate) struct Snapshot {
     pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
     /// The canonical paths that missing allowed directories would have, whose names are not
     /// created.
-    pub(crate) planned: Arc<[PathBuf]>,
+    pub(crate) planned: Arc<[(PathBuf, Access)]>,
     /// For a client's roots, all allowed directories, none of which may be removed through them.
     pub(crate) allowed: Option<Roots>,
     /// Why the configuration or the client's list put no root in force, if it put none.
@@ -55,7 +55,7 @@ pub(crate) struct Snapshot {
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
-    /// For allowed directories, their generation.
+    /// The generation of the allowed directories.
     pub(crate) generation: u64,
     /// Why the client's list is not known, if that is why only some directories are in force.
     pub(crate) failure: Option<Arc<Error>>,
@@ -148,6 +148,7 @@ impl Roots {
     }
 
     /// Whether there are no roots, so that every request is refused.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.snapshot.roots.is_empty()
     }
@@ -180,20 +181,22 @@ impl Roots {
 
     /// Whether the same list or configuration may give other roots later, because the filesystem
     /// decided about an entry: it was resolved through a symlink, or could not be resolved. A
-    /// program that keeps such roots narrows again after some seconds
-    /// ([`SYMLINKED_LIST_TTL`](crate::limits::SYMLINKED_LIST_TTL) in a session).
+    /// program that keeps such roots narrows again after some seconds.
+    #[inline]
     #[must_use]
     pub fn is_provisional(&self) -> bool {
         self.snapshot.is_provisional
     }
 
-    /// The generation of the allowed directories when these roots were made from them: how often a
-    /// configured path had been found to lead to another canonical path, or an optional directory to
-    /// be there. A program that keeps roots which it narrowed from a list narrows again when the
-    /// generation of [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) is another one.
+    /// The generation of the allowed directories from which these roots were made. It changes when a
+    /// configured path leads to another directory, or an optional one appears. Compare it only for
+    /// equality, within one boundary: a program that keeps roots which it narrowed from a list
+    /// narrows again when that of [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) is
+    /// another one.
+    #[inline]
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.snapshot.allowed.as_ref().map_or(self.snapshot.generation, Self::generation)
+        self.snapshot.generation
     }
 
     /// Returns the allowed directories that are [always](crate::DirectoryOptions::always) in force,
@@ -202,16 +205,29 @@ impl Roots {
     /// directory is always in force.
     #[must_use]
     pub fn always_in_force(&self, failure: &Error) -> Self {
-        let roots: Vec<_> = self.shared_roots().filter(|root| root.is_always()).collect();
-        Self::from(Snapshot {
-            policy: self.policy(),
-            protected: self.snapshot.protected.clone(),
-            allowed: Some(self.clone()),
-            // Defense: Relative requests need a list that the client answered.
-            base: None,
-            failure: Some(Arc::new(failure.repeated())),
-            ..Snapshot::new(roots, self.declared().cloned())
-        })
+        let roots = self.shared_roots().filter(|root| root.is_always()).collect();
+        // Defense: Relative requests need a list that the client answered.
+        self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
+    }
+
+    /// Returns the same roots without the [rejected](Self::rejected) entries, for a recipient that
+    /// must not learn of them, such as a client of a server that has rejected directories of its
+    /// configuration.
+    #[must_use]
+    pub fn without_rejected(&self) -> Self {
+        let own = &*self.snapshot;
+        let snapshot = Snapshot {
+            roots: own.roots.clone(),
+            index: own.index.clone(),
+            protected: own.protected.clone(),
+            rejected: Arc::default(),
+            declared: own.declared.clone(),
+            planned: own.planned.clone(),
+            failure: own.failure.clone(),
+            allowed: own.allowed.clone(),
+            ..*own
+        };
+        Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }
 
     /// Why the client's list is not known, if only the directories that are
@@ -274,6 +290,7 @@ impl Roots {
 
     /// Returns the same roots, which belong to this scope. Roots that already belong to one, such
     /// as those of a request, still do, and the new scope can only end them sooner.
+    #[inline]
     #[must_use]
     pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
         if self.scope.is_none() {
@@ -304,6 +321,7 @@ impl Roots {
     }
 
     /// Returns an error if what these roots belong to has ended.
+    #[inline]
     pub(crate) fn ensure_not_ended(&self) -> Result<()> {
         self.ensure_usable(Use::Operation)
     }
@@ -311,13 +329,23 @@ impl Roots {
     /// Returns a snapshot that contains only these roots, in the same scope. Relative requests start
     /// at the first one.
     pub(crate) fn narrowed_to(&self, roots: Vec<Arc<Root>>) -> Self {
+        self.narrowed(roots, Some(0), self.snapshot.failure.clone())
+    }
+
+    fn narrowed(
+        &self,
+        roots: Vec<Arc<Root>>,
+        base: Option<usize>,
+        failure: Option<Arc<Error>>,
+    ) -> Self {
         let own = &*self.snapshot;
         let narrowed = Self::from(Snapshot {
             policy: own.policy,
             protected: own.protected.clone(),
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_scope()),
-            base: Some(0),
-            failure: own.failure.clone(),
+            generation: own.generation,
+            base,
+            failure,
             ..Snapshot::new(roots, own.declared.clone())
         });
         // Defense: Narrowed roots end with the request that they came from.
@@ -370,14 +398,22 @@ impl Roots {
     /// Whether a root, or an allowed directory that is missing, is at this canonical path or below
     /// it.
     pub(crate) fn hold(&self, canonical: &Path) -> bool {
-        let is_inside = |planned: &PathBuf| path_key(planned).starts_with(path_key(canonical));
-        self.index().holds(canonical) || self.snapshot.planned.iter().any(is_inside)
+        let is_inside =
+            |(planned, _): &(PathBuf, Access)| path_key(planned).starts_with(path_key(canonical));
+        self.index().holds(canonical) || self.planned().iter().any(is_inside)
     }
 
+    /// The canonical paths that missing allowed directories would have, with their access.
+    pub(crate) fn planned(&self) -> &[(PathBuf, Access)] {
+        &self.snapshot.planned
+    }
+
+    #[inline]
     pub(crate) fn index(&self) -> &PathIndex {
         &self.snapshot.index
     }
 
+    #[inline]
     pub(crate) fn policy(&self) -> Policy {
         self.snapshot.policy
     }
@@ -428,6 +464,7 @@ impl Roots {
         below.filter_map(|number| self.shared_root(number).ok())
     }
 
+    #[inline]
     pub(crate) fn base(&self) -> Option<usize> {
         self.base
     }

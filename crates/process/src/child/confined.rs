@@ -1,4 +1,4 @@
-//! Confined programs (feature `landlock`).
+//! Confined programs.
 
 use super::{ChildCommand, ChildOutput};
 use crate::confine::{Confinement, ConfinementReport};

@@ -19,7 +19,7 @@
 //! | a killed program that cannot be reaped, because it is traced or hangs | the thread ends after a short time, and later starts reap it | `spawn`, `unix` |
 //! | too many programs of one client | permits for each share | `permits` |
 //! | the powers of root and of set-user-ID programs | dropped by the new process | `exec` |
-//! | access to files outside the roots, and to other processes | the new process confines itself (feature `landlock`) | `exec`, `confine` |
+//! | access to files outside the roots, and to other processes | the new process confines itself | `exec`, `confine` |
 //!
 //! One thread starts a program, moves its input and output in one loop over the pipes, and stops it
 //! (`spawn`). It never calls the server's functions. The caller waits for its result, and every
@@ -27,7 +27,6 @@
 //! For `output_async`, a second thread is the caller. Where a system cannot wait for several pipes
 //! at once, each pipe has a thread (`windows`).
 
-#[cfg(feature = "landlock")]
 mod confined;
 #[cfg(target_os = "linux")]
 mod exec;
@@ -48,11 +47,12 @@ use std::time::Duration;
 pub use self::output::{ChildOutput, ExitReason};
 pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
-use crate::check::CheckedPath;
+use self::wait::Failure;
+
+use guarded_fs::{CheckedPath, Error, Result, Scope};
+
 use crate::confine::{ChildScope, Confinement};
-use crate::error::{Error, Result};
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
-use crate::roots::Scope;
 
 /// A program to run with a checked directory as its working directory.
 ///
@@ -77,16 +77,17 @@ use crate::roots::Scope;
 ///   clock, change owners, or use files that only their owner may use, unless root owns them.
 ///
 /// The program runs as the server's user. It is **not restricted to the roots** and ignores
-/// read-only access and protected names, unless it is confined on Linux (`confined`, feature
-/// `landlock`). Even a confined program can use protected names, and can change the modes and times
+/// read-only access and protected names, unless it is [confined](Self::confined) on
+/// Linux. Even a confined program can use protected names, and can change the modes and times
 /// of files outside that the server's user owns. If that user is root, these are the files of the
 /// system, so run the server as another user.
 ///
 /// ```
-/// # #[cfg(target_os = "linux")] fn main() -> mcp_roots_guard::Result<()> {
+/// # #[cfg(target_os = "linux")] fn main() -> guarded_fs::Result<()> {
 /// use std::time::Duration;
 ///
-/// use mcp_roots_guard::{ChildCommand, Roots};
+/// use guarded_fs::Roots;
+/// use guarded_process::ChildCommand;
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "").unwrap();
@@ -120,19 +121,20 @@ impl ChildCommand {
     /// directory are skipped. The program must not be inside one, and no symlink on its path may be
     /// inside one, because a client could have written it. This applies to each writable allowed
     /// directory, in force or not, except the filesystem root, outside of which there is no program.
-    /// Names are compared regardless of case, like
-    /// [protected](crate::BoundaryBuilder::protect) ones.
+    /// So without allowed directories, or with a writable `/`, a program can be one that another
+    /// client has written: give an absolute path then. Names are compared regardless of case, like
+    /// [protected](guarded_fs::BoundaryBuilder::protect) ones.
     ///
     /// This looks up the directories in `PATH`, which can block. In asynchronous work, call it in a
     /// closure that may block, such as that of `RequestRoots::run` (feature `rmcp`).
     ///
     /// # Errors
     ///
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_program`) if `program` is empty
+    /// - [`InvalidInput`](guarded_fs::ErrorKind::InvalidInput) (`invalid_program`) if `program` is empty
     ///   or is a relative path with more than one name.
-    /// - [`NotFound`](crate::ErrorKind::NotFound) (`no_such_program`) if there is no such
+    /// - [`NotFound`](guarded_fs::ErrorKind::NotFound) (`no_such_program`) if there is no such
     ///   executable file outside the writable directories.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
+    /// - [`ForbiddenFile`](guarded_fs::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
     ///   program is inside a writable directory, or its path follows a symlink inside one.
     pub fn new(directory: &CheckedPath, program: impl AsRef<OsStr>) -> Result<Self> {
         let name = program.as_ref();
@@ -216,9 +218,8 @@ impl ChildCommand {
     /// waiting thread, which [`output_async`](Self::output_async) starts. The program is killed at
     /// most 20 ms later.
     ///
-    /// Roots of a request (`RequestRoots`) need no such function,
-    /// because the program is stopped when they end. Other callers can pass a function that calls
-    /// [`Session::still_allows`](crate::Session::still_allows).
+    /// Roots that belong to a [scope](guarded_fs::Roots::in_scope), such as those of a request, need
+    /// no such function, because the program is stopped when they end.
     pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stop = Some(Box::new(stop));
         self
@@ -234,27 +235,26 @@ impl ChildCommand {
 
     /// Runs the program and waits until it exits or is stopped.
     ///
-    /// In a handler, this occupies one of the client's slots for the whole time. Use
+    /// In a handler of an MCP server, this occupies one of the client's slots for the whole time. Use
     /// [`output_async`](Self::output_async) for a program that takes longer than a file operation.
     ///
     /// # Errors
     ///
-    /// - [`CANCELLED`](crate::kinds::CANCELLED),
-    ///   [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) or
-    ///   [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if the program was killed because its
-    ///   request or its roots ended, or `Cancelled` because of [`stop_if`](Self::stop_if).
+    /// - The error of the scope that the roots belong to, if the program was killed because it ended;
+    ///   [`CANCELLED`](crate::kinds::CANCELLED) because of [`stop_if`](Self::stop_if).
     /// - [`BUSY`](crate::kinds::BUSY) (`too_many_children`) if this client already runs its
     ///   share of [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be
     ///   started.
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported): `directory_by_path` on a system where the
+    /// - [`Unsupported`](guarded_fs::ErrorKind::Unsupported): `directory_by_path` on a system where the
     ///   directory cannot be set by descriptor.
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) and the errors of
     ///   `Confinement::confine_process` for a confined program.
-    /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) and other errors from opening the
-    ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
-    ///   [`Io`](crate::ErrorKind::Io) from starting the program.
+    /// - [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory) and other errors from opening the
+    ///   directory; [`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied),
+    ///   [`Io`](guarded_fs::ErrorKind::Io) from starting the program.
     pub fn output(self) -> Result<ChildOutput> {
-        wait::output(self, || false)
+        let report = self.report();
+        report(wait::output(self, || false))
     }
 
     /// Runs the program and waits without blocking a thread of the runtime. If the future is
@@ -264,7 +264,23 @@ impl ChildCommand {
     ///
     /// Same as [`output`](Self::output). No particular runtime is required.
     pub async fn output_async(self) -> Result<ChildOutput> {
-        wait::output_async(self).await
+        let report = self.report();
+        report(wait::output_async(self).await)
+    }
+}
+
+impl ChildCommand {
+    /// Returns a function that logs how the program ended, in the span of the caller.
+    fn report(&self) -> impl FnOnce(Result<ChildOutput, Failure>) -> Result<ChildOutput> + use<> {
+        let (directory, name) = (self.directory.clone(), self.task.name.clone());
+        move |ended| match ended {
+            Ok(output) => {
+                directory.log_allowed("run", &name);
+                Ok(output)
+            }
+            Err(Failure::Logged(error)) => Err(error),
+            Err(Failure::New(error)) => Err(refused(&directory, error, &name)),
+        }
     }
 }
 

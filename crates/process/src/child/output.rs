@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitStatus;
 
+use guarded_fs::{Error, ErrorKind, Result};
+
 use crate::confine::ConfinementReport;
-use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
 use crate::limits::CHILD_ERROR;
 
@@ -74,7 +75,7 @@ impl ChildOutput {
     ///
     /// - [`PROGRAM_FAILED`](crate::kinds::PROGRAM_FAILED) (`program_failed`) if the program
     ///   exited with another status than 0 or was ended by a signal.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `program_timed_out`,
+    /// - [`LimitExceeded`](guarded_fs::ErrorKind::LimitExceeded): `program_timed_out`,
     ///   `program_output_too_large`.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
         let error = match self.ended {

@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use guarded_fs::Scope;
+
 use crate::limits::CHILDREN;
-use crate::roots::Scope;
 
 /// For each running program, the share of the client that started it.
 static RUNNING: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());

@@ -4,9 +4,7 @@ use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::boundary::WritablePlaces;
-use crate::error::{Error, ErrorKind, Result};
-use crate::roots::Roots;
+use guarded_fs::{Error, ErrorKind, Result, Roots, WritablePlaces};
 
 /// The environment variables that a child process inherits (environ(7), locale(7)). `PATH` contains
 /// only absolute directories outside all writable allowed directories, in force or not. Windows

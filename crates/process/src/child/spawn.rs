@@ -17,12 +17,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use guarded_fs::{Error, ErrorKind, Result};
+
 use super::output::{ChildOutput, ExitReason, OutputBuffer};
 use super::permits::ChildPermit;
 use super::program::no_such_program;
 use super::system::{KilledProcess, NULL, Pipes, has_exited, kill};
 use crate::confine::ChildConfinement;
-use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
 use crate::limits::{CHILD_DRAIN, CHILD_KILL, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
@@ -40,7 +41,7 @@ pub(super) struct Task {
 
 /// Starts a thread.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let thread = thread::Builder::new().name("mcp-roots-child".into()).spawn(work);
+    let thread = thread::Builder::new().name("guarded-process".into()).spawn(work);
     let error = |error: io::Error| {
         kinds::busy()
             .with_raw_os_error(error.raw_os_error())

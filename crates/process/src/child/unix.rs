@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
+use guarded_fs::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{
@@ -16,7 +17,6 @@ use rustix::process::{
 
 use super::output::OutputBuffer;
 use super::permits::ChildPermit;
-use crate::error::Result;
 
 pub(super) const NULL: &str = "/dev/null";
 

@@ -5,33 +5,34 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
+use guarded_fs::{Error, Result, Use};
 use tokio::sync::oneshot;
 
 use super::permits::ChildPermit;
 use super::spawn::{run, start};
-use super::{ChildCommand, ChildOutput, refused};
+use super::{ChildCommand, ChildOutput};
 use crate::confine;
-use crate::error::{Error, Result};
 use crate::kinds;
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
-use crate::roots::Use;
 
-/// Runs a program and waits for it, unless the future that waits for it is dropped.
-pub(super) fn output(child: ChildCommand, is_dropped: impl Fn() -> bool) -> Result<ChildOutput> {
-    // The guard logs an error of its own operation.
-    let opened = child.directory.open_unguarded_dir()?;
-    let (directory, name) = (child.directory.clone(), child.task.name.clone());
-    let ended = output_in(child, opened.into(), is_dropped);
-    let output = ended.map_err(|error| refused(&directory, error, &name))?;
-    directory.log_allowed("run", &name);
-    Ok(output)
+/// Why a program did not run to its end.
+pub(super) enum Failure {
+    /// The guard has logged the error of its own operation.
+    Logged(Error),
+    New(Error),
 }
 
-fn output_in(
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::New(error)
+    }
+}
+
+/// Runs a program and waits for it, unless the future that waits for it is dropped.
+pub(super) fn output(
     child: ChildCommand,
-    opened: File,
     is_dropped: impl Fn() -> bool,
-) -> Result<ChildOutput> {
+) -> Result<ChildOutput, Failure> {
     let ensure_wanted = || {
         child.directory.roots().ensure_usable(Use::Work)?;
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
@@ -42,6 +43,7 @@ fn output_in(
     ensure_wanted()?;
     let place = &child.directory;
     let permit = ChildPermit::take(place.roots().scope()).ok_or_else(too_many_children)?;
+    let opened = File::from(place.open_unguarded_dir().map_err(Failure::Logged)?);
     let mut task = child.task;
     // Defense: The child starts in the directory that was opened, whatever its path is now.
     task.command.current_dir(if child.is_directory_by_path {
@@ -53,11 +55,11 @@ fn output_in(
             format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened)).into()
         }
         #[cfg(not(target_os = "linux"))]
-        return Err(Error::new(
-            crate::error::ErrorKind::Unsupported,
+        return Err(Failure::New(Error::new(
+            guarded_fs::ErrorKind::Unsupported,
             "directory_by_path",
             "this system cannot start a program in a directory by its descriptor",
-        ));
+        )));
     });
     let program = Path::new(task.command.get_program());
     let prepare = |confinement| confine::prepare(place, confinement, program, child.allowed);
@@ -74,7 +76,8 @@ fn output_in(
         match result.recv_timeout(CHILD_TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             done => {
-                return done.map_err(|_| kinds::panicked("the thread panicked"))?;
+                let ended = done.map_err(|_| kinds::panicked("the thread panicked"))?;
+                return Ok(ended?);
             }
         }
         if late.is_some_and(|late| late < Instant::now()) {
@@ -87,20 +90,17 @@ fn output_in(
     // A program that hangs in the kernel ends later.
     drop(ready);
     let _ = result.recv_timeout(CHILD_KILL);
-    Err(refusal)
+    Err(refusal.into())
 }
 
 /// Waits for a program on a thread. Dropping the future stops the program.
-pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput> {
+pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput, Failure> {
     let (sender, receiver) = oneshot::channel();
-    let (directory, name) = (child.directory.clone(), child.task.name.clone());
-    let refused = |error| refused(&directory, error, &name);
-    let work = move || {
+    start(move || {
         let done = output(child, || sender.is_closed());
         let _ = sender.send(done);
-    };
-    start(work).map_err(refused)?;
-    receiver.await.map_err(|_| refused(kinds::panicked("the thread panicked")))?
+    })?;
+    receiver.await.map_err(|_| kinds::panicked("the thread panicked"))?
 }
 
 fn too_many_children() -> Error {

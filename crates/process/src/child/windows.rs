@@ -7,10 +7,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use guarded_fs::Result;
+
 use super::output::OutputBuffer;
 use super::permits::ChildPermit;
 use super::spawn::start;
-use crate::error::Result;
 
 pub(super) const NULL: &str = "NUL";
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use guarded_fs::{Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots, WritablePlaces};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Errno,
     LandlockStatus, PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset,
@@ -22,12 +23,7 @@ use super::{
     Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess,
     IfMissing, unavailable,
 };
-use crate::boundary::{Boundary, WritablePlaces};
-use crate::check::Proof;
-use crate::dir::Access;
-use crate::error::{Error, ErrorKind, Result};
 use crate::kinds;
-use crate::roots::{Root, Roots};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
 /// leaves the process as it was.
@@ -42,19 +38,12 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let roots = boundary.allowed_roots();
     let mut rules = Rules::new(&roots, ruleset(&denied)?);
     for rejected in roots.rejected() {
-        let Some((path, access)) = directories.get(rejected.index()) else { continue };
-        match rejected.error().code() {
-            // Another directory leads to the same place.
-            "duplicate" => {}
-            "not_found" => {
-                let is_read_only = *access == Access::ReadOnly;
-                rules.read_only.extend(Some(planned(path)).filter(|_| is_read_only));
-                rules.missing.push(path.clone());
-            }
-            _ => {
-                let error = rejected.error().repeated();
-                return Err(error.with_request("confine", path.as_os_str()));
-            }
+        let Some((path, _)) = directories.get(rejected.index()) else { continue };
+        let error = rejected.error();
+        if error.kind() == ErrorKind::NotFound {
+            rules.missing.push(path.clone());
+        } else if error.code() != "duplicate" {
+            return Err(error.repeated().with_request("confine", path.as_os_str()));
         }
     }
     let Rules { ruleset, paths, missing, .. } =
@@ -94,8 +83,7 @@ pub(crate) fn prepare(
         missing: IfMissing::Refused,
     };
     let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
-    let Rules { ruleset, paths, missing, .. } =
-        rules.with_available(roots.iter())?.with_extras(&extras)?;
+    let Rules { ruleset, paths, missing, .. } = rules.with_available()?.with_extras(&extras)?;
     let report =
         ConfinementReport { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
     Ok(ChildConfinement { ruleset, report, is_partial_allowed: scope.partial })
@@ -113,7 +101,7 @@ impl ChildConfinement {
             confined.is_filtered = filter.as_ref().map(Filter::is_enforced_here).or(is_missing);
             Ok((confined, filter))
         };
-        let thread = thread::Builder::new().name("mcp-roots-confine".into()).spawn(trial);
+        let thread = thread::Builder::new().name("guarded-confine".into()).spawn(trial);
         let thread =
             thread.map_err(|error| kinds::busy().with_raw_os_error(error.raw_os_error()))?;
         let panicked = |_| kinds::panicked("the thread panicked");
@@ -203,9 +191,6 @@ fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra
 struct Rules<'a> {
     roots: &'a Roots,
     ruleset: RulesetCreated,
-    /// Read-only allowed directories that are missing. No extra may add access to these, as to those
-    /// that are there.
-    read_only: Vec<PathBuf>,
     /// Whether files in the roots can be run as programs.
     has_programs: bool,
     paths: Vec<ConfinedPath>,
@@ -215,19 +200,12 @@ struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn new(roots: &'a Roots, ruleset: RulesetCreated) -> Self {
-        Self {
-            roots,
-            ruleset,
-            read_only: Vec::new(),
-            has_programs: false,
-            paths: Vec::new(),
-            missing: Vec::new(),
-        }
+        Self { roots, ruleset, has_programs: false, paths: Vec::new(), missing: Vec::new() }
     }
 
     fn with_roots<'b>(self, mut roots: impl Iterator<Item = &'b Root>) -> Result<Self> {
         roots.try_fold(self, |rules, root| {
-            let opened = root.open_unguarded();
+            let opened = rules.roots.open_root_unguarded(root);
             opened
                 .and_then(|file| rules.with_root(root, &file.into()))
                 .map_err(|error| error.with_request("confine", root.path().as_os_str()))
@@ -235,11 +213,13 @@ impl<'a> Rules<'a> {
     }
 
     /// Like [`with_roots`](Self::with_roots), without roots that are not there. They grant nothing.
-    fn with_available<'b>(self, mut roots: impl Iterator<Item = &'b Root>) -> Result<Self> {
-        roots.try_fold(self, |rules, root| match root.open_unguarded() {
-            Err(error) if error.kind() == ErrorKind::RootUnavailable => Ok(rules),
-            opened => opened.and_then(|file| rules.with_root(root, &file.into())),
-        })
+    fn with_available(self) -> Result<Self> {
+        let roots = self.roots;
+        let is_available = |root: &&Root| {
+            let opened = roots.open_root_unguarded(root);
+            !opened.is_err_and(|error| error.kind() == ErrorKind::RootUnavailable)
+        };
+        self.with_roots(roots.iter().filter(is_available))
     }
 
     /// Adds the extras, unless a symlink on the path of one is where a tool could have planted it.
@@ -284,11 +264,9 @@ impl<'a> Rules<'a> {
         let OpenExtra { named, path, file } = extra;
         // Rules are cumulative, so a rule for the read-only directory or a parent would add its access
         // there. A writable extra inside it is granted, as a writable directory is.
-        let lends = || {
-            self.read_only.iter().any(|missing| missing.starts_with(&path))
-                || self.roots.read_only_at_or_below(&path)
-        };
-        if named.access == ExtraAccess::ReadWrite && lends() {
+        if named.access == ExtraAccess::ReadWrite
+            && self.roots.read_only_at_or_below(&file, &path)?
+        {
             let text = "a writable path contains a read-only directory, or is one";
             return Err(Error::new(ErrorKind::InvalidConfiguration, "access_conflict", text));
         }
@@ -296,13 +274,6 @@ impl<'a> Rules<'a> {
         self.paths.push(ConfinedPath { path, access: named.access, is_allowed_directory: false });
         Ok(self)
     }
-}
-
-/// Returns the path where a missing directory would be created, with all symlinks resolved.
-fn planned(path: &Path) -> PathBuf {
-    let there =
-        |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
-    path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
 /// The channels to deny.
@@ -437,9 +408,8 @@ fn name_of(file: &File) -> Option<PathBuf> {
 
 fn io_error(error: RulesetError) -> Error {
     let detail = error.to_string();
-    let text = "the kernel refused to confine the process";
-    let error = Error::new(ErrorKind::Io, "io", text).with_raw_os_error(*Errno::from(error));
-    error.with_operator_detail(detail)
+    let error = io::Error::from_raw_os_error(*Errno::from(error));
+    Error::from(error).with_operator_detail(detail)
 }
 
 #[cfg(test)]

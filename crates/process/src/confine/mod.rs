@@ -37,24 +37,25 @@
 //! enforce.
 //!
 
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 mod filter;
-#[cfg(feature = "landlock")]
 mod process;
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(all(target_os = "linux", feature = "landlock")))]
+#[cfg(not(target_os = "linux"))]
 mod other;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(target_os = "linux")]
 use self::linux as system;
-#[cfg(not(all(target_os = "linux", feature = "landlock")))]
+#[cfg(not(target_os = "linux"))]
 use self::other as system;
 pub(crate) use self::system::{ChildConfinement, Restriction, prepare};
-use crate::error::Error;
+
+use guarded_fs::Error;
+
 use crate::kinds;
 
 /// The paths that a process may use in addition to the allowed directories
@@ -119,8 +120,8 @@ enum IfMissing {
 
 impl Confinement {
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
-    /// trusted. The exceptions are symlinks in an allowed directory or a writable extra, where a
-    /// tool could have created them. If the process needs a temporary directory, add it too. Add a
+    /// trusted. The exceptions are symlinks in a writable allowed directory or a writable extra, where
+    /// a tool could have created them. If the process needs a temporary directory, add it too. Add a
     /// directory that only the server uses, rather than all of `/tmp`, which other programs also
     /// use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {

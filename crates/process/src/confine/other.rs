@@ -1,11 +1,10 @@
-//! Systems that cannot confine a process, and builds without the feature `landlock`.
+//! Systems that cannot confine a process.
 
 use std::path::Path;
 
+use guarded_fs::{Boundary, Proof, Result};
+
 use super::{ChildScope, Confinement, ConfinementReport, unavailable};
-use crate::boundary::Boundary;
-use crate::check::Proof;
-use crate::error::Result;
 
 pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<ConfinementReport> {
     Err(unavailable())

@@ -1,8 +1,8 @@
 //! Confining the whole process.
 
+use guarded_fs::{Boundary, Result};
+
 use super::{Confinement, ConfinementReport};
-use crate::boundary::Boundary;
-use crate::error::Result;
 
 impl Confinement {
     /// Restricts the whole process to the allowed directories of a boundary, with their configured
@@ -38,7 +38,7 @@ impl Confinement {
     /// The rules are tied to the objects that exist when this method is called. A directory that is
     /// moved away stays accessible under its new name. A directory that **replaces it or is created
     /// later is not accessible**: the guard resolves it again, and operations there are refused
-    /// ([`PermissionDenied`](crate::ErrorKind::PermissionDenied)) until the process is restarted.
+    /// ([`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied)) until the process is restarted.
     /// So a deployment that replaces an allowed directory requires a restart, but one that replaces
     /// only its content does not. A single-file root also becomes inaccessible once another file
     /// has its name.
@@ -51,7 +51,8 @@ impl Confinement {
     /// (prctl(2)), so programs that are started later gain no privileges from a set-user-ID bit.
     ///
     /// ```no_run
-    /// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess};
+    /// use guarded_fs::{Access, Boundary};
+    /// use guarded_process::{Confinement, ExtraAccess};
     ///
     /// fn main() -> Result<(), Box<dyn std::error::Error>> {
     ///     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
@@ -67,7 +68,7 @@ impl Confinement {
     ///
     /// # Errors
     ///
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
+    /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration) (`no_directories`) if
     ///   there are no allowed directories, because the clients' lists are not known yet.
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE)
     ///   (`confinement_unavailable`) if Landlock is not available: on other systems, on kernels
@@ -76,15 +77,15 @@ impl Confinement {
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) (`threads_running`)
     ///   if other threads exist that the kernel would not confine, or if the threads cannot be
     ///   counted.
-    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and similar errors for an allowed
+    /// - [`RootUnavailable`](guarded_fs::ErrorKind::RootUnavailable) and similar errors for an allowed
     ///   directory that is gone.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
+    /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
     ///   writable extra that is a read-only allowed directory, also under another name, or contains
     ///   one. A writable extra inside a read-only allowed directory is granted.
-    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is
+    /// - [`RootRejected`](guarded_fs::ErrorKind::RootRejected) (`through_link`) for an extra that is
     ///   named through a symlink in a writable allowed directory or in a writable extra.
     /// - The error from opening an extra path that is not optional.
-    /// - [`Io`](crate::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
+    /// - [`Io`](guarded_fs::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
     ///   nothing else changes.
     pub fn confine_process(&self, boundary: &Boundary) -> Result<ConfinementReport> {
         super::system::confine(boundary, self)

@@ -1,0 +1,41 @@
+//! Every bound of this crate, with the reason for its value.
+
+use std::time::Duration;
+
+/// The default for how long a child process may run ([`crate::ChildCommand::time_limit`]).
+pub const CHILD_TIME: Duration = Duration::from_secs(60);
+
+/// The default for how many bytes a child process may write
+/// ([`crate::ChildCommand::output_limit`]).
+pub const CHILD_OUTPUT: usize = 1 << 20;
+
+/// The maximum number of child processes at once in this server process. A client gets at most two
+/// thirds of those that the others leave. Roots without a session count as one client.
+pub const CHILDREN: usize = 64;
+
+/// How often a running child process is checked for the end of its request.
+pub(crate) const CHILD_TICK: Duration = Duration::from_millis(50);
+
+/// How long a child process that neither reads nor writes can have exited, or exceeded its time,
+/// before this is noticed. This limits how often an idle process is looked at.
+pub(crate) const CHILD_PAUSE: Duration = Duration::from_millis(20);
+
+/// How soon a child process is looked at again after it has read or written, or has closed its
+/// output. It usually exits then.
+pub(crate) const CHILD_SHORT_PAUSE: Duration = Duration::from_millis(1);
+
+/// How many bytes of a failed child process's standard error are in the text of the error. A
+/// message is at its end, and a model has to read it.
+pub(crate) const CHILD_ERROR: usize = 2048;
+
+/// How long a caller waits for a killed child process to end. One that another process traces, or
+/// that is in an uninterruptible system call, for example on a hung filesystem, ends later.
+pub(crate) const CHILD_KILL: Duration = Duration::from_secs(2);
+
+/// How long after its time limit a child process must have ended. If its start hangs in the kernel,
+/// the caller gets an error then.
+pub(crate) const CHILD_LATE: Duration = Duration::from_secs(10);
+
+/// How long output is read after a child process has ended or was killed, if a process that it left
+/// behind holds the pipe open.
+pub(crate) const CHILD_DRAIN: Duration = Duration::from_millis(500);
