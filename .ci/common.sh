@@ -56,8 +56,8 @@ for_target() {
     "${build_std[@]}" "${@:2}"
 }
 
-# The directories of src that decide requests. .ci/coverage and .ci/mutants apply to every file in
-# them. The mutants in the second list are tested with the rmcp adapter's tests and the slow tests
+# The directories that decide requests, in crates/guarded-fs/src and in src. .ci/coverage and
+# .ci/mutants apply to every file in them. The mutants in the second list are tested with the rmcp adapter's tests and the slow tests
 # of sessions.
 sync_modules=(path dir roots boundary check)
 async_modules=(session rmcp)

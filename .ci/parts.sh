@@ -46,9 +46,6 @@ check_core() {
   part "a type is named by a noun, and one name is that of one type"
   .ci/type-names
 
-  part "the modules above the core import only what is public, apart from a list that shrinks"
-  .ci/seam
-
   part "clippy has no warnings in the core"
   cargo clippy --all-targets --locked -- -D warnings
 

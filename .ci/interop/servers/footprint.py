@@ -1,6 +1,6 @@
 """Measures the start and the memory of file servers: footprint.py COMMAND...
 
-Prints a table with a row for each command. If the first one is examples/filesystem-server, prints a
+Prints a table with a row for each command. If the first one is this server, prints a
 second table: its memory over HTTP with 0 and with 1,000 sessions. Each of these clients has listed
 a root and read a file. Memory is Pss, the proportional share of what the process has in memory
 (proc(5), smaps_rollup), in MiB.

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 
-# Seconds after which a call counts as unanswered. examples/filesystem-server answers within
+# Seconds after which a call counts as unanswered. this server answers within
 # milliseconds, except in one row, where it waits up to FETCH_LIMIT seconds for the client.
 PATIENCE = 2.0
 FETCH_LIMIT = 5.0
@@ -82,7 +82,7 @@ class Server:
 
     `roots` is the client's list, ERROR if the client responds with an error, NO_ANSWER if it does
     not respond, or None if it does not declare roots. The client's roots narrow the directories in
-    `narrowed`. They should not narrow those in `always`, but only examples/filesystem-server has an
+    `narrowed`. They should not narrow those in `always`, but only this one has an
     option for that."""
 
     def __init__(self, command, tree, roots=None, delay=0.0, narrowed=("op",), always=()):
