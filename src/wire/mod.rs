@@ -149,7 +149,7 @@ impl RootEntry {
 }
 
 /// Whether the URL parser that most programs use (WHATWG, the `url` crate) reads the same path from
-/// a `file:` URI. It treats a name such as `c|` as a drive. Any other text is read alike, and is
+/// a `file:` URI. It treats a name such as `c:` as a drive. Any other text is read alike, and is
 /// refused later. On Windows, the guard itself reads URIs in several notations.
 fn is_read_alike(uri: &str) -> bool {
     let Ok(location) = Location::from_uri(uri) else { return true };
@@ -274,6 +274,25 @@ mod tests {
             ("file:///c", false),
         ];
         assert_eq!(entries, expected);
+    }
+
+    /// `C:` is a drive for URL parsers, which `..` does not leave, and a name by RFC 8089.
+    #[cfg(unix)]
+    #[test]
+    fn an_entry_from_which_parsers_read_different_paths_grants_nothing() {
+        let boundary = guarded_fs::Boundary::without_directories().build().unwrap();
+        for (uri, expected) in [
+            ("file:/C:/../etc", Some("ambiguous_uri")),
+            ("file:///C:/x", None),
+            ("file:///srv/C%7C/x", None),
+            ("file:///srv/a%20b/./../c", None),
+            ("file:///srv/a:", None),
+        ] {
+            let list = ListRootsResult::from_uris([uri]);
+            let roots = boundary.narrow(&list.roots, &guarded_fs::Deadline::default()).unwrap();
+            let code = roots.rejected().first().map(|rejected| rejected.error().code());
+            assert_eq!((code, roots.iter().len()), (expected, expected.map_or(1, |_| 0)), "{uri}");
+        }
     }
 
     #[test]
