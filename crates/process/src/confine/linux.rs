@@ -30,8 +30,9 @@ use crate::kinds;
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
     let directories = boundary.directories();
     if directories.is_empty() {
-        let text = "there are no allowed directories to confine the process to";
-        return Err(Error::new(ErrorKind::InvalidConfiguration, "no_directories", text));
+        let text = "no allowed directory is configured";
+        return Err(Error::new(ErrorKind::InvalidConfiguration, "no_directories", text)
+            .with_operator_detail("there is nothing to confine the process to"));
     }
     let threads = threads()?;
     let denied = denied(confinement, true);
