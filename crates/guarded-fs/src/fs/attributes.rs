@@ -125,6 +125,7 @@ impl Attribute {
     }
 
     /// Sets the attribute of an open file or directory.
+    #[expect(clippy::disallowed_methods, reason = "the file is from a slot")]
     fn apply(self, file: &File, metadata: &Metadata) -> Result<()> {
         match self {
             Self::Modified(time) => Ok(file.set_times(FileTimes::new().set_modified(time))?),
@@ -136,6 +137,7 @@ impl Attribute {
     }
 
     #[cfg(unix)]
+    #[expect(clippy::disallowed_methods, reason = "the file is from a slot")]
     fn set_permissions(self, file: &File, metadata: &Metadata) -> Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
         let Some(mode) = metadata.mode() else { return Ok(()) };
@@ -145,6 +147,7 @@ impl Attribute {
     }
 
     #[cfg(windows)]
+    #[expect(clippy::disallowed_methods, reason = "the file is from a slot")]
     fn set_permissions(self, file: &File, _: &Metadata) -> Result<()> {
         let mut permissions = file.metadata()?.permissions();
         permissions.set_readonly(self == Self::ReadOnly);
@@ -259,6 +262,7 @@ mod tests {
 
     /// Execute permission follows read permission, and set-user-ID and set-group-ID are cleared.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the file is temporary")]
     fn execute_bits_follow_the_read_bits() {
         let file = tempfile::tempfile().unwrap();
         let mode = |file: &File| file.metadata().unwrap().permissions().mode() & 0o7777;

@@ -157,6 +157,7 @@ impl Permissions {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the file is the guard's own, or one from a slot")]
 pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(mode))
 }
