@@ -115,8 +115,11 @@ fn check_write(world: &World, request: &str, intent: Intent, expected: &Decision
             let named = world.roots[0].join(world.without_alias(request));
             let expected = if !is_refused {
                 Ok(())
-            } else if !is_read_only && kernel::ends_as_directory(named) {
-                // What a request names is compared before what could appear there.
+            } else if !is_read_only
+                && (kernel::ends_as_directory(named) || world.roots.contains(path))
+            {
+                // What a request names, and that a root is a directory, is compared before what
+                // could appear there.
                 Err("is_a_directory")
             } else {
                 Err("protected")
