@@ -168,17 +168,11 @@ const FAILURE_CAUSES: usize = 16;
 /// Logs a handler's error and its causes, which are not sent to the client. The number of causes
 /// and the length of the text are bounded, because other code creates the error.
 fn log_failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
-    if cfg!(feature = "tracing") {
-        let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
-        let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        let shown: String = chain.chars().take(FAILURE_CHARS).collect();
-        event!(
-            warn,
-            "handler failed",
-            session = session.map(NonZeroU64::get),
-            error = shown.as_str()
-        );
-    }
+    let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
+    let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let shown: String = chain.chars().take(FAILURE_CHARS).collect();
+    let session = session.map(NonZeroU64::get);
+    event!(warn, "handler failed", session = session, error = shown.as_str());
 }
 
 #[cfg(test)]

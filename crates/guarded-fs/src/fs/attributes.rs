@@ -24,6 +24,8 @@ use crate::dir::FileType;
 use crate::dir::{Metadata, Stat};
 use crate::error::{Code, Error, Result};
 #[cfg(target_os = "linux")]
+use crate::path::names::components;
+#[cfg(target_os = "linux")]
 use crate::roots::{Root, Roots, Use};
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
@@ -225,12 +227,17 @@ impl Roots {
     /// # Errors
     ///
     /// - The error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
+    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a root of other roots.
     /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what the
     ///   root is, a directory or a file.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a proc filesystem, if
     ///   the allowed directory is in none.
     pub fn open_root_unguarded(&self, root: &Root) -> Result<OwnedFd> {
         self.ensure_usable(Use::Work)?;
+        let path = root.path().as_os_str();
+        let begun = self.index().begin(path).filter(|(_, rest)| components(rest).next().is_none());
+        // A root that is kept gives no access to roots that do not contain it.
+        let root = self.root(begun.ok_or(Code::OutsideRoots)?.0)?;
         // The cached handle of an allowed directory can be one that was just replaced.
         if !root.is_there() {
             return Err(Code::RootUnavailable.into());

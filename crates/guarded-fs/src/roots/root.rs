@@ -238,12 +238,15 @@ impl Root {
         object: Identity,
         seen: &mut HashSet<&'a OsStr>,
     ) -> Result<bool> {
-        if let (Some(leaf), Ok(parent)) = (self.leaf(), self.handle()) {
-            match parent.look_in(leaf, self.mounts) {
-                Ok(Stat::Other(file)) if file.identity() == object => return Ok(true),
-                Err(error) if !is_missing(&error) => return Err(error),
-                _ => {}
-            }
+        let found = self.handle().and_then(|directory| match self.leaf() {
+            Some(leaf) => directory.look_in(leaf, self.mounts),
+            None => Ok(Stat::Missing),
+        });
+        match found {
+            Ok(Stat::Other(file)) if file.identity() == object => return Ok(true),
+            // What cannot be looked at now is not taken for another file.
+            Err(error) if !is_missing(&error) => return Err(error),
+            _ => {}
         }
         match self.is_at_or_below(object, seen) {
             Err(error) if is_missing(&error) => Ok(false),

@@ -33,7 +33,7 @@ pub struct Roots {
 }
 
 /// The contents of a [`Roots`], which do not change.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) index: Arc<PathIndex>,
@@ -215,18 +215,7 @@ impl Roots {
     /// configuration.
     #[must_use]
     pub fn without_rejected(&self) -> Self {
-        let own = &*self.snapshot;
-        let snapshot = Snapshot {
-            roots: own.roots.clone(),
-            index: own.index.clone(),
-            protected: own.protected.clone(),
-            rejected: Arc::default(),
-            declared: own.declared.clone(),
-            planned: own.planned.clone(),
-            failure: own.failure.clone(),
-            allowed: own.allowed.clone(),
-            ..*own
-        };
+        let snapshot = Snapshot { rejected: Arc::default(), ..Snapshot::clone(&self.snapshot) };
         Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }
 
@@ -359,15 +348,9 @@ impl Roots {
             |root: &Arc<Root>| Arc::new(Root { access: Access::ReadOnly, ..Root::clone(root) });
         let snapshot = Snapshot {
             roots: own.roots.iter().map(read_only).collect(),
-            index: own.index.clone(),
-            protected: own.protected.clone(),
-            rejected: own.rejected.clone(),
-            declared: own.declared.clone(),
-            planned: own.planned.clone(),
-            failure: own.failure.clone(),
             // The directories remain writable for others.
             allowed: Some(own.allowed.clone().unwrap_or_else(|| self.without_scope())),
-            ..*own
+            ..own.clone()
         };
         Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }

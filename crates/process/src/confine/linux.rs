@@ -48,7 +48,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
     }
     let Rules { ruleset, paths, missing, .. } =
-        rules.with_roots(roots.iter())?.with_extras(&confinement.extras)?;
+        rules.with_roots(IfMissing::Refused)?.with_extras(&confinement.extras)?;
     let report = ConfinementReport { abi: 0, threads, paths, missing, denied, is_filtered: None };
     report.after(&restrict(ruleset, threads)?)
 }
@@ -84,7 +84,8 @@ pub(crate) fn prepare(
         missing: IfMissing::Refused,
     };
     let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
-    let Rules { ruleset, paths, missing, .. } = rules.with_available()?.with_extras(&extras)?;
+    let Rules { ruleset, paths, missing, .. } =
+        rules.with_roots(IfMissing::Ignored)?.with_extras(&extras)?;
     let report =
         ConfinementReport { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
     Ok(ChildConfinement { ruleset, report, is_partial_allowed: scope.partial })
@@ -204,23 +205,18 @@ impl<'a> Rules<'a> {
         Self { roots, ruleset, has_programs: false, paths: Vec::new(), missing: Vec::new() }
     }
 
-    fn with_roots<'b>(self, mut roots: impl Iterator<Item = &'b Root>) -> Result<Self> {
-        roots.try_fold(self, |rules, root| {
-            let opened = rules.roots.open_root_unguarded(root);
-            opened
-                .and_then(|file| rules.with_root(root, &file.into()))
-                .map_err(|error| error.with_request("confine", root.path().as_os_str()))
-        })
-    }
-
-    /// Like [`with_roots`](Self::with_roots), without roots that are not there. They grant nothing.
-    fn with_available(self) -> Result<Self> {
-        let roots = self.roots;
-        let is_available = |root: &&Root| {
-            let opened = roots.open_root_unguarded(root);
-            !opened.is_err_and(|error| error.kind() == ErrorKind::RootUnavailable)
+    /// Adds the roots in force. One that is not there grants nothing.
+    fn with_roots(self, if_missing: IfMissing) -> Result<Self> {
+        let is_ignored = |error: &Error| {
+            if_missing == IfMissing::Ignored && error.kind() == ErrorKind::RootUnavailable
         };
-        self.with_roots(roots.iter().filter(is_available))
+        let roots = self.roots;
+        roots.iter().try_fold(self, |rules, root| match roots.open_root_unguarded(root) {
+            Err(error) if is_ignored(&error) => Ok(rules),
+            opened => opened
+                .and_then(|file| rules.with_root(root, &file.into()))
+                .map_err(|error| error.with_request("confine", root.path().as_os_str())),
+        })
     }
 
     /// Adds the extras, unless a symlink on the path of one is where a tool could have planted it.
@@ -263,8 +259,8 @@ impl<'a> Rules<'a> {
 
     fn with_extra(mut self, extra: OpenExtra<'_>) -> Result<Self> {
         let OpenExtra { named, path, file } = extra;
-        // Rules are cumulative, so a rule for the read-only directory or a parent would add its access
-        // there. A writable extra inside it is granted, as a writable directory is.
+        // Rules are cumulative, so a rule for the read-only directory or a parent would add its
+        // access there. A writable extra inside it is granted, as a writable directory is.
         if named.access == ExtraAccess::ReadWrite
             && self.roots.read_only_at_or_below(&file, &path)?
         {
