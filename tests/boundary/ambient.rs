@@ -157,12 +157,17 @@ fn without_a_list_only_the_directories_that_are_always_in_force_are() {
 fn a_root_is_opened_only_as_what_it_is() {
     use std::os::unix::fs::MetadataExt as _;
 
-    let tree = Tree::new("file work/f = w; file single = s");
+    let tree = Tree::new("file work/f = w; file single = s; dir other");
     let paths = ["work", "single"].map(|name| tree.path(name));
     let roots = Roots::from_dirs(&paths).unwrap();
     for (root, path) in roots.iter().zip(&paths) {
         let opened = fs::File::from(roots.open_root_unguarded(root).unwrap());
         assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(path).unwrap().ino());
+    }
+    // A root that is kept does not belong to other roots.
+    let other = Roots::from_dirs([tree.path("other")]).unwrap();
+    for root in roots.iter() {
+        assert_eq!(code(other.open_root_unguarded(root)), Some("outside_roots"), "{root:?}");
     }
     for path in &paths {
         fs::rename(path, path.with_extension("moved")).unwrap();

@@ -11,8 +11,8 @@ use crate::dir::{Access, Budget, Handle, Stat};
 use crate::error::{Code, Error, Result};
 use crate::path::names::components;
 use crate::path::protect::{Pattern, has_temporary_name};
-use crate::path::{IntoLocation, Location};
-use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, file_uri, join};
+use crate::path::{IntoLocation, Location, file_uri};
+use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, join};
 
 /// What a [`CheckedPath`] and a [`CheckedEntry`](crate::CheckedEntry) have in common: a name inside
 /// a root, and the snapshot of the roots in which it was checked.

@@ -15,7 +15,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -397,6 +397,61 @@ fn remove_dots(path: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
+/// The path as a `file:` URI (RFC 8089). [`Location`] parses it to the same path.
+#[cfg(unix)]
+pub(crate) fn file_uri(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    percent_encode(path.as_os_str().as_encoded_bytes(), &mut uri);
+    uri
+}
+
+/// A drive is the first name of the path, and the server of a share is the host.
+#[cfg(windows)]
+pub(crate) fn file_uri(path: &Path) -> String {
+    use std::path::{Component, Prefix};
+    let mut uri = "file://".to_owned();
+    let mut encode = |prefix: &str, name: &OsStr| {
+        uri.push_str(prefix);
+        percent_encode(name.as_encoded_bytes(), &mut uri);
+    };
+    for component in path.components() {
+        match component {
+            Component::Prefix(prefix) => match prefix.kind() {
+                Prefix::Disk(letter) | Prefix::VerbatimDisk(letter) => {
+                    encode(&format!("/{}:", char::from(letter)), OsStr::new(""));
+                }
+                Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
+                    encode("", server);
+                    encode("/", share);
+                }
+                _ => return String::new(),
+            },
+            Component::Normal(name) => encode("/", name),
+            _ => {}
+        }
+    }
+    // The root of a drive.
+    if path.file_name().is_none() {
+        uri.push('/');
+    }
+    uri
+}
+
+/// Adds bytes of a path. Everything that a path of a URI cannot contain is escaped (`pchar`, RFC
+/// 3986, 3.3).
+fn percent_encode(path: &[u8], uri: &mut String) {
+    for &byte in path {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*'
+            | b'+' | b',' | b';' | b'=' | b':' | b'@' => uri.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
+            _ => {
+                let _ = write!(uri, "%{byte:02X}");
+            }
+        }
+    }
+}
+
 /// A hint for a path at which nothing is, if its text looks as if it was expected to be expanded.
 pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
     // The escapes of printable ASCII characters.
@@ -417,6 +472,24 @@ pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every byte that a name can contain, and more than one name.
+    #[cfg(unix)]
+    #[test]
+    fn a_path_written_as_a_uri_is_read_as_the_same_path_also_by_the_url_crate() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let of_byte = |byte: u8| [b"/a/".as_slice(), &[byte, b'x', byte]].concat();
+        let bytes = (1..=u8::MAX).filter(|byte| !b"./".contains(byte)).map(of_byte);
+        for path in bytes.chain([b"/".to_vec(), b"/a/b c/%41".to_vec(), b"/\xff\xc3\xa9".to_vec()])
+        {
+            let path = Path::new(OsStr::from_bytes(&path));
+            let uri = file_uri(path);
+            assert_eq!(Location::from_uri(&uri).unwrap().as_unchecked_path(), path, "{uri}");
+            let peer = url::Url::parse(&uri).unwrap();
+            assert_eq!(peer.as_str(), uri, "nothing is repaired");
+            assert_eq!(peer.to_file_path().unwrap(), path, "{uri}");
+        }
+    }
 
     /// Dot segments are removed, so a URI of any length can name a short path.
     #[test]

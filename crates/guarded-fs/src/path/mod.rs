@@ -16,7 +16,7 @@ pub(crate) mod index;
 mod folded;
 pub(crate) mod protect;
 
-pub(crate) use location::unexpanded;
 pub use location::{IntoLocation, Location};
+pub(crate) use location::{file_uri, unexpanded};
 pub use protect::PROTECTED_DEFAULTS;
 pub(crate) use protect::Protection;

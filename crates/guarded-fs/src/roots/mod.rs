@@ -23,7 +23,7 @@ pub(crate) use self::resolve::{
     LastName, Lookup, Place, PlaceInRoot, Presence, resolve, resolve_symlink,
 };
 pub use self::root::Root;
-pub(crate) use self::root::{display_path, file_uri, join, kind_of};
+pub(crate) use self::root::{display_path, join, kind_of};
 pub use self::scope::{Scope, Use};
 pub(crate) use self::sharing::WeakTable;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt::{self, Write as _};
+use std::fmt;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use crate::dir::{Metadata, is_proc};
 use crate::error::Error;
 use crate::error::{Code, Result};
 use crate::limits::ALIASES;
+use crate::path::file_uri;
 use crate::path::index::RootKind;
 use crate::roots::AllowedDirectory;
 use crate::roots::allowed::is_missing;
@@ -335,59 +336,4 @@ pub(crate) fn kind_of(found: &Stat) -> Result<Option<RootKind>> {
 /// The path for display, which on Windows omits `\\?\`.
 pub(crate) fn display_path(path: &Path) -> String {
     dunce::simplified(path).display().to_string()
-}
-
-/// The path as a `file:` URI (RFC 8089). [`Location`](crate::Location) parses it to the same path.
-#[cfg(unix)]
-pub(crate) fn file_uri(path: &Path) -> String {
-    let mut uri = "file://".to_owned();
-    percent_encode(path.as_os_str().as_encoded_bytes(), &mut uri);
-    uri
-}
-
-/// A drive is the first name of the path, and the server of a share is the host.
-#[cfg(windows)]
-pub(crate) fn file_uri(path: &Path) -> String {
-    use std::path::{Component, Prefix};
-    let mut uri = "file://".to_owned();
-    let mut encode = |prefix: &str, name: &OsStr| {
-        uri.push_str(prefix);
-        percent_encode(name.as_encoded_bytes(), &mut uri);
-    };
-    for component in path.components() {
-        match component {
-            Component::Prefix(prefix) => match prefix.kind() {
-                Prefix::Disk(letter) | Prefix::VerbatimDisk(letter) => {
-                    encode(&format!("/{}:", char::from(letter)), OsStr::new(""));
-                }
-                Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
-                    encode("", server);
-                    encode("/", share);
-                }
-                _ => return String::new(),
-            },
-            Component::Normal(name) => encode("/", name),
-            _ => {}
-        }
-    }
-    // The root of a drive.
-    if path.file_name().is_none() {
-        uri.push('/');
-    }
-    uri
-}
-
-/// Adds bytes of a path. Everything that a path of a URI cannot contain is escaped (`pchar`, RFC
-/// 3986, 3.3).
-fn percent_encode(path: &[u8], uri: &mut String) {
-    for &byte in path {
-        match byte {
-            b'/' | b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*'
-            | b'+' | b',' | b';' | b'=' | b':' | b'@' => uri.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
-            _ => {
-                let _ = write!(uri, "%{byte:02X}");
-            }
-        }
-    }
 }
