@@ -1,5 +1,5 @@
-//! Every bound of this crate, and the public ones of the crates that it re-exports, with its source
-//! or the reason for its value.
+//! The bounds of this crate and the public ones of the crates that it re-exports, each with its source
+//! or the reason for its value. Those of a feature alone are in its module.
 //!
 //! These bounds limit the CPU time and memory that an input can use. A request or a root list that
 //! is too large or too costly is refused.

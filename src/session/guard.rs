@@ -52,9 +52,9 @@ pub struct Guard {
 
 /// How a client's roots determine the roots in force. See [`GuardBuilder::client_roots`].
 ///
-/// Directories that are [always](crate::DirectoryOptions::always) in force are served in addition. If a
-/// client that declared roots does not answer, or answers with an error, its request is refused,
-/// unless client roots are ignored.
+/// Directories that are [always](crate::DirectoryOptions::always) in force are served in addition.
+/// If a client that declared roots does not answer, or answers with an error, its request is
+/// refused, unless client roots are ignored.
 ///
 /// A list is empty only if it has no entries. If every entry of a list is rejected, the list grants
 /// nothing.

@@ -26,8 +26,8 @@ pub use revision::Revision;
 
 /// A client's response to `roots/list`. Unknown fields are ignored.
 ///
-/// A [`Guard`](crate::Guard) decides what a list means, also an empty one. A program that obtains
-/// lists itself narrows its [`Boundary`](crate::Boundary) with one:
+/// A [`Guard`](crate::Guard) decides what a list means, including an empty one. A program that
+/// obtains lists itself narrows its [`Boundary`](crate::Boundary) with one:
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
@@ -135,8 +135,7 @@ impl RootEntry {
             let error = Error::new(ErrorKind::RootRejected, "malformed", text);
             ListEntry::rejected(&self.uri, error)
         } else if !is_read_alike(&self.uri) {
-            let text =
-                "other programs read another path from the URI; escape its special characters";
+            let text = "URL parsers read different paths from the URI; write it without ..";
             let error = Error::new(ErrorKind::InvalidUri, "ambiguous_uri", text);
             ListEntry::rejected(&self.uri, error)
         } else if allows_paths {
@@ -149,12 +148,12 @@ impl RootEntry {
 }
 
 /// Whether the URL parser that most programs use (WHATWG, the `url` crate) reads the same path from
-/// a `file:` URI. It treats a name such as `c:` as a drive. Any other text is read alike, and is
-/// refused later. On Windows, the guard itself reads URIs in several notations.
+/// a `file:` URI. It treats a name such as `c:` as a drive. Text that is not such a URI passes, and is
+/// refused or read as a path later. On Windows, the guard itself reads URIs in several notations.
 fn is_read_alike(uri: &str) -> bool {
     let Ok(location) = Location::from_uri(uri) else { return true };
     let reread = || Url::parse(uri).ok()?.to_file_path().ok();
-    // A list names no directory that the software of its client reads differently.
+    // The client's own software must not mean another directory by its list.
     cfg!(windows) || reread().is_some_and(|path| path == location.as_unchecked_path())
 }
 

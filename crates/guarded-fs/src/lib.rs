@@ -45,8 +45,8 @@
 //!   along the root's own names, **when its parent directory was opened**, without following any
 //!   symlink except those that the check followed.
 //! - No file is read, written or truncated until it has been verified to be a regular file (and, if
-//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) requires it, one with a single name). Each file is verified **after it was
-//!   opened**, through its open handle.
+//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) requires it, one with a single name).
+//!   Each file is verified **after it was opened**, through its open handle.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
 //!   reveals nothing about files outside the roots. The only exception is the names of the allowed
 //!   directories and of the roots themselves.

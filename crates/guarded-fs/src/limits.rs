@@ -1,4 +1,5 @@
-//! Every bound in this crate, with its source or the reason for its value.
+//! The bounds of this crate, each with its source or the reason for its value. Those of a feature
+//! alone are in its module.
 //!
 //! These bounds limit the CPU time and memory that an input can use. A request or a root list that
 //! is too large or too costly is refused.

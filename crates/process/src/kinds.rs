@@ -26,7 +26,7 @@ pub const PROGRAM_FAILED: ErrorKind = ErrorKind::Other("program_failed");
 ///   number of threads is unknown.
 pub const CONFINEMENT_UNAVAILABLE: ErrorKind = ErrorKind::Other("confinement_unavailable");
 
-/// The server cannot run the program now. Nothing was started, and the request can be retried later.
+/// The program cannot run now. The request can be retried later.
 ///
 /// Codes:
 ///

@@ -1,6 +1,6 @@
-//! Absolute paths from the operator or the environment, such as the path of a program. They may
-//! be outside the configured directories: [`WritablePlaces`] tells whether a tool could have
-//! decided what they lead to.
+//! Absolute paths from the operator or the environment, such as the path of a program, which may be
+//! outside the configured directories. [`WritablePlaces`] tells whether a tool could have decided
+//! what they lead to.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -57,16 +57,17 @@ impl Roots {
         WritablePlaces { roots, paths }
     }
 
-    /// Whether a read-only allowed directory, in force or not, is this open file or directory or is
-    /// below it, or would be if it were not missing. `canonical` is its canonical path, and other
-    /// names of it, such as bind mounts, are recognized by identity.
+    /// Whether this open file or directory is, or contains, a read-only allowed directory, in force
+    /// or not. One that is missing counts too, at the path where it would be. `canonical` is the
+    /// canonical path of the open one. Other names, such as bind mounts and hard links, are recognized
+    /// by identity.
     ///
-    /// For a program that grants access to a file or directory, and all below it, by a rule that only
-    /// adds access. The read-only directory keeps its access only if it is not in there.
+    /// For a program that grants access to a file, or to a directory and everything below it, by rules
+    /// that only add access: a rule for what contains a read-only directory would make it writable.
     ///
     /// # Errors
     ///
-    /// The error of looking at a directory that is there, so that the answer is not known.
+    /// The error of looking at an allowed directory, if that leaves the answer open.
     pub fn read_only_at_or_below(&self, opened: &File, canonical: &Path) -> Result<bool> {
         let is_named = |path: &Path| path.starts_with(canonical);
         let snapshots = || self.with_allowed();
@@ -111,8 +112,8 @@ impl WritablePlaces<'_> {
     }
 
     /// Whether a canonical path, such as one from [`resolve`](Self::resolve), is in one of these
-    /// places. On Unix, also if a directory on it is the directory of one by another name, such as a
-    /// bind mount.
+    /// places. On Unix, another name of such a place on the path, such as a bind mount of the whole
+    /// directory, is recognized too.
     #[must_use]
     pub fn contain(&self, canonical: &Path) -> bool {
         let directories = self.roots.iter().filter(|root| !root.is_file());

@@ -132,11 +132,13 @@ impl Boundary {
         self.allowed_roots_with(|resolve| resolve())
     }
 
-    /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program: if the configured
-    /// paths are due to be resolved again, the work is passed to `start`, which starts it on a
-    /// thread that may block. The result contains what they led to last, unless `start` has done the
-    /// work. Until the work is done or dropped, nobody else gets it, so run it: if it is dropped, the
-    /// paths are resolved again half a second later at the earliest.
+    /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program. If the configured
+    /// paths are due to be resolved again, `start` receives the work, and starts it on a thread that
+    /// may block. The result contains what the paths led to last, unless `start` has already done the
+    /// work.
+    ///
+    /// Nobody else receives the work until it is done or dropped. If it is dropped, the paths are
+    /// resolved again half a second later at the earliest.
     ///
     /// ```
     /// # use guarded_fs::{Access, Boundary};

@@ -293,9 +293,9 @@ fn is_absent(reason: Code) -> bool {
 }
 
 /// The maximum work of a walk for matching names with ignore rules: about half a minute of processor
-/// time. Ignored names are work, although they do not count as entries. A walk of
-/// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES)
-/// paths of 60 bytes can have 5,000 rules without a wildcard, or 300 with one.
+/// time. Ignored names are work, although they do not count as entries. A walk of the default number
+/// of paths ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES)), each of 60 bytes, can have 5,000 rules
+/// without a wildcard, or 300 with one.
 const IGNORE_WORK: u64 = 32_000_000_000;
 
 /// The work for each name, whatever the rules are: a walk can look at ten million.

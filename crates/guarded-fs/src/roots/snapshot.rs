@@ -199,10 +199,9 @@ impl Roots {
         self.snapshot.generation
     }
 
-    /// Returns the allowed directories that are [always](crate::DirectoryOptions::always) in force,
-    /// for the time in which the list that narrows the others cannot be obtained because of
-    /// `failure`. Relative requests are refused with that error, and so is every request if no
-    /// directory is always in force.
+    /// Returns only the directories that are [always](crate::DirectoryOptions::always) in force. Use
+    /// them while the list that narrows the others cannot be obtained. Relative requests are refused
+    /// with `failure`, the reason.
     #[must_use]
     pub fn always_in_force(&self, failure: &Error) -> Self {
         let roots = self.shared_roots().filter(|root| root.is_always()).collect();
@@ -210,9 +209,8 @@ impl Roots {
         self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
     }
 
-    /// Returns the same roots without the [rejected](Self::rejected) entries, for a recipient that
-    /// must not learn of them, such as a client of a server that has rejected directories of its
-    /// configuration.
+    /// Returns the same roots without the [rejected](Self::rejected) entries. Use it for the allowed
+    /// directories if a client sees the entries, because these are paths of the configuration.
     #[must_use]
     pub fn without_rejected(&self) -> Self {
         let snapshot = Snapshot { rejected: Arc::default(), ..Snapshot::clone(&self.snapshot) };
