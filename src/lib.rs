@@ -2,29 +2,36 @@
 //! request may access a file under the roots in force, and performs the access without a race.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, Deadline, ErrorKind, ListRootsResult, OpenMode};
+//! use mcp_roots_guard::{Access, Boundary, ClientCapabilities, ErrorKind, Guard, RootsResponse};
 //!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! # let directory = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(directory.path().join("site")).unwrap();
 //! # let projects = directory.path().to_str().unwrap();
-//! // At startup: the directories that this server may serve.
+//! # let capabilities = serde_json::json!({ "roots": { "listChanged": true } });
+//! # let site = format!("file://{projects}/site");
+//! # let listed = serde_json::json!({ "roots": [{ "uri": site }, { "uri": "file:///etc" }] });
+//! # let request = |_: &str| std::future::ready(Ok::<_, String>(listed.clone()));
+//! // When the server starts: the directories that it may serve.
 //! let boundary = Boundary::builder().directory(projects, Access::ReadWrite).build()?;
+//! let guard = Guard::new(boundary);
 //!
-//! // For each list that a client sends: the entries inside those directories.
-//! let site = format!("file://{projects}/site");
-//! let list = ListRootsResult::from_uris([site.as_str(), "file:///etc"]);
-//! let roots = boundary.narrow(&list.roots, &Deadline::default())?;
-//! for rejected in roots.rejected() {
-//!     eprintln!("{:?}: {}", rejected.entry(), rejected.error());
-//! }
+//! // For each client: what it declared in `initialize`, in `params.capabilities`.
+//! let declared: ClientCapabilities = serde_json::from_value(capabilities)?;
+//! let session = guard.session(declared)?;
 //!
-//! // For each tool call: check and access in one step, or check first.
-//! roots.write("notes.txt", "hello")?;
-//! assert_eq!(roots.read_to_string("notes.txt", 1 << 20)?, "hello");
+//! // For each tool call: the roots in force. The client is asked only if its list is not cached.
+//! let ask = |_: Option<String>| async {
+//!     request("roots/list").await.map_or_else(RootsResponse::Failed, RootsResponse::from_result)
+//! };
+//! let roots = session.roots(ask).await?;
+//! roots.write("notes.txt", "hello")?; // checks and writes in one step
 //! assert_eq!(roots.open("../../etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
-//! let checked = roots.check("log.txt")?;
-//! let log = checked.open_with(OpenMode::Append)?;
-//! # Ok::<(), mcp_roots_guard::Error>(())
+//!
+//! // For each `notifications/roots/list_changed`: the next call asks again.
+//! session.list_changed();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
 //! ```
 //!
 //! # The path of a request
@@ -38,35 +45,14 @@
 //! [`Location`] parses a request without I/O. [`Boundary`] resolves root lists into [`Roots`], an
 //! immutable snapshot. [`Roots::check`] decides whether a request is allowed and returns a
 //! [`CheckedPath`] or a [`CheckedEntry`], which nothing else can create. File operations are methods
-//! of both.
-//! The methods of [`Roots`] check and operate in one step. Every failure is an [`Error`] with an
-//! [`ErrorKind`] and a fine-grained [code](Error::code). Its text is safe to show to the sender of
+//! of both. The methods of [`Roots`] check and operate in one step. Every failure is an [`Error`] with
+//! an [`ErrorKind`] and a fine-grained [code](Error::code). Its text is safe to show to the sender of
 //! the request.
 //!
-//! This core is synchronous and knows nothing about clients. On top of it, a [`Guard`] creates a
-//! [`Session`] for each client. [`Session::roots`] returns the roots in force for a request, from
-//! the cache or by asking the client through a [`RootsSource`]. An [`Error`] converts to a tool
-//! result or a JSON-RPC error, in the form that the protocol [`Revision`] requires.
-//!
-//! ```
-//! use mcp_roots_guard::{ClientCapabilities, Guard, RootsResponse};
-//!
-//! # async fn request(_: &str) -> Result<serde_json::Value, String> {
-//! #     Ok(serde_json::json!({"roots": []}))
-//! # }
-//! # async fn example(guard: &Guard, capabilities: serde_json::Value)
-//! # -> Result<(), Box<dyn std::error::Error>> {
-//! // The client declares them in `initialize`, in `params.capabilities`.
-//! let declared: ClientCapabilities = serde_json::from_value(capabilities)?;
-//! let session = guard.session(declared)?;
-//! let ask = |_: Option<String>| async {
-//!     request("roots/list").await.map_or_else(RootsResponse::Failed, RootsResponse::from_result)
-//! };
-//! let roots = session.roots(ask).await?; // for each request
-//! session.list_changed(); // for each `notifications/roots/list_changed`
-//! # Ok(())
-//! # }
-//! ```
+//! All of this is in the crate [`guarded_fs`], which is synchronous and knows nothing about clients.
+//! On top of it, a [`Guard`] creates a [`Session`] for each client. [`Session::roots`] returns the
+//! roots in force for a request, from the cache or by asking the client through a [`RootsSource`]. A
+//! [`Revision`] converts an [`Error`] to a tool result or a JSON-RPC error.
 //!
 //! A server that uses the official SDK does not need this code. With the feature `rmcp`, it wraps
 //! its transport once and calls the guard in each tool, whatever the protocol revision. See the
