@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::CheckedPath;
-use crate::dir::{Access, Budget, Handle, Stat};
+use crate::dir::{Access, Beneath, Budget, Handle, Stat};
 use crate::error::{Code, Error, Result};
 use crate::path::names::components;
 use crate::path::protect::{Pattern, has_temporary_name};
@@ -298,24 +298,26 @@ impl Proof {
         Some(CheckedPath(Self { located, request, opened, ..self.clone() }))
     }
 
-    /// Returns the handle beneath which to operate, and the path relative to it.
+    /// Returns the place beneath the directory from which to operate.
     ///
     /// If names are protected, this verifies that a listed directory is still at the path that was
     /// checked, because its content is protected if it was moved to such a name.
-    pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
+    pub(crate) fn place(&self) -> Result<Beneath> {
+        let mounts = self.roots.policy().mounts;
         let Some(OpenBase { directory, path }) = &self.opened else {
-            return Ok((self.root.handle()?, self.root.beneath_handle(self.relative())));
+            let (directory, path) =
+                (self.root.handle()?, self.root.beneath_handle(self.relative()));
+            return Ok(Beneath { directory, path, mounts });
         };
         if self.roots.protected().is_some() {
             self.ensure_not_moved_from(directory)?;
         }
-        Ok((Arc::clone(&directory.handle), path.clone()))
+        Ok(Beneath { directory: Arc::clone(&directory.handle), path: path.clone(), mounts })
     }
 
-    /// Looks up what is at the place. A symlink is not followed.
+    /// Describes what is at the place, without following it.
     pub(crate) fn look(&self) -> Result<Stat> {
-        let (handle, place) = self.place()?;
-        handle.look(&place, self.roots.policy().mounts)
+        self.place()?.look()
     }
 
     fn ensure_not_moved_from(&self, opened: &OpenDirectory) -> Result<()> {

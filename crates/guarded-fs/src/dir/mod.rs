@@ -20,6 +20,7 @@ mod kernel;
 #[cfg(not(any(target_os = "linux", windows)))]
 #[path = "other.rs"]
 mod kernel;
+mod beneath;
 mod budget;
 mod metadata;
 mod policy;
@@ -38,6 +39,7 @@ use std::path::Path;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::OpenOptions;
 
+pub(crate) use self::beneath::Beneath;
 pub(crate) use self::budget::Budget;
 pub use self::budget::Deadline;
 pub(crate) use self::cursor::Cursor;

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Handle, Identity, OpenHow, Rule, Stat, kernel, split, temporary_name};
+use super::{Beneath, Handle, Identity, OpenHow, Rule, Stat, kernel, split, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 
@@ -27,12 +27,22 @@ pub(crate) struct Slot<'a> {
     directory: &'a Handle,
     /// A name or, for an entry that is only opened, a path of plain names.
     path: &'a Path,
+    mounts: Rule,
     permit: &'a dyn Permit,
 }
 
 impl<'a> Slot<'a> {
-    pub(crate) fn new(directory: &'a Handle, path: &'a Path, permit: &'a dyn Permit) -> Self {
-        Self { directory, path, permit }
+    pub(crate) fn new(place: &'a Beneath, permit: &'a dyn Permit) -> Self {
+        Self { directory: &place.directory, path: &place.path, mounts: place.mounts, permit }
+    }
+
+    /// An entry of a tree that is removed, which is not opened.
+    pub(crate) fn of_content(
+        directory: &'a Handle,
+        name: &'a OsStr,
+        permit: &'a dyn Permit,
+    ) -> Self {
+        Self { directory, path: Path::new(name), mounts: Rule::Refuse, permit }
     }
 
     fn name(&self) -> &'a OsStr {
@@ -41,18 +51,18 @@ impl<'a> Slot<'a> {
 
     /// Opens the file for writing, without blocking and without following any symlink, including
     /// the last name.
-    pub(crate) fn open(&self, how: OpenHow, mounts: Rule) -> Result<File> {
+    pub(crate) fn open(&self, how: OpenHow) -> Result<File> {
         self.permit.ask()?;
-        self.directory.open_with(self.path, how, mounts)
+        self.directory.open_with(self.path, how, self.mounts)
     }
 
     /// Opens the file or directory to set its attributes.
     #[cfg(windows)]
-    pub(crate) fn open_to_set_attributes(&self, _: bool, mounts: Rule) -> Result<File> {
+    pub(crate) fn open_to_set_attributes(&self, _: bool) -> Result<File> {
         self.permit.ask()?;
         match split(self.path) {
             Some((parent, name)) => {
-                kernel::open_to_set_attributes(&self.directory.dir(parent, mounts)?, name)
+                kernel::open_to_set_attributes(&self.directory.dir(parent, self.mounts)?, name)
             }
             None => kernel::open_to_set_attributes(self.directory, OsStr::new("")),
         }
@@ -61,14 +71,14 @@ impl<'a> Slot<'a> {
     /// Opens the file or directory to set its attributes, which its owner may do through any
     /// descriptor.
     #[cfg(not(windows))]
-    pub(crate) fn open_to_set_attributes(&self, is_dir: bool, mounts: Rule) -> Result<File> {
+    pub(crate) fn open_to_set_attributes(&self, is_dir: bool) -> Result<File> {
         self.permit.ask()?;
         if is_dir {
-            return self.directory.open_dir(self.path, mounts);
+            return self.directory.open_dir(self.path, self.mounts);
         }
-        match self.directory.open(self.path, mounts) {
+        match self.directory.open(self.path, self.mounts) {
             Err(error) if error.reason() == Code::PermissionDenied => {
-                self.directory.open_with(self.path, OpenHow::WRITE, mounts)
+                self.directory.open_with(self.path, OpenHow::WRITE, self.mounts)
             }
             opened => opened,
         }
@@ -85,13 +95,13 @@ impl<'a> Slot<'a> {
     }
 
     /// Opens the directory, after creating it if it is missing. Returns its identity if it is new.
-    pub(crate) fn open_or_create_dir(&self, mounts: Rule) -> Result<(Handle, Option<Identity>)> {
+    pub(crate) fn open_or_create_dir(&self) -> Result<(Handle, Option<Identity>)> {
         let is_new = match self.create_dir() {
             // Another process has just created it. Opening it fails if it is not a directory.
             Err(error) if error.reason() == Code::AlreadyExists => false,
             created => created.map(|()| true)?,
         };
-        let opened = self.directory.dir(self.path, mounts).and_then(|opened| {
+        let opened = self.directory.dir(self.path, self.mounts).and_then(|opened| {
             let identity = is_new.then(|| opened.identity()).transpose()?;
             Ok((opened, identity))
         });

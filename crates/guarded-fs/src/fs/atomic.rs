@@ -134,7 +134,7 @@ impl AtomicFile {
         } else {
             place.permit(ChangeKind::Replace)?
         };
-        let old = match permit.look()? {
+        let old = match permit.at().look()? {
             Stat::Missing if options.version().is_some() => return Err(removed()),
             Stat::Missing => None,
             Stat::Link(..) | Stat::Other(_) if options.overwrite == Overwrite::Never => {
@@ -148,7 +148,7 @@ impl AtomicFile {
         };
         permit.ensure_no_root()?;
         let mode = if old.is_some() { PRIVATE_FILE } else { mode };
-        let temporary = TemporaryFile::new(permit.directory(), mode)?;
+        let temporary = TemporaryFile::new(&permit.at().directory, mode)?;
         if let Some(condition) = permit.condition(options.version()) {
             condition.verify()?;
         }
@@ -157,7 +157,7 @@ impl AtomicFile {
 
     /// Sets the permissions that the source has after its content was copied.
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
-        let new_mode = Permissions::most_of_new_file(self.permit.directory())?;
+        let new_mode = Permissions::most_of_new_file(&self.permit.at().directory)?;
         self.source = Some(CopySource { permissions, new_mode });
         Ok(())
     }
@@ -235,7 +235,7 @@ impl AtomicFile {
         if self.old.is_none() {
             return Ok(None);
         }
-        Ok(match self.permit.look()? {
+        Ok(match self.permit.at().look()? {
             Stat::Other(metadata) => Some(metadata),
             Stat::Missing | Stat::Link(..) => None,
         })
@@ -247,7 +247,7 @@ impl AtomicFile {
         self.permit.ensure_no_root()?;
         // Not every filesystem can sync a directory.
         let to_sync = match self.options.durability {
-            Durability::DataAndDirectory => self.permit.directory().open_to_sync()?,
+            Durability::DataAndDirectory => self.permit.at().directory.open_to_sync()?,
             Durability::None | Durability::Data => None,
         };
         change_if(self.permit.condition(self.options.version()), || {
@@ -295,7 +295,7 @@ impl AtomicFile {
             condition.verify()?;
         }
         let policy = self.place().roots().policy();
-        match (self.permit.look()?, self.old.is_some()) {
+        match (self.permit.at().look()?, self.old.is_some()) {
             (Stat::Missing, false) => {}
             (Stat::Other(metadata), true) => policy.allow(&metadata)?,
             (_, false) if self.options.overwrite == Overwrite::Never => {

@@ -102,7 +102,7 @@ impl Attribute {
         self.ensure_supported()?;
         let permit = path.permit(ChangeKind::Modify)?;
         let policy = path.roots().policy();
-        let is_dir = match permit.look()? {
+        let is_dir = match permit.at().look()? {
             Stat::Missing => return Err(Code::NotFound.into()),
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) if metadata.is_dir() => true,
@@ -113,7 +113,7 @@ impl Attribute {
                 false
             }
         };
-        let file = permit.slot().open_to_set_attributes(is_dir, policy.mounts)?;
+        let file = permit.slot().open_to_set_attributes(is_dir)?;
         let metadata = Metadata::without_birth(&file)?;
         // Another process replaced it after the look-up.
         if metadata.is_dir() != is_dir || metadata.is_symlink() {
@@ -254,8 +254,8 @@ impl Roots {
 }
 
 fn open_unguarded_dir(path: &Proof) -> Result<OwnedFd> {
-    let (handle, place) = path.place()?;
-    let directory = handle.open_dir(&place, path.roots().policy().mounts)?;
+    let place = path.place()?;
+    let directory = place.directory.open_dir(&place.path, place.mounts)?;
     #[cfg(target_os = "linux")]
     path.root().ensure_not_proc(&directory, &Metadata::without_birth(&directory)?)?;
     Ok(directory.into())

@@ -78,7 +78,7 @@ impl<'a> Rename<'a> {
         let moved_from = from.permit(ChangeKind::MoveFrom)?;
         let moved_to = to.permit(ChangeKind::MoveTo { replaces }).map_err(Error::of_destination)?;
         if from.names_directory() || to.names_directory() {
-            match moved_from.look()? {
+            match moved_from.at().look()? {
                 Stat::Missing => return Err(Code::NotFound.into()),
                 Stat::Other(metadata) if metadata.is_dir() => {}
                 _ if from.names_directory() => return Err(Code::NotADirectory.into()),
@@ -99,7 +99,7 @@ impl<'a> Rename<'a> {
     }
 
     fn crosses_devices(&self) -> Result<bool> {
-        let [from, to] = [&self.from, &self.to].map(|it| it.directory().identity());
+        let [from, to] = [&self.from, &self.to].map(|it| it.at().directory.identity());
         Ok(from?.device != to?.device)
     }
 
@@ -107,8 +107,8 @@ impl<'a> Rename<'a> {
     /// directory that is not empty is left to the rename itself.
     fn verify(&self) -> Result<()> {
         let is_dir = |look: &Stat| matches!(look, Stat::Other(metadata) if metadata.is_dir());
-        let source = self.from.look()?;
-        let destination = self.to.look().map_err(Error::of_destination)?;
+        let source = self.from.at().look()?;
+        let destination = self.to.at().look().map_err(Error::of_destination)?;
         let fails = |kind: io::ErrorKind| Err(self.blame(io::Error::from(kind).into()));
         match (&source, &destination) {
             (Stat::Missing, _) => return Err(Code::NotFound.into()),
@@ -271,7 +271,7 @@ pub(super) fn remove_file(path: &Proof, if_unchanged: Option<ContentHash>) -> Re
 /// Fails if the file is not what the removal expects.
 pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
     let permit = file_to_remove(path)?;
-    match permit.look()? {
+    match permit.at().look()? {
         Stat::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),
         Stat::Other(metadata) if metadata.is_dir() => Err(Code::IsADirectory.into()),
         _ => permit.condition(if_unchanged).map_or(Ok(()), |condition| condition.verify()),
@@ -282,7 +282,7 @@ fn file_to_remove(path: &Proof) -> Result<ChangePermit<'_>> {
     let permit = path.permit(ChangeKind::RemoveFile)?;
     if path.names_directory() {
         // The path ended in a slash when it was checked, so no file is meant.
-        return Err(match permit.look()? {
+        return Err(match permit.at().look()? {
             Stat::Missing => Code::NotFound.into(),
             Stat::Other(metadata) if metadata.is_dir() => Code::IsADirectory.into(),
             _ => Code::NotADirectory.into(),
@@ -347,7 +347,7 @@ impl TreeRemoval<'_> {
             } else if level.is_last {
                 if let Some((parent, name)) = split(&path) {
                     let removed = self.base.dir(parent, Rule::Refuse).and_then(|parent| {
-                        Slot::new(&parent, Path::new(name), self.permit).remove_dir()
+                        Slot::of_content(&parent, name, self.permit).remove_dir()
                     });
                     ignore_missing(removed)?;
                 }
@@ -395,7 +395,7 @@ impl TreeRemoval<'_> {
         // Files are removed after the listing, because removing them during it could make the
         // listing skip entries (readdir(3)).
         for name in files {
-            let slot = Slot::new(&directory, Path::new(&name), self.permit);
+            let slot = Slot::of_content(&directory, &name, self.permit);
             ignore_missing(slot.remove_file())?;
         }
         within.map(|()| Batch { directories, is_last })

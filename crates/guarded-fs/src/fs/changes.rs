@@ -9,7 +9,7 @@
 //! Two changes of one set must not affect the same name, or a name and a directory that contains
 //! it. Their order therefore does not matter for the result.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use super::options::Overwrite;
 use super::options::WriteOptions;
 use super::version::ContentHash;
 use crate::check::{CheckedEntry, Name, Proof};
-use crate::dir::Identity;
+use crate::dir::{Beneath, Identity};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::CHANGES;
 use crate::path::IntoLocation;
@@ -115,9 +115,7 @@ impl ChangeSet {
         let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
         let place = file.place().clone();
         let affected = place.run(Name::preparing("write"), |place| {
-            let entry = file.permit();
-            let identity = entry.directory().identity()?;
-            let affected = self.affected(place, identity, entry.path().as_os_str())?;
+            let affected = self.affected(place, file.permit().at())?;
             file.write_content(&content)?;
             file.sync()?;
             Ok(affected)
@@ -165,7 +163,7 @@ impl ChangeSet {
         let (name, last_name) = (Name::preparing("remove"), LastName::Unfollowed);
         let (checked, affected) = self.roots.run(name, &request, last_name, |checked, _| {
             verify_removal(checked, version)?;
-            Ok((checked.clone(), self.affected_entry(checked)?))
+            Ok((checked.clone(), self.affected(checked, &checked.parent_dir()?)?))
         })?;
         self.affected.push(affected);
         self.changes.push(Change::RemoveFile(checked, version));
@@ -194,8 +192,9 @@ impl ChangeSet {
             last_names,
             |from, to| {
                 verify_rename(from, to, replace)?;
-                let destination = self.affected_entry(to).map_err(Error::of_destination)?;
-                Ok((from.clone(), to.clone(), [self.affected_entry(from)?, destination]))
+                let affected = |place: &Proof| self.affected(place, &place.parent_dir()?);
+                let destination = affected(to).map_err(Error::of_destination)?;
+                Ok((from.clone(), to.clone(), [affected(from)?, destination]))
             },
         )?;
         self.affected.extend(affected);
@@ -234,14 +233,13 @@ impl ChangeSet {
         if is_full { Err(self.roots.log_refused(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
-    fn affected_entry(&self, place: &Proof) -> Result<AffectedName> {
-        let (directory, name) = place.parent_dir()?;
-        self.affected(place, directory.identity()?, name.as_os_str())
-    }
-
     /// Returns the name that a change affects, or an error if another change conflicts with it.
-    fn affected(&self, place: &Proof, directory: Identity, name: &OsStr) -> Result<AffectedName> {
-        let new = AffectedName { directory, name: key(name).into_owned(), path: place.canonical() };
+    fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
+        let new = AffectedName {
+            directory: at.directory.identity()?,
+            name: key(at.name()).into_owned(),
+            path: place.canonical(),
+        };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
         }

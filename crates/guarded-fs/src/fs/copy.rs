@@ -160,9 +160,8 @@ impl<'a> Source<'a> {
     }
 
     fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
-        let (directory, name) = &self.to.parent_dir().map_err(Error::of_destination)?;
-        let place = (directory, name.as_os_str());
-        let condition = Condition::new(self.to, place, options.version());
+        let at = &self.to.parent_dir().map_err(Error::of_destination)?;
+        let condition = Condition::new(self.to, at, options.version());
         let condition = condition.map(Condition::of_destination);
         change_in_place_if(condition, || self.overwrite(options.durability))
     }

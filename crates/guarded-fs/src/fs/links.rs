@@ -214,7 +214,7 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
 /// must then refer to the open file.
 fn link_by_name(from: &Proof, file: &File, to: &ChangePermit<'_>) -> Result<()> {
     let from = from.permit(ChangeKind::Link)?;
-    let linked = TemporaryName::of_link(&from.slot(), &to.slot(), Arc::clone(to.directory()));
+    let linked = TemporaryName::of_link(&from.slot(), &to.slot(), Arc::clone(&to.at().directory));
     let temporary = linked.map_err(|error| match error.reason() {
         // The file was there when it was opened.
         Code::NotFound => Code::Changed.into(),

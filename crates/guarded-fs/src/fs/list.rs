@@ -27,7 +27,7 @@ use super::ignored::IgnoreRules;
 use crate::check::{CheckedEntry, CheckedPath, OpenDirectory, Proof};
 #[cfg(target_os = "linux")]
 use crate::dir::Rule;
-use crate::dir::{Entries, FileType, Handle, Metadata, NameAt, NameList, USUAL_ENTRIES};
+use crate::dir::{Beneath, Entries, FileType, Handle, Metadata, NameAt, NameList, USUAL_ENTRIES};
 use crate::error::{Code, Error, Result};
 use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
@@ -695,8 +695,8 @@ fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
 impl Proof {
     /// Opens this directory and begins to list it.
     fn list(&self) -> Result<(Arc<ListedDirectory>, Names)> {
-        let (handle, place) = self.directory_place()?;
-        let listed = self.list_beneath(&handle, &place)?;
+        let place = self.directory_place()?;
+        let listed = self.list_beneath(&place.directory, &place.path)?;
         // The root itself can be beyond a mount.
         #[cfg(target_os = "linux")]
         if !self.root().names.as_os_str().is_empty() {
@@ -737,11 +737,10 @@ impl Proof {
     }
 
     pub(super) fn directory(&self) -> Result<Handle> {
-        let (handle, place) = self.directory_place()?;
-        handle.dir(&place, self.roots().policy().mounts)
+        self.directory_place()?.dir()
     }
 
-    fn directory_place(&self) -> Result<(Arc<Handle>, PathBuf)> {
+    fn directory_place(&self) -> Result<Beneath> {
         if self.root().is_file() {
             return Err(Code::NotADirectory.into());
         }

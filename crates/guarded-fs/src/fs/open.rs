@@ -309,9 +309,7 @@ impl Proof {
     }
 
     pub(super) fn open_existing(&self) -> Result<(File, Metadata)> {
-        let (handle, place) = self.place()?;
-        let file = handle.open(&place, self.roots().policy().mounts)?;
-        self.verify_opened(file)
+        self.verify_opened(self.place()?.open()?)
     }
 
     /// Opens an existing file to change it.
@@ -320,8 +318,7 @@ impl Proof {
         kind: ChangeKind,
         how: OpenHow,
     ) -> Result<(File, Metadata)> {
-        let permit = self.permit(kind)?;
-        self.verify_opened(permit.slot().open(how, self.roots().policy().mounts)?)
+        self.verify_opened(self.permit(kind)?.slot().open(how)?)
     }
 
     /// Verifies a file that was opened at this place.
@@ -353,7 +350,7 @@ impl Proof {
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
             Presence::Missing(_) if mode == OpenMode::CreateNew => Stat::Missing,
-            _ => permit.look()?,
+            _ => permit.at().look()?,
         };
         let (file, metadata) = match looked {
             Stat::Missing if mode.creates() => self.create_file(mode)?,
@@ -364,7 +361,7 @@ impl Proof {
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) => {
                 self.roots().policy().allow(&metadata)?;
-                let file = permit.slot().open(mode.how(), self.roots().policy().mounts)?;
+                let file = permit.slot().open(mode.how())?;
                 let (file, mut metadata) = self.verify_opened(file)?;
                 if mode == OpenMode::Truncate {
                     file.set_len(0)?;
@@ -379,8 +376,7 @@ impl Proof {
     fn create_file(&self, mode: OpenMode) -> Result<(File, Metadata)> {
         let permit = self.permit(ChangeKind::CreateFile)?;
         let how = OpenHow { create_new: Some(NEW_FILE), ..mode.how() };
-        let opened = permit.slot().open(how, self.roots().policy().mounts);
-        let file = opened.map_err(|error| match error.reason() {
+        let file = permit.slot().open(how).map_err(|error| match error.reason() {
             // Another process has just created it.
             Code::AlreadyExists if mode != OpenMode::CreateNew => Code::Changed.into(),
             Code::NotFound => without_parent(),

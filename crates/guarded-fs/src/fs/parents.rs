@@ -9,7 +9,7 @@ use super::permit::ChangePermit;
 use crate::check::Proof;
 #[cfg(target_os = "linux")]
 use crate::dir::is_proc;
-use crate::dir::{Handle, Identity, Rule};
+use crate::dir::{Beneath, Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
 use crate::roots::Presence;
 
@@ -21,16 +21,15 @@ impl Proof {
         &self,
         above: usize,
         created: &mut NewDirectories,
-    ) -> Result<(Arc<Handle>, PathBuf)> {
-        let (handle, place) = self.place()?;
+    ) -> Result<Beneath> {
+        let Beneath { directory: base, path: place, mounts } = self.place()?;
         let mut missing = match self.found() {
             Presence::Missing(missing) => missing.saturating_sub(above),
             Presence::Exists | Presence::Link => 0,
         };
-        let mounts = self.roots().policy().mounts;
         let (present, mut directory) = loop {
             let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
-            match handle.dir(present, mounts) {
+            match base.dir(present, mounts) {
                 Err(error)
                     if error.reason() == Code::NotFound && !present.as_os_str().is_empty() =>
                 {
@@ -47,22 +46,22 @@ impl Proof {
         }
         let mut names = place.iter().skip(present.iter().count());
         for (name, missing) in names.by_ref().take(missing).zip((1..=missing).rev()) {
-            let permit = self.permit_parent(directory, name.into(), above + missing);
+            let at = Beneath { directory, path: name.into(), mounts };
+            let permit = self.permit_parent(at, above + missing);
             let (child, identity) = permit.open_or_create()?;
-            created.add(permit.directory(), name, identity);
+            created.add(&permit.at().directory, name, identity);
             directory = Arc::new(child);
         }
-        Ok((directory, names.collect()))
+        Ok(Beneath { directory, path: names.collect(), mounts })
     }
 }
 
 impl ChangePermit<'_> {
     fn open_or_create(&self) -> Result<(Handle, Option<Identity>)> {
-        let opened = self.slot().open_or_create_dir(self.place().roots().policy().mounts);
-        opened.map_err(|error| {
+        self.slot().open_or_create_dir().map_err(|error| {
             // Only a proc filesystem has no new names.
             #[cfg(target_os = "linux")]
-            if error.reason() == Code::NotFound && is_proc(self.directory()).unwrap_or(false) {
+            if error.reason() == Code::NotFound && is_proc(&self.at().directory).unwrap_or(false) {
                 return error;
             }
             is_removed(error)

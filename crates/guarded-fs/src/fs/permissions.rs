@@ -75,9 +75,9 @@ impl Permissions {
         }
         let place = permit.place();
         let policy = place.roots().policy();
-        let opened = match permit.directory().open(permit.path(), policy.mounts) {
+        let opened = match permit.at().open() {
             Err(error) if error.reason() == Code::PermissionDenied => {
-                permit.slot().open(OpenHow::WRITE, policy.mounts)
+                permit.slot().open(OpenHow::WRITE)
             }
             opened => opened,
         };

@@ -24,13 +24,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::parents::NewDirectories;
 use super::version::{Condition, ContentHash};
 use crate::check::{Proof, named_as_directory, without_parent};
-use crate::dir::{Handle, Permit, Rule, Slot, Stat, split};
+use crate::dir::{Beneath, Handle, Permit, Rule, Slot, Stat, split};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Presence, Root, Roots};
 
@@ -63,10 +63,9 @@ pub(super) enum ChangeKind {
 pub(super) struct ChangePermit<'a> {
     place: Cow<'a, Proof>,
     kind: ChangeKind,
-    directory: Arc<Handle>,
-    /// The name in the directory, or the path from the handle of the root.
-    path: PathBuf,
-    /// How many names the directory is above the place. `None` if `path` is that of the place.
+    /// The name in its directory, or the path from the handle of the root.
+    at: Beneath,
+    /// How many names the directory is above the place. `None` if the path is that of the place.
     above: Option<usize>,
 }
 
@@ -84,24 +83,22 @@ impl Proof {
             self.ensure_may_be_put(kind)?;
         }
         if matches!(kind, ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::CreateFile) {
-            let (handle, place) = self.place()?;
-            return self.permit_in(kind, handle, place, None);
+            return self.permit_at(kind, self.place()?, None);
         }
-        let (directory, name) = self.parent_dir()?;
+        let at = self.parent_dir()?;
         if kind == ChangeKind::Replace {
             self.ensure_may_be_put(kind)?;
         }
-        self.permit_in(kind, Arc::new(directory), name, Some(1))
+        self.permit_at(kind, at, Some(1))
     }
 
-    fn permit_in(
+    fn permit_at(
         &self,
         kind: ChangeKind,
-        directory: Arc<Handle>,
-        path: PathBuf,
+        at: Beneath,
         above: Option<usize>,
     ) -> Result<ChangePermit<'_>> {
-        let permit = ChangePermit { place: Cow::Borrowed(self), kind, directory, path, above };
+        let permit = ChangePermit { place: Cow::Borrowed(self), kind, at, above };
         if kind != ChangeKind::Replace {
             permit.ensure_no_root()?;
         }
@@ -119,38 +116,25 @@ impl Proof {
     ) -> Result<ChangePermit<'_>> {
         self.ensure_may_change(kind)?;
         self.ensure_may_be_put(kind)?;
-        let (directory, path) = self.create_dirs(1, created)?;
-        self.permit_in(kind, directory, path, Some(1))
+        self.permit_at(kind, self.create_dirs(1, created)?, Some(1))
     }
 
-    /// The permit to create a directory on the path to this place, in the open `directory`, which
-    /// is this many names above the place.
-    pub(super) fn permit_parent(
-        &self,
-        directory: Arc<Handle>,
-        name: PathBuf,
-        above: usize,
-    ) -> ChangePermit<'_> {
-        let place = Cow::Borrowed(self);
-        ChangePermit {
-            place,
-            kind: ChangeKind::CreateDir,
-            directory,
-            path: name,
-            above: Some(above),
-        }
+    /// The permit to create a directory on the path to this place, in a directory that is this many
+    /// names above the place.
+    pub(super) fn permit_parent(&self, at: Beneath, above: usize) -> ChangePermit<'_> {
+        let (place, kind) = (Cow::Borrowed(self), ChangeKind::CreateDir);
+        ChangePermit { place, kind, at, above: Some(above) }
     }
 
     /// Opens the directory that contains the last name, and returns it with that name.
-    pub(super) fn parent_dir(&self) -> Result<(Handle, PathBuf)> {
-        let (handle, place) = self.place()?;
-        let (parent, name) = split(&place).ok_or(Code::RootItself)?;
-        let opened = handle.dir(parent, self.roots().policy().mounts);
-        let parent = opened.map_err(|error| match error.reason() {
+    pub(super) fn parent_dir(&self) -> Result<Beneath> {
+        let Beneath { directory, path, mounts } = self.place()?;
+        let (parent, name) = split(&path).ok_or(Code::RootItself)?;
+        let parent = directory.dir(parent, mounts).map_err(|error| match error.reason() {
             Code::NotFound => without_parent(),
             _ => error,
         })?;
-        Ok((parent, name.into()))
+        Ok(Beneath { directory: Arc::new(parent), path: name.into(), mounts })
     }
 
     /// Decides by the names of the place whether what is there may be changed.
@@ -233,7 +217,7 @@ impl Proof {
 impl ChangePermit<'_> {
     /// The entry to be changed.
     pub(super) fn slot(&self) -> Slot<'_> {
-        Slot::new(&self.directory, &self.path, self)
+        Slot::new(&self.at, self)
     }
 
     /// The same permit, which can be kept.
@@ -245,26 +229,13 @@ impl ChangePermit<'_> {
         &self.place
     }
 
-    pub(super) fn directory(&self) -> &Arc<Handle> {
-        &self.directory
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Describes what is there now, without following it.
-    pub(super) fn look(&self) -> Result<Stat> {
-        let mounts = self.place.roots().policy().mounts;
-        match self.above {
-            None => self.directory.look(&self.path, mounts),
-            Some(_) => self.directory.look_in(self.path.as_os_str(), mounts),
-        }
+    pub(super) fn at(&self) -> &Beneath {
+        &self.at
     }
 
     /// The condition that the file has this version, if there is one.
     pub(super) fn condition(&self, version: Option<ContentHash>) -> Option<Condition<'_>> {
-        Condition::new(&self.place, (&self.directory, self.path.as_os_str()), version)
+        Condition::new(&self.place, &self.at, version)
     }
 
     /// Refuses to remove, move or replace a root under another name, for example through a bind
@@ -300,7 +271,7 @@ impl ChangePermit<'_> {
     }
 
     fn look_anywhere(&self) -> Result<Stat> {
-        self.directory.look_in(self.path.as_os_str(), Rule::Allow)
+        self.at.directory.look_in(self.at.name(), Rule::Allow)
     }
 
     fn ensure_no_file_root(&self) -> Result<()> {
@@ -309,9 +280,9 @@ impl ChangePermit<'_> {
         if files.peek().is_none() {
             return Ok(());
         }
-        let here = self.directory.identity()?;
+        let here = self.at.directory.identity()?;
         let Stat::Other(found) = self.look_anywhere()? else { return Ok(()) };
-        let is_found = |leaf| match self.directory.look_in(leaf, Rule::Allow) {
+        let is_found = |leaf| match self.at.directory.look_in(leaf, Rule::Allow) {
             Ok(Stat::Other(leaf)) => leaf.identity() == found.identity(),
             _ => false,
         };
@@ -329,10 +300,8 @@ impl ChangePermit<'_> {
         if place.roots().protected().is_none() {
             return Ok(());
         }
-        match self.look()? {
-            Stat::Other(metadata) if metadata.is_dir() => {
-                place.search(&self.directory.dir(&self.path, place.roots().policy().mounts)?)
-            }
+        match self.at.look()? {
+            Stat::Other(metadata) if metadata.is_dir() => place.search(&self.at.dir()?),
             _ => Ok(()),
         }
     }
@@ -341,7 +310,7 @@ impl ChangePermit<'_> {
     pub(super) fn open_tree(&self) -> Result<(Handle, ContentPermit<'_>)> {
         let place = &self.place;
         // A filesystem can also be mounted on the directory itself.
-        let tree = self.directory.dir(&self.path, Rule::Refuse).map_err(|error| {
+        let tree = self.at.directory.dir(&self.at.path, Rule::Refuse).map_err(|error| {
             if place.found() == Presence::Link { Code::NotADirectory.into() } else { error }
         })?;
         if place.roots().protected().is_some() {
@@ -363,7 +332,7 @@ impl Permit for ChangePermit<'_> {
         let path = place.root().beneath_handle(place.relative());
         let parent = path.ancestors().nth(above).ok_or(Code::RootItself)?;
         // This comes last, so that hardly any time passes before the change.
-        place.ensure_at(&self.directory, place.root(), parent)
+        place.ensure_at(&self.at.directory, place.root(), parent)
     }
 }
 

@@ -9,7 +9,6 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -18,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::open::{too_large, verify};
 use crate::check::{CheckedPath, Proof};
-use crate::dir::{Handle, Identity, Metadata, Stat};
+use crate::dir::{Beneath, Identity, Metadata, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
 use crate::roots::{Roots, WeakTable};
@@ -142,8 +141,7 @@ impl<'de> Deserialize<'de> for ContentHash {
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
     place: &'a Proof,
-    directory: &'a Handle,
-    name: &'a OsStr,
+    at: &'a Beneath,
     version: ContentHash,
     /// Whether the file is the destination of a rename or copy, which an error then says.
     is_destination: bool,
@@ -159,14 +157,14 @@ struct ComparedFile {
 }
 
 impl<'a> Condition<'a> {
-    /// The condition that the name `name` of `directory`, which is that of the place, has this
-    /// version, if there is one.
+    /// The condition that the file at a name, which is that of the place, has this version, if
+    /// there is one.
     pub(super) fn new(
         place: &'a Proof,
-        (directory, name): (&'a Handle, &'a OsStr),
+        at: &'a Beneath,
         version: Option<ContentHash>,
     ) -> Option<Self> {
-        Some(Self { place, directory, name, version: version?, is_destination: false })
+        Some(Self { place, at, version: version?, is_destination: false })
     }
 
     pub(super) fn of_destination(self) -> Self {
@@ -184,7 +182,7 @@ impl<'a> Condition<'a> {
 
     fn compare_content(&self) -> Result<ComparedFile> {
         let policy = self.place.roots().policy();
-        let file = match self.directory.open(Path::new(self.name), policy.mounts) {
+        let file = match self.at.open() {
             Err(error) if error.reason() == Code::NotFound => return Err(removed()),
             file => file.map_err(|error| self.place.blame_symlink(error))?,
         };
@@ -215,7 +213,7 @@ impl<'a> Condition<'a> {
     /// Fails with `changed` unless the name still refers to the file that was compared, in the same
     /// state.
     fn ensure_still(&self, seen: &ComparedFile) -> Result<()> {
-        let still = match self.directory.look_in(self.name, self.place.roots().policy().mounts) {
+        let still = match self.at.look() {
             Ok(Stat::Missing) => Err(removed()),
             Ok(Stat::Other(metadata))
                 if metadata.is_same_state(&seen.metadata)
@@ -235,7 +233,7 @@ impl<'a> Condition<'a> {
         seen: &ComparedFile,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let lock = LOCKS.get_or_insert(self.directory.identity()?, Mutex::default);
+        let lock = LOCKS.get_or_insert(self.at.directory.identity()?, Mutex::default);
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.ensure_still(seen)?;
         change()
@@ -326,8 +324,8 @@ mod tests {
         let version = ContentHash::of(b"old");
         let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
         let place = roots.check("a").unwrap().0;
-        let (directory, name) = &place.parent_dir().unwrap();
-        let condition = Condition::new(&place, (directory, name.as_os_str()), Some(version));
+        let at = &place.parent_dir().unwrap();
+        let condition = Condition::new(&place, at, Some(version));
         change_in_place_if(condition, || {
             roots.write_with("b", "new", if_unchanged)?;
             let refused = roots.write_with("a", "new", if_unchanged).unwrap_err();

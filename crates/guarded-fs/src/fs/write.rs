@@ -156,8 +156,8 @@ impl CheckedPath {
 /// Writes a whole file.
 fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
     let Some(mut file) = path.begin_write(options, NEW_FILE, None)? else {
-        let (directory, name) = &path.parent_dir()?;
-        let condition = Condition::new(path, (directory, name.as_os_str()), options.version());
+        let at = &path.parent_dir()?;
+        let condition = Condition::new(path, at, options.version());
         let content = content.as_ref();
         return change_in_place_if(condition, || path.overwrite(content, options.durability));
     };
@@ -176,7 +176,7 @@ impl Proof {
     ) -> Result<Option<AtomicFile>> {
         options.validate()?;
         if options.is_in_place() {
-            if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.look()? {
+            if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.at().look()? {
                 self.ensure_replaceable(&metadata, source)?;
                 return Ok(None);
             }

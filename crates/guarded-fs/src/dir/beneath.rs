@@ -1,0 +1,44 @@
+//! A path beneath an open directory: [`Beneath`].
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Handle, Rule, Stat, split};
+use crate::error::Result;
+
+/// A path of plain names beneath an open directory, and whether it may cross mounts.
+#[derive(Clone)]
+pub(crate) struct Beneath {
+    pub(crate) directory: Arc<Handle>,
+    pub(crate) path: PathBuf,
+    pub(crate) mounts: Rule,
+}
+
+impl Beneath {
+    /// The path as a name, if it is one.
+    pub(crate) fn name(&self) -> &OsStr {
+        self.path.as_os_str()
+    }
+
+    /// Describes what is there, without following it.
+    pub(crate) fn look(&self) -> Result<Stat> {
+        match split(&self.path) {
+            Some((parent, name)) if parent.as_os_str().is_empty() => {
+                self.directory.look_in(name, self.mounts)
+            }
+            _ => self.directory.look(&self.path, self.mounts),
+        }
+    }
+
+    /// Opens the file for reading ([`Handle::open`]).
+    pub(crate) fn open(&self) -> Result<File> {
+        self.directory.open(&self.path, self.mounts)
+    }
+
+    /// Opens the directory ([`Handle::dir`]).
+    pub(crate) fn dir(&self) -> Result<Handle> {
+        self.directory.dir(&self.path, self.mounts)
+    }
+}
