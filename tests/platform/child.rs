@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::limits::CHILDREN;
 use mcp_roots_guard::{
     Access, Boundary, CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ClientCapabilities, Deadline,
-    ExitReason, Guard, ListRootsResult, Result, Roots, RootsResponse,
+    ErrorKind, ExitReason, Guard, ListRootsResult, Result, Roots, RootsResponse,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
@@ -61,6 +61,21 @@ fn program_starts_in_the_checked_directory_with_its_input() {
     // The path is by name only if the caller says so.
     let output = sh(&roots, "l", "pwd -P").unguarded_dir().output().unwrap();
     assert_eq!(text(output.stdout()), format!("{}\n", tree.path("r/d").display()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn program_starts_in_a_directory_that_the_application_has_opened() {
+    let tree = Tree::new("dir r; file scratch/f = content");
+    let roots = tree.roots(["r"]);
+    let scratch = fs::File::open(tree.path("scratch")).unwrap();
+    fs::rename(tree.path("scratch"), tree.path("moved")).unwrap();
+    let run = sh(&roots, ".", "pwd -P; cat f").unguarded_open_dir(scratch);
+    let expected = format!("{}\ncontent", tree.path("moved").display());
+    assert_eq!(text(&run.output().unwrap().into_stdout().unwrap()), expected);
+    let file = fs::File::open(tree.path("moved/f")).unwrap();
+    let refused = sh(&roots, ".", "true").unguarded_open_dir(file).output().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotADirectory);
 }
 
 #[test]

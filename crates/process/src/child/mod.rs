@@ -41,6 +41,7 @@ mod wait;
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::process::Command;
 use std::time::Duration;
 
@@ -108,9 +109,20 @@ pub struct ChildCommand {
     directory: CheckedPath,
     task: Task,
     stop: Option<Box<dyn Fn() -> bool + Send + Sync>>,
-    is_directory_by_path: bool,
+    starts_in: StartsIn,
     confinement: Option<Confinement>,
     allowed: ChildScope,
+}
+
+/// The working directory of a program.
+enum StartsIn {
+    /// The checked directory, by its descriptor.
+    Checked,
+    /// What the path of the checked directory leads to.
+    Path,
+    /// A directory that the caller has opened.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+    Open(File),
 }
 
 impl ChildCommand {
@@ -155,7 +167,7 @@ impl ChildCommand {
                 keeps_privileges: false,
             },
             stop: None,
-            is_directory_by_path: false,
+            starts_in: StartsIn::Checked,
             confinement: None,
             allowed: ChildScope::default(),
         })
@@ -225,11 +237,24 @@ impl ChildCommand {
         self
     }
 
+    /// Starts the program in this open directory instead of the checked one, for example in a scratch
+    /// directory of the application. Nothing checks it: it need not be inside the roots, and a
+    /// [confined](Self::confined) program can use it only as far as the confinement allows. The roots
+    /// of the checked directory still decide everything else.
+    ///
+    /// The directory must be open for reading or with `O_PATH` (open(2)). If it is not a directory,
+    /// [`output`](Self::output) fails with [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory).
+    #[cfg(target_os = "linux")]
+    pub fn unguarded_open_dir(mut self, directory: impl Into<std::os::fd::OwnedFd>) -> Self {
+        self.starts_in = StartsIn::Open(directory.into().into());
+        self
+    }
+
     /// Sets the working directory by its path. This is for systems other than Linux, where it
     /// cannot be set by descriptor. If the directory is replaced after it was checked, the program
     /// can start outside the roots.
     pub fn unguarded_dir(mut self) -> Self {
-        self.is_directory_by_path = true;
+        self.starts_in = StartsIn::Path;
         self
     }
 

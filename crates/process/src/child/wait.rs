@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::permits::ChildPermit;
 use super::spawn::{run, start};
-use super::{ChildCommand, ChildOutput};
+use super::{ChildCommand, ChildOutput, StartsIn};
 use crate::confine;
 use crate::kinds;
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
@@ -43,10 +43,14 @@ pub(super) fn output(
     ensure_wanted()?;
     let place = &child.directory;
     let permit = ChildPermit::take(place.roots().scope()).ok_or_else(too_many_children)?;
-    let opened = File::from(place.open_unguarded_dir().map_err(Failure::Logged)?);
+    let is_by_path = matches!(child.starts_in, StartsIn::Path);
+    let opened = match child.starts_in {
+        StartsIn::Open(directory) => directory,
+        _ => File::from(place.open_unguarded_dir().map_err(Failure::Logged)?),
+    };
     let mut task = child.task;
     // Defense: The child starts in the directory that was opened, whatever its path is now.
-    task.command.current_dir(if child.is_directory_by_path {
+    task.command.current_dir(if is_by_path {
         place.to_unguarded_path()
     } else {
         #[cfg(target_os = "linux")]
