@@ -7,23 +7,14 @@
 //! operation alone, which it compares with `benches/instructions.txt`.
 #![allow(clippy::unwrap_used)] // The arguments come from the script.
 
-#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
-#[path = "../crates/guarded-fs/src/path/index.rs"]
-mod index;
-
-#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
-#[path = "../crates/guarded-fs/src/path/names/mod.rs"]
-mod names;
-
 use std::ffi::OsStr;
 use std::hint::black_box;
 use std::path::Path;
 
+use guarded_fs::internals::{PathIndex, RootKind};
 use mcp_roots_guard::{
     Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
-
-use crate::index::{PathIndex, RootKind};
 
 type Work = fn(u32);
 

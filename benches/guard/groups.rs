@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
+use guarded_fs::internals::{PathIndex, RootKind};
 use mcp_roots_guard::{
     Boundary, ClientCapabilities, Deadline, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::index::{PathIndex, RootKind};
 use crate::tree::{DEPTHS, Tree, grow, names};
 use crate::ways::{self, Decision, Way};
 

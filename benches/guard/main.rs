@@ -40,16 +40,6 @@ mod tree;
 mod ways;
 
 #[cfg(target_os = "linux")]
-#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
-#[path = "../../crates/guarded-fs/src/path/index.rs"]
-mod index;
-
-#[cfg(target_os = "linux")]
-#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
-#[path = "../../crates/guarded-fs/src/path/names/mod.rs"]
-mod names;
-
-#[cfg(target_os = "linux")]
 fn main() {
     groups::all();
 }

@@ -14,7 +14,9 @@
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 
-use crate::properties::windows::{Code, hold, rules};
+use guarded_fs::internals::{Code, windows as rules};
+
+use crate::properties::windows::hold;
 
 #[test]
 fn each_row_of_windows_txt_is_read_as_expected() {

@@ -14,21 +14,10 @@
 
 use std::fmt::Write as _;
 
+use guarded_fs::internals::{Code, windows as rules};
 use url::{Host, Url};
 
 use crate::support::rfc3986::{self, is_hex, remove_dots};
-pub(crate) use error::Code;
-
-/// Included as files, because these pure modules are not public, and some are built only on
-/// Windows.
-#[path = "../../crates/guarded-fs/src/error/codes.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod error;
-#[path = "../../crates/guarded-fs/src/path/names/windows.rs"]
-#[allow(dead_code, unreachable_pub)]
-pub(crate) mod rules;
-#[path = "../../crates/guarded-fs/src/path/escapes.rs"]
-mod escapes;
 
 /// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {

@@ -19,7 +19,8 @@ use crate::limits::QUOTED_CHARS;
 
 mod codes;
 
-pub(crate) use codes::Code;
+#[allow(unreachable_pub, reason = "for `internals`")]
+pub use codes::Code;
 pub use codes::ErrorKind;
 
 /// The result of a fallible function of this crate.

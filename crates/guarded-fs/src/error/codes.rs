@@ -1,6 +1,4 @@
 //! The table of errors: kind, code and text.
-//!
-//! This file uses no other module, so that `tests/properties/windows.rs` can include it.
 
 use std::fmt;
 
@@ -33,8 +31,9 @@ macro_rules! errors {
 
         /// The exact reason.
         #[allow(dead_code, reason = "some codes are used only on one system")]
+        #[allow(missing_docs, reason = "each code has its text")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub(crate) enum Code {
+        pub enum Code {
             $($($code,)+)+
             /// The reason of an error that was made with [`Error::new`](crate::Error::new).
             Custom { kind: ErrorKind, name: &'static str, text: &'static str },
@@ -51,7 +50,9 @@ macro_rules! errors {
                 }
             }
 
-            pub(crate) const fn as_str(self) -> &'static str {
+            /// The name of the code, such as `outside_roots`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
                 match self {
                     $($(Self::$code => $name,)+)+
                     Self::Custom { name, .. } => name,

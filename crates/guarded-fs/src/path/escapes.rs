@@ -1,6 +1,6 @@
 //! What is the same in `file:` URIs on every system.
 
-use super::error::Code;
+use crate::error::Code;
 
 /// Returns the text after the scheme of a `file:` URI. Refuses everything that a URL parser would
 /// silently repair, a query and a fragment. `allows_backslash` decides by the text after the scheme.

@@ -3,8 +3,8 @@
 //! The index is built from the canonical path and the aliases of each root. It finds the root that
 //! a path starts with, the ancestors on the path to a root, and the root or ancestor that encloses
 //! a root. The cost depends on the length of the path, not on the number of roots. Whole names are
-//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. This file does no I/O and uses only
-//! [`names`](super::names), so that `tests/properties/contain.rs` can compile both unchanged.
+//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. Nothing here
+//! does I/O.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use super::names::{alias_names, components, is_absolute, key};
 
 /// The roots' paths as trees of names. A look-up costs the same with one root as with ten thousand.
 #[derive(Debug, Default)]
-pub(crate) struct PathIndex {
+pub struct PathIndex {
     /// The canonical paths of roots, and their ancestors.
     canonical: Tree,
     /// The aliases that differ from their root's canonical path. Unlike in `canonical`, the
@@ -29,8 +29,10 @@ pub(crate) struct PathIndex {
 
 /// Whether a root is a directory or a single file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RootKind {
+pub enum RootKind {
+    /// A directory.
     Directory,
+    /// A single file.
     File,
 }
 
@@ -45,7 +47,7 @@ struct AliasTarget {
 
 /// The text that a path comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A request or an entry of a root list, which may begin with any alias.
     Request,
     /// The target of a symlink, which may begin only with an alias that resolves on this system.
@@ -53,22 +55,23 @@ pub(crate) enum Origin {
 }
 
 /// The index of a node in a tree.
-pub(crate) type Node = u32;
+pub type Node = u32;
 
 /// Where a path can lead by its names alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Position {
+pub enum Position {
+    /// In this root.
     Root(usize),
     /// At an ancestor of roots, which is known by name.
     Ancestor(Node),
 }
 
 /// The node of `/`. On Windows, the parent of all volumes.
-pub(crate) const TOP: Node = 0;
+pub const TOP: Node = 0;
 
 /// A tree of path names. Some nodes are marked with the index of a root.
 #[derive(Debug, Default)]
-pub(crate) struct Tree(Vec<Branch>);
+pub struct Tree(Vec<Branch>);
 
 #[derive(Debug, Default)]
 struct Branch {
@@ -88,14 +91,14 @@ struct Branch {
 
 impl PathIndex {
     /// Adds the next root by its canonical path. No two roots may have the same canonical path.
-    pub(crate) fn add(&mut self, canonical: &Path, is: RootKind) {
+    pub fn add(&mut self, canonical: &Path, is: RootKind) {
         let node = self.canonical.insert(canonical, self.roots.len());
         self.roots.push((node, is));
     }
 
     /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. If two roots have the same
     /// alias, the first one keeps it.
-    pub(crate) fn add_alias(&mut self, alias: &Path, root: usize) {
+    pub fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ROOT_NAMES {
             self.aliases.insert(alias, root);
         }
@@ -103,13 +106,13 @@ impl PathIndex {
 
     /// Adds an alias that the operator declared for the place at a canonical path, which may be a
     /// root or an ancestor of roots. Declared aliases must not be nested.
-    pub(crate) fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
+    pub fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
         self.declared.push(AliasTarget { node: self.canonical.find(target), is_here });
     }
 
     /// Releases spare capacity. Call this when no more paths will be added.
-    pub(crate) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.aliases.0.shrink_to_fit();
         self.declared_paths.0.shrink_to_fit();
@@ -119,24 +122,24 @@ impl PathIndex {
 
     /// The number of nodes, each of which is a name on the path to a root.
     #[allow(dead_code)] // A test compiles this file separately.
-    pub(crate) fn nodes(&self) -> usize {
+    pub fn nodes(&self) -> usize {
         self.canonical.len() + self.aliases.len() + self.declared_paths.len()
     }
 
     /// Whether there is a root at this canonical path or beneath it.
-    pub(crate) fn holds(&self, canonical: &Path) -> bool {
+    pub fn holds(&self, canonical: &Path) -> bool {
         self.canonical.find(canonical).is_some()
     }
 
     /// The node of a root.
-    pub(crate) fn node(&self, root: usize) -> Node {
+    pub fn node(&self, root: usize) -> Node {
         self.roots.get(root).map_or(TOP, |(node, _)| *node)
     }
 
     /// The roots at a node and on a path of plain names below it, outermost first. Each comes with
     /// the number of names of the path that lead to it. Names are compared byte for byte, and a
     /// root that is a file contains nothing else.
-    pub(crate) fn roots_on<'a>(
+    pub fn roots_on<'a>(
         &'a self,
         start: Node,
         path: &'a Path,
@@ -154,7 +157,7 @@ impl PathIndex {
     }
 
     /// The roots below a canonical path, in ascending order. Names are compared byte for byte.
-    pub(crate) fn roots_below(&self, canonical: &Path) -> Vec<usize> {
+    pub fn roots_below(&self, canonical: &Path) -> Vec<usize> {
         let mut names = components(canonical.as_os_str());
         let node = names.try_fold(TOP, |node, (name, _)| self.same_child(node, name));
         let mut below = node.map_or_else(Vec::new, |node| self.beneath(node));
@@ -169,7 +172,7 @@ impl PathIndex {
     }
 
     /// The roots at a node and beneath it, in ascending order.
-    pub(crate) fn beneath(&self, node: Node) -> Vec<usize> {
+    pub fn beneath(&self, node: Node) -> Vec<usize> {
         let mut found = Vec::new();
         let mut todo = vec![node];
         while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
@@ -183,7 +186,7 @@ impl PathIndex {
 
     /// The root whose canonical path or alias is the longest one that an absolute path starts with,
     /// and the rest of the path.
-    pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
+    pub fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         match self.begin_from(path, Origin::Request) {
             (Position::Root(root), rest) => Some((root, rest)),
             (Position::Ancestor(_), _) => None,
@@ -192,7 +195,7 @@ impl PathIndex {
 
     /// Like [`begin`](Self::begin), but also for the target of a symlink. A path that starts in no
     /// root starts at the place of a declared alias, or else at `/`.
-    pub(crate) fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
+    pub fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
             Some((Some(place), rest)) => self.begin_at(place, None, rest),
             Some((None, _)) => (Position::Ancestor(TOP), path),
@@ -202,7 +205,7 @@ impl PathIndex {
 
     /// If a path begins with a declared alias, returns the place of that alias and the rest of the
     /// path. The place is `None` if no root is at or below it.
-    pub(crate) fn declared<'a>(
+    pub fn declared<'a>(
         &self,
         path: &'a OsStr,
         origin: Origin,
@@ -225,7 +228,7 @@ impl PathIndex {
 
     /// Whether a request is an absolute path or begins with a declared alias, and so does not start
     /// at the base.
-    pub(crate) fn is_absolute(&self, request: &OsStr) -> bool {
+    pub fn is_absolute(&self, request: &OsStr) -> bool {
         is_absolute(request) || self.declared(request, Origin::Request).is_some()
     }
 
@@ -257,12 +260,12 @@ impl PathIndex {
     }
 
     /// The root at a node.
-    pub(crate) fn root_at(&self, node: Node) -> Option<usize> {
+    pub fn root_at(&self, node: Node) -> Option<usize> {
         self.canonical.root(node)
     }
 
     /// The parent of a node. `/` is its own parent, and so is a volume on Windows.
-    pub(crate) fn parent(&self, node: Node) -> Node {
+    pub fn parent(&self, node: Node) -> Node {
         match self.canonical.get(node) {
             Some(volume) if cfg!(windows) && volume.parent == TOP => node,
             Some(branch) => branch.parent,
@@ -271,22 +274,22 @@ impl PathIndex {
     }
 
     /// The child of a node by name, if that child is on the path to a root.
-    pub(crate) fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
+    pub fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }
 
     /// Whether the root is a directory or a file.
-    pub(crate) fn is(&self, root: usize) -> RootKind {
+    pub fn is(&self, root: usize) -> RootKind {
         self.roots.get(root).map_or(RootKind::File, |(_, is)| *is)
     }
 
     /// The position of a node.
-    pub(crate) fn position(&self, node: Node) -> Position {
+    pub fn position(&self, node: Node) -> Position {
         self.root_at(node).map_or(Position::Ancestor(node), Position::Root)
     }
 
     /// The position above a root. In an enclosing root, it is at a path.
-    pub(crate) fn above(&self, root: usize) -> (Position, PathBuf) {
+    pub fn above(&self, root: usize) -> (Position, PathBuf) {
         // The parent of `/` is `/`.
         let above = self.parent(self.node(root));
         let mut names = Vec::new();
@@ -314,7 +317,7 @@ impl Branch {
 
 impl Tree {
     /// Marks a path with a root, unless the path is already marked. Returns the path's node.
-    pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
+    pub fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());
         }
@@ -347,7 +350,7 @@ impl Tree {
     }
 
     /// The roots that mark a path or one of its ancestors, outermost first, each with its depth.
-    pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
+    pub fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let below = components(path.as_os_str()).scan(TOP, |node, (name, _)| {
             *node = self.child(*node, name)?;
             Some(*node)
@@ -358,11 +361,11 @@ impl Tree {
 
     /// The root that marks a path.
     #[allow(dead_code)] // A test compiles this file separately.
-    pub(crate) fn marked(&self, path: &Path) -> Option<usize> {
+    pub fn marked(&self, path: &Path) -> Option<usize> {
         self.find(path).and_then(|node| self.root(node))
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -395,7 +398,7 @@ impl Tree {
 /// The maximum number of names in the paths of a list's roots, and in their aliases: ten for each of
 /// the 10,000 entries of the longest list. Names that several paths share count once. An entry
 /// beyond it is rejected. A root whose alias does not fit is still found by its canonical path.
-pub(crate) const ROOT_NAMES: usize = 100_000;
+pub const ROOT_NAMES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -4,14 +4,10 @@
 //! `names` splits a path into names and compares them as each system does. `index` finds the root
 //! that contains a path, and `protect` finds the protection of a path.
 
-// Imported here so that the submodules can refer to `super::error`, which lets `tests/properties`
-// compile them separately.
-#[cfg_attr(not(windows), allow(unused_imports))]
-use crate::error;
-
 pub(crate) mod escapes;
 pub(crate) mod names;
 mod location;
+#[allow(unreachable_pub, clippy::must_use_candidate, reason = "for `internals`")]
 pub(crate) mod index;
 mod folded;
 pub(crate) mod protect;

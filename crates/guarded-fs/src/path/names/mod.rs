@@ -1,8 +1,7 @@
 //! Splits paths into names, and compares names, as each operating system does.
 //!
 //! These functions take a path in the form of the current system. On Windows, it must be in the
-//! normal form of `windows::path`. They do no I/O. On Linux they use no other module, so that
-//! `tests/properties` can compile this file separately.
+//! normal form of `windows::path`. They do no I/O.
 //!
 //! | | Linux | macOS | Windows |
 //! | --- | --- | --- | --- |
@@ -21,16 +20,19 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-#[cfg(windows)]
-use super::{error::Code, escapes};
-
 #[cfg(any(target_vendor = "apple", test))]
 #[cfg_attr(not(target_vendor = "apple"), allow(dead_code))]
 pub(crate) mod apple;
 #[cfg(unix)]
 pub(crate) mod drive;
-#[cfg(windows)]
-pub(crate) mod windows;
+#[cfg(any(windows, feature = "__internals"))]
+#[allow(
+    unreachable_pub,
+    clippy::missing_errors_doc,
+    clippy::must_use_candidate,
+    reason = "for `internals`"
+)]
+pub mod windows;
 
 pub(crate) use system::{below, components, ends_as_directory, is_absolute, key};
 

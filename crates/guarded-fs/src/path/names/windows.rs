@@ -19,7 +19,8 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use super::{Code, escapes};
+use crate::error::Code;
+use crate::path::escapes;
 
 /// Returns the normal form of a path.
 ///
@@ -27,7 +28,7 @@ use super::{Code, escapes};
 /// the top of a drive or share. Each name is checked first, even if `..` removes it. A path that
 /// ends in a separator, `.` or `..` names a directory. Its normal form ends in `\`, unless it is
 /// `.` or ends in `..`.
-pub(crate) fn path(text: &str) -> Result<String, Code> {
+pub fn path(text: &str) -> Result<String, Code> {
     if text.is_empty() {
         return Err(Code::Empty);
     }
@@ -68,7 +69,7 @@ pub(crate) fn path(text: &str) -> Result<String, Code> {
 /// above the drive or share is refused. Some clients write `d:\a` as `file://d:\a` or
 /// `file://d:/a`. The URL Standard interprets these in the same way ("file host state"), so they
 /// are accepted.
-pub(crate) fn uri(text: &str) -> Result<String, Code> {
+pub fn uri(text: &str) -> Result<String, Code> {
     let is_unescaped = |rest: &str| rest.strip_prefix("//").is_some_and(is_from_drive);
     let rest = escapes::after_scheme(text, is_unescaped)?;
     match rest.get(2..).filter(|_| is_unescaped(rest)) {
@@ -86,7 +87,7 @@ pub(crate) fn uri(text: &str) -> Result<String, Code> {
 /// U+FFFF are unchanged. In that table `ı` is not `I`, `µ` is not a Greek letter, and `ς` equals
 /// `Σ`. The table may distinguish letters that later versions of Unicode pair. Names that differ
 /// only in such letters are equal here.
-pub(crate) fn key(name: &str) -> Cow<'_, str> {
+pub fn key(name: &str) -> Cow<'_, str> {
     if name.chars().all(|c| upper(c) == c) {
         return Cow::Borrowed(name);
     }
@@ -94,13 +95,13 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
 }
 
 /// Whether a normal form begins with a drive or a share.
-pub(crate) fn is_absolute(normal: &str) -> bool {
+pub fn is_absolute(normal: &str) -> bool {
     is_from_drive(normal) || is_from_share(normal)
 }
 
 /// The names of a normal form, including `.` and `..`, each with the rest of the path after it. The
 /// first name of an absolute path is its volume, `C:` or `\\server\share`.
-pub(crate) fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
+pub fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     let (volume, mut rest) = volume(normal);
     let volume = (!volume.is_empty()).then_some((volume, rest));
     let names = std::iter::from_fn(move || {
