@@ -2,7 +2,7 @@
 //! request may access a file under the roots in force, and performs the access without a race.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ClientCapabilities, ErrorKind, Guard, RootsResponse};
+//! use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Guard, RootsResponse};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! # let directory = tempfile::tempdir().unwrap();
@@ -20,13 +20,16 @@
 //! let declared: ClientCapabilities = serde_json::from_value(capabilities)?;
 //! let session = guard.session(declared)?;
 //!
-//! // For each tool call: the roots in force. The client is asked only if its list is not cached.
+//! // For each tool call: the roots in force, cached until the client's list changes.
 //! let ask = |_: Option<String>| async {
-//!     request("roots/list").await.map_or_else(RootsResponse::Failed, RootsResponse::from_result)
+//!     match request("roots/list").await {
+//!         Ok(list) => RootsResponse::from_result(list),
+//!         Err(error) => RootsResponse::Failed(error),
+//!     }
 //! };
 //! let roots = session.roots(ask).await?;
 //! roots.write("notes.txt", "hello")?; // checks and writes in one step
-//! assert_eq!(roots.open("../../etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
+//! assert_eq!(roots.open("../../etc/passwd").unwrap_err().code(), "outside_roots");
 //!
 //! // For each `notifications/roots/list_changed`: the next call asks again.
 //! session.list_changed();
@@ -37,9 +40,9 @@
 //! # The path of a request
 //!
 //! ```text
-//! text ─ path ─▶ Location ─ resolve ─▶ place in a root ─ check ─▶ CheckedPath ─ fs ─▶ File, names
-//!                                           ▲
-//! client, operator ─ wire ─▶ root list ─ boundary ─▶ Roots ◀─ session (cache, until it changes)
+//! text ─ path ─▶ Location ─ resolve ─▶ place ─ check ─▶ CheckedPath ─ fs ─▶ File
+//!                              ▲
+//! client's list ─ wire ─▶ boundary ─▶ Roots ◀─ session (cache)
 //! ```
 //!
 //! [`Location`] parses a request without I/O. [`Boundary`] resolves root lists into [`Roots`], an
@@ -49,10 +52,11 @@
 //! an [`ErrorKind`] and a fine-grained [code](Error::code). Its text is safe to show to the sender of
 //! the request.
 //!
-//! All of this is in the crate [`guarded_fs`], which is synchronous and knows nothing about clients.
-//! On top of it, a [`Guard`] creates a [`Session`] for each client. [`Session::roots`] returns the
-//! roots in force for a request, from the cache or by asking the client through a [`RootsSource`]. A
-//! [`Revision`] converts an [`Error`] to a tool result or a JSON-RPC error.
+//! All of this is in the crate [`guarded_fs`](https://docs.rs/guarded-fs), which is synchronous and
+//! knows nothing about clients. On top of it, a [`Guard`] creates a [`Session`] for each client.
+//! [`Session::roots`] returns the roots in force for a request, from the cache or by asking the
+//! client through a [`RootsSource`]. A [`Revision`] converts an [`Error`] to a tool result or a
+//! JSON-RPC error.
 //!
 //! A server that uses the official SDK does not need this code. With the feature `rmcp`, it wraps
 //! its transport once and calls the guard in each tool, whatever the protocol revision. See the

@@ -220,6 +220,10 @@ impl Error {
         error
     }
 
+    pub(crate) fn too_large(limit: u64) -> Self {
+        Self::over(Code::TooLarge, "larger than {} bytes", limit)
+    }
+
     /// Replaces the code's text with a more precise one.
     pub(crate) fn with_text(mut self, text: &'static str) -> Self {
         self.0.text = text;

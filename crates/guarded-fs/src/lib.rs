@@ -19,9 +19,9 @@
 //! # The path of a request
 //!
 //! ```text
-//! text ─ path ─▶ Location ─ resolve ─▶ place in a root ─ check ─▶ CheckedPath ─ fs ─▶ File, names
-//!                                           ▲
-//!            configuration, a list ─ boundary ─▶ Roots
+//! text ─ path ─▶ Location ─ resolve ─▶ place ─ check ─▶ CheckedPath ─ fs ─▶ File
+//!                              ▲
+//! configuration, a list ─ boundary ─▶ Roots
 //! ```
 //!
 //! [`Location`] parses a request without I/O. A [`Boundary`] has the allowed directories of the

@@ -50,6 +50,11 @@ macro_rules! errors {
                 }
             }
 
+            /// Whether the error says that another process has removed or replaced what was there.
+            pub(crate) const fn is_replaced(self) -> bool {
+                matches!(self, Self::NotFound | Self::NotADirectory | Self::Changed)
+            }
+
             /// The name of the code, such as `outside_roots`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::list::is_replaced;
 use super::options::Overwrite;
 use super::permit::{ChangeKind, ChangePermit};
 use super::version::{Condition, ContentHash, change_if};
@@ -369,7 +368,7 @@ impl TreeRemoval<'_> {
     fn remove_batch(&self, path: &Path, most: usize, budget: &mut usize) -> Result<Batch> {
         let (directory, mut entries) = match self.base.list(path, Rule::Refuse) {
             // Another process has removed or replaced it.
-            Err(error) if is_replaced(error.reason()) && !path.as_os_str().is_empty() => {
+            Err(error) if error.reason().is_replaced() && !path.as_os_str().is_empty() => {
                 return Ok(Batch { directories: Vec::new(), is_last: true });
             }
             listed => listed?,
@@ -447,7 +446,7 @@ impl Proof {
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
             // Another process removed or replaced it.
-            Err(error) if is_replaced(error.reason()) => return Ok(Vec::new()),
+            Err(error) if error.reason().is_replaced() => return Ok(Vec::new()),
             listed => listed?,
         };
         let mut directories = Vec::new();

@@ -20,7 +20,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
-use super::open::{PRIVATE_FILE, too_large};
+use super::open::PRIVATE_FILE;
 use super::options::{Durability, WriteOptions};
 use super::permissions::{Permissions, narrow_mode};
 use super::permit::ChangeKind;
@@ -132,7 +132,7 @@ impl<'a> Source<'a> {
             return Err(Code::SpecialFile.into());
         }
         if metadata.len() > limit {
-            return Err(too_large(limit));
+            return Err(Error::too_large(limit));
         }
         Ok(Self { from, to, file, metadata, limit })
     }
@@ -149,7 +149,7 @@ impl<'a> Source<'a> {
             let bytes = io::copy(&mut (&self.file).take(piece), &mut &*to)?;
             copied += bytes;
             if copied > self.limit {
-                return Err(too_large(self.limit));
+                return Err(Error::too_large(self.limit));
             }
             self.from.roots().ensure_not_ended()?;
             self.to.roots().ensure_not_ended()?;

@@ -21,8 +21,7 @@ use std::path::{Path, PathBuf};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::list::WalkOptions;
-use super::open::verify;
+use super::options::WalkOptions;
 use crate::check::Proof;
 use crate::dir::{Handle, Policy, Rule, Stat};
 use crate::error::{Code, Error, Result};
@@ -208,7 +207,7 @@ impl IgnoreRules {
             Err(error) if is_absent(error.reason()) => return Ok(None),
             file => file?,
         };
-        match verify(&file, self.policy, self.walked.root()) {
+        match self.walked.root().verify(&file, self.policy) {
             // Otherwise, the walk would read up to the limit again in each directory.
             Ok(metadata) if metadata.is_file() && metadata.len() > self.left => {
                 return Err(too_large());

@@ -24,12 +24,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
+use super::options::WalkOptions;
 use crate::check::{CheckedEntry, CheckedPath, OpenDirectory, Proof};
 #[cfg(target_os = "linux")]
 use crate::dir::Rule;
 use crate::dir::{Beneath, Entries, FileType, Handle, Metadata, NameAt, NameList, USUAL_ENTRIES};
 use crate::error::{Code, Error, Result};
-use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
+use crate::limits::{WALK_BYTES, WALK_DEPTH};
 use crate::path::IntoLocation;
 use crate::roots::{LastName, Presence, Roots};
 
@@ -254,59 +255,6 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// Options of a walk. The default is the limits [`WALK_DEPTH`] and [`WALK_ENTRIES`], every name,
-/// and an error for the first directory that cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct WalkOptions {
-    max_depth: usize,
-    max_entries: usize,
-    skip_dot_files: bool,
-    skip_unreadable: bool,
-    pub(super) git_ignore: bool,
-}
-
-impl Default for WalkOptions {
-    fn default() -> Self {
-        Self {
-            max_depth: usize::MAX,
-            max_entries: WALK_ENTRIES,
-            skip_dot_files: false,
-            skip_unreadable: false,
-            git_ignore: false,
-        }
-    }
-}
-
-impl WalkOptions {
-    /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
-    /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
-    /// this limit, a directory deeper than [`WALK_DEPTH`] is one that cannot be read (`too_deep`).
-    pub fn max_depth(self, max_depth: usize) -> Self {
-        Self { max_depth, ..self }
-    }
-
-    /// Sets the maximum number of entries. If there are more, the walk ends with the error
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`). Which entries of a
-    /// larger directory are yielded is not specified.
-    pub fn max_entries(self, max_entries: usize) -> Self {
-        Self { max_entries, ..self }
-    }
-
-    /// Omits names that begin with a dot. They are neither yielded nor entered, and do not count as
-    /// entries.
-    pub fn skip_dot_files(self) -> Self {
-        Self { skip_dot_files: true, ..self }
-    }
-
-    /// Continues after a directory that cannot be read or is too deep. By default, such a directory
-    /// ends the walk with an error. If the walk continues, the errors are collected in
-    /// [`Walk::unreadable`].
-    pub fn skip_unreadable(self) -> Self {
-        Self { skip_unreadable: true, ..self }
-    }
-}
-
 /// A walk through a directory tree.
 ///
 /// A walk yields a directory of a proc filesystem but does not enter it, unless the allowed directory
@@ -528,7 +476,7 @@ impl Walk {
         self.listed.place.roots().ensure_not_ended()?;
         match self.listed.place.list_beneath(&self.listed.directory.handle, path) {
             // The directory was removed or replaced before it was entered, or shows processes.
-            Err(error) if is_replaced(error.reason()) || error.reason() == Code::SpecialFile => {
+            Err(error) if error.reason().is_replaced() || error.reason() == Code::SpecialFile => {
                 Ok(())
             }
             listed => self.read_names(path, Names::new(listed?)),
@@ -600,10 +548,6 @@ const ACTIVE_EVERY: usize = 64;
 
 /// The approximate memory that an error uses, apart from the path in it.
 const ERROR_BYTES: usize = 256;
-
-pub(super) fn is_replaced(kind: Code) -> bool {
-    matches!(kind, Code::NotFound | Code::NotADirectory | Code::Changed)
-}
 
 impl Roots {
     /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a

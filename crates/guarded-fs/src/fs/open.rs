@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 
 use super::permit::ChangeKind;
 use crate::check::{CheckedEntry, CheckedPath, Proof, without_parent};
-use crate::dir::{Metadata, OpenHow, Policy, Stat};
+use crate::dir::{Metadata, OpenHow, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::{IntoLocation, Location};
-use crate::roots::{LastName, Presence, Root, Roots};
+use crate::roots::{LastName, Presence, Roots};
 
 /// How [`open_with`](Roots::open_with) opens a file to change it.
 ///
@@ -156,7 +156,7 @@ impl OpenFile {
 
     fn read_within(&self, limit: u64) -> Result<Vec<u8>> {
         if self.metadata.len() > limit && self.metadata.is_file() {
-            return Err(too_large(limit));
+            return Err(Error::too_large(limit));
         }
         // A file can claim any size. Beyond `READ_AHEAD`, memory is allocated as content arrives.
         let expected = usize::try_from(self.metadata.len().min(READ_AHEAD)).unwrap_or_default();
@@ -167,7 +167,7 @@ impl OpenFile {
         if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
             return Ok(content);
         }
-        Err(too_large(limit))
+        Err(Error::too_large(limit))
     }
 }
 
@@ -256,7 +256,7 @@ impl Roots {
         #[cfg(target_os = "linux")]
         return self.open_by_kernel(request).map(|file| {
             let (file, root) = file?;
-            let metadata = verify(&file, self.policy(), root)?;
+            let metadata = root.verify(&file, self.policy())?;
             Ok(OpenFile::new(file, metadata, request))
         });
         #[cfg(not(target_os = "linux"))]
@@ -324,7 +324,7 @@ impl Proof {
     /// Verifies a file that was opened at this place.
     pub(super) fn verify_opened(&self, file: File) -> Result<(File, Metadata)> {
         // Defense: The file that was opened is verified before it is read or changed.
-        let metadata = verify(&file, self.roots().policy(), self.root())?;
+        let metadata = self.root().verify(&file, self.roots().policy())?;
         if self.names_directory() {
             return Err(Code::NotADirectory.into());
         }
@@ -452,20 +452,6 @@ fn symlink_metadata(entry: &Proof) -> Result<Metadata> {
         Stat::Missing => Err(Code::NotFound.into()),
         Stat::Link(_, metadata) | Stat::Other(metadata) => Ok(metadata),
     }
-}
-
-/// Verifies an open file before it is read or changed.
-#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
-pub(super) fn verify(file: &File, policy: Policy, root: &Root) -> Result<Metadata> {
-    let metadata = Metadata::without_birth(file)?;
-    policy.allow(&metadata)?;
-    #[cfg(target_os = "linux")]
-    root.ensure_not_proc(file, &metadata)?;
-    Ok(metadata)
-}
-
-pub(super) fn too_large(limit: u64) -> Error {
-    Error::over(Code::TooLarge, "larger than {} bytes", limit)
 }
 
 fn text(content: Vec<u8>) -> Result<String> {

@@ -1,7 +1,8 @@
-//! Options for writing whole files.
+//! Options of writes and walks.
 
 use crate::error::{Code, Error, Result};
 use crate::fs::version::ContentHash;
+use crate::limits::WALK_ENTRIES;
 
 /// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
 /// a new file, parents are not created, and the content and the name are durable when the write
@@ -168,4 +169,58 @@ pub enum Durability {
     /// these cases, this is the same as [`Data`](Self::Data).
     #[default]
     DataAndDirectory,
+}
+
+/// Options of a walk. The default is the limits [`WALK_DEPTH`](crate::limits::WALK_DEPTH) and
+/// [`WALK_ENTRIES`], every name, and an error for the first directory that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct WalkOptions {
+    pub(super) max_depth: usize,
+    pub(super) max_entries: usize,
+    pub(super) skip_dot_files: bool,
+    pub(super) skip_unreadable: bool,
+    pub(super) git_ignore: bool,
+}
+
+impl Default for WalkOptions {
+    fn default() -> Self {
+        Self {
+            max_depth: usize::MAX,
+            max_entries: WALK_ENTRIES,
+            skip_dot_files: false,
+            skip_unreadable: false,
+            git_ignore: false,
+        }
+    }
+}
+
+impl WalkOptions {
+    /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
+    /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
+    /// this limit, a directory deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH) is one that
+    /// cannot be read (`too_deep`).
+    pub fn max_depth(self, max_depth: usize) -> Self {
+        Self { max_depth, ..self }
+    }
+
+    /// Sets the maximum number of entries. If there are more, the walk ends with the error
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`). Which entries of a
+    /// larger directory are yielded is not specified.
+    pub fn max_entries(self, max_entries: usize) -> Self {
+        Self { max_entries, ..self }
+    }
+
+    /// Omits names that begin with a dot. They are neither yielded nor entered, and do not count as
+    /// entries.
+    pub fn skip_dot_files(self) -> Self {
+        Self { skip_dot_files: true, ..self }
+    }
+
+    /// Continues after a directory that cannot be read or is too deep. By default, such a directory
+    /// ends the walk with an error. If the walk continues, the errors are collected in
+    /// [`Walk::unreadable`].
+    pub fn skip_unreadable(self) -> Self {
+        Self { skip_unreadable: true, ..self }
+    }
 }

@@ -4,8 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::list::is_replaced;
-use super::permit::ChangePermit;
+use super::permit::{ChangeKind, ChangePermit};
 use crate::check::Proof;
 #[cfg(target_os = "linux")]
 use crate::dir::is_proc;
@@ -14,6 +13,17 @@ use crate::error::{Code, Error, Result};
 use crate::roots::Presence;
 
 impl Proof {
+    /// Like [`permit`](Self::permit), but creates missing directories on the path.
+    pub(super) fn permit_with_parents(
+        &self,
+        kind: ChangeKind,
+        created: &mut NewDirectories,
+    ) -> Result<ChangePermit<'_>> {
+        self.ensure_may_change(kind)?;
+        self.ensure_may_be_put(kind)?;
+        self.permit_at(kind, self.create_dirs(1, created)?, Some(1))
+    }
+
     /// Creates the missing directories on the path to the one that is this many names above the
     /// place, one at a time. Returns the last one, with the rest of the path. `created` receives the
     /// directories that were created, also if an error follows.
@@ -110,7 +120,7 @@ impl NewDirectories {
             let opened = base.dir(parent, Rule::Allow).and_then(|it| Ok(it.open_to_sync()?));
             match opened {
                 // Another process has moved or removed it.
-                Err(error) if is_replaced(error.reason()) => {}
+                Err(error) if error.reason().is_replaced() => {}
                 opened => Handle::sync(opened?)?,
             }
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rustix::fs::Stat;
 
 use super::acl;
-use super::open::{PRIVATE_FILE, verify};
+use super::open::PRIVATE_FILE;
 use super::permit::ChangePermit;
 use crate::dir::{Handle, Metadata, OpenHow, TemporaryName};
 use crate::error::{Code, Error, Result};
@@ -90,7 +90,7 @@ impl Permissions {
             ),
             _ => error,
         })?;
-        verify(&file, policy, place.root())?;
+        place.root().verify(&file, policy)?;
         Ok(Self::of(&file)?)
     }
 

@@ -27,7 +27,6 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::parents::NewDirectories;
 use super::version::{Condition, ContentHash};
 use crate::check::{Proof, named_as_directory, without_parent};
 use crate::dir::{Beneath, Handle, Permit, Rule, Slot, Stat, split};
@@ -92,7 +91,7 @@ impl Proof {
         self.permit_at(kind, at, Some(1))
     }
 
-    fn permit_at(
+    pub(super) fn permit_at(
         &self,
         kind: ChangeKind,
         at: Beneath,
@@ -106,17 +105,6 @@ impl Proof {
             permit.search_as(self)?;
         }
         Ok(permit)
-    }
-
-    /// Like [`permit`](Self::permit), but creates missing directories on the path.
-    pub(super) fn permit_with_parents(
-        &self,
-        kind: ChangeKind,
-        created: &mut NewDirectories,
-    ) -> Result<ChangePermit<'_>> {
-        self.ensure_may_change(kind)?;
-        self.ensure_may_be_put(kind)?;
-        self.permit_at(kind, self.create_dirs(1, created)?, Some(1))
     }
 
     /// The permit to create a directory on the path to this place, in a directory that is this many
@@ -157,7 +145,7 @@ impl Proof {
     }
 
     /// Decides by the names of the place whether something other than a directory may be put there.
-    fn ensure_may_be_put(&self, kind: ChangeKind) -> Result<()> {
+    pub(super) fn ensure_may_be_put(&self, kind: ChangeKind) -> Result<()> {
         match kind {
             ChangeKind::Overwrite | ChangeKind::CreateFile | ChangeKind::Replace => {
                 self.ensure_names_file()?;

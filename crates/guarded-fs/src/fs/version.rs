@@ -15,7 +15,6 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
-use super::open::{too_large, verify};
 use crate::check::{CheckedPath, Proof};
 use crate::dir::{Beneath, Identity, Metadata, Stat};
 use crate::error::{Code, Error, Result};
@@ -186,7 +185,7 @@ impl<'a> Condition<'a> {
             Err(error) if error.reason() == Code::NotFound => return Err(removed()),
             file => file.map_err(|error| self.place.blame_symlink(error))?,
         };
-        let metadata = verify(&file, policy, self.place.root())?;
+        let metadata = self.place.root().verify(&file, policy)?;
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }
@@ -195,7 +194,7 @@ impl<'a> Condition<'a> {
         }
         // The caller of a tool chooses the size in the version, so it is not a limit.
         if self.version.size > COMPARED_BYTES {
-            return Err(too_large(COMPARED_BYTES));
+            return Err(Error::too_large(COMPARED_BYTES));
         }
         let has_version =
             ContentHash::read(&file, self.version.size, self.place.roots())? == Some(self.version);
@@ -305,7 +304,7 @@ fn version(path: &Proof, limit: u64) -> Result<ContentHash> {
     }
     let version =
         if metadata.len() > limit { None } else { ContentHash::read(&file, limit, path.roots())? };
-    version.ok_or_else(|| too_large(limit))
+    version.ok_or_else(|| Error::too_large(limit))
 }
 
 #[cfg(test)]

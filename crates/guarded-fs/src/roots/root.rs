@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Handle, Identity, Rule, Stat};
 #[cfg(target_os = "linux")]
-use crate::dir::{Metadata, is_proc};
+use crate::dir::is_proc;
+use crate::dir::{Access, Handle, Identity, Metadata, Policy, Rule, Stat};
 #[cfg(target_os = "linux")]
 use crate::error::Error;
 use crate::error::{Code, Result};
@@ -149,6 +150,15 @@ impl Root {
             b"/" | b"/proc" => true,
             path => path.starts_with(b"/proc/"),
         }
+    }
+
+    /// Verifies an open file before it is read or changed, and describes it.
+    pub(crate) fn verify(&self, file: &File, policy: Policy) -> Result<Metadata> {
+        let metadata = Metadata::without_birth(file)?;
+        policy.allow(&metadata)?;
+        #[cfg(target_os = "linux")]
+        self.ensure_not_proc(file, &metadata)?;
+        Ok(metadata)
     }
 
     /// Refuses an open file or directory of a proc filesystem, unless the allowed directory itself
