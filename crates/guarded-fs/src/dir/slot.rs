@@ -277,3 +277,41 @@ impl Handle {
         self.dir.rename(from, &to_dir.dir, to)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct Always;
+
+    impl Permit for Always {
+        fn ask(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Another process can create it first. What it created is not removed with a change that fails.
+    #[test]
+    fn only_a_directory_that_was_missing_is_new() {
+        let work = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Handle::ambient(work.path()).unwrap());
+        let slot = |name: &str| Beneath {
+            directory: Arc::clone(&directory),
+            path: name.into(),
+            mounts: Rule::Allow,
+        };
+        std::fs::create_dir(work.path().join("there")).unwrap();
+        std::fs::write(work.path().join("file"), "").unwrap();
+        for (name, is_new) in [("there", false), ("new", true), ("new", false)] {
+            let place = slot(name);
+            let (_, created) = Slot::new(&place, &Always).open_or_create_dir().unwrap();
+            assert_eq!(created.is_some(), is_new, "{name}");
+        }
+        let refused = Slot::new(&slot("file"), &Always).open_or_create_dir().unwrap_err();
+        assert_eq!(refused.reason(), Code::NotADirectory);
+        let no_parent = Slot::new(&slot("none/new"), &Always).open_or_create_dir().unwrap_err();
+        assert_eq!(no_parent.reason(), Code::NotFound);
+    }
+}
