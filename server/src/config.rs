@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
+use clap::{Arg, CommandFactory as _, Parser as _};
 use toml::{Table, Value};
 
 use crate::options::{Options, at_home};
@@ -40,7 +40,11 @@ fn in_file(content: &str) -> Result<Vec<String>, String> {
     let mut arguments = Vec::new();
     for (key, value) in table {
         let is_directories = key == "directories";
-        let option = command.get_arguments().find(|option| option.get_long() == Some(&key));
+        let is_named = |option: &&Arg| {
+            let earlier = option.get_all_aliases().unwrap_or_default();
+            option.get_long() == Some(&key) || earlier.contains(&key.as_str())
+        };
+        let option = command.get_arguments().find(is_named);
         let is_flag = option.is_some_and(|option| !option.get_action().takes_values());
         if key == "config" || option.is_none() && !is_directories {
             return Err(format!("unknown key {key:?}"));
@@ -85,7 +89,8 @@ mod tests {
             ("readonly = true", Err("unknown key \"readonly\"")),
             ("config = 'other'", Err("unknown key \"config\"")),
             ("deny = ['x', true]", Err("deny: not a value of this option")),
-            ("always = false", Err("always: not a value of this option")),
+            ("always-dir = false", Err("always-dir: not a value of this option")),
+            ("always = ['/a']", Ok("--always=/a")),
             ("directories = [", Err("TOML parse error")),
         ] {
             let found = in_file(content).map(|arguments| arguments.join("|"));

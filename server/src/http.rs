@@ -12,12 +12,13 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -40,6 +41,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_io_timeout::TimeoutWriter;
 
+use crate::log::rarely;
 use crate::memory::{Memory, Room};
 use crate::server::Server;
 
@@ -73,8 +75,9 @@ impl Default for Limits {
             connections: 256,
             // Each listening client keeps a connection open.
             sessions: 256,
-            // A program on the same machine sends its headers immediately.
-            header_time: Duration::from_secs(10),
+            // Longer than proxies keep an idle connection: 60 seconds (nginx), 2 minutes (Caddy). One
+            // that closes first would drop a request that is on its way.
+            header_time: Duration::from_secs(150),
             // Enough for the largest body at 140 KB per second.
             body_time: Duration::from_secs(30),
             // Twice the time between keep-alive messages on a stream (rmcp's `sse_keep_alive`).
@@ -85,17 +88,28 @@ impl Default for Limits {
     }
 }
 
-/// Serves MCP under `/mcp` until `stop` completes. Then it ends the streams of notifications, and
-/// completes the requests in flight, for which it takes at most [`STOP`]. A browser's request is
-/// accepted only if the page that sent it was loaded from this machine.
+/// The names by which clients may address the server, in addition to those of this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Values of the header `Host` that a proxy passes on: a host name, with a port or without.
+    pub hosts: Vec<String>,
+    /// Values of the header `Origin`, which browsers send: a scheme, a host name and a port.
+    pub origins: Vec<String>,
+}
+
+/// Serves MCP under `/mcp`, and counts under `/health`, until `stop` completes. Then it ends the streams of notifications, and
+/// completes the requests in flight, for which it takes at most [`STOP`]. A request is accepted only
+/// for a host, and from a browser only for a page, on this machine or among the names.
 pub async fn serve_http(
     listener: TcpListener,
     server: Server,
     limits: Limits,
+    names: Names,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
     let config = StreamableHttpServerConfig::default()
-        .with_allowed_origins(ORIGINS)
+        .with_allowed_origins(ORIGINS.into_iter().map(Into::into).chain(names.origins))
+        .with_allowed_hosts(HOSTS.into_iter().map(Into::into).chain(names.hosts))
         .with_sse_retry(None)
         .with_max_request_body_bytes(BODY);
     let calls = config.cancellation_token.clone();
@@ -116,12 +130,15 @@ pub async fn serve_http(
         sessions,
         limits,
         memory: Memory::new(),
+        connections: Arc::new(Semaphore::new(limits.connections)),
+        requests: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
         places: Arc::new(Semaphore::new(limits.sessions)),
     });
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new());
     protocol.header_read_timeout(limits.header_time).max_buf_size(FIRST);
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let connections = http.connections.clone();
     let stopping = listening.clone();
     tokio::spawn(async move {
         stop.await;
@@ -145,10 +162,7 @@ pub async fn serve_http(
         let http = http.clone();
         let answer = service_fn(move |request| {
             let http = http.clone();
-            async move {
-                let answered = http.answer(request).await;
-                Ok::<_, Infallible>(answered.unwrap_or_else(|refusal| refusal))
-            }
+            async move { Ok::<_, Infallible>(http.answer_and_count(request).await) }
         });
         let stream = TokioIo::new(Box::pin(stream));
         let connection = protocol.serve_connection(stream, answer);
@@ -209,6 +223,10 @@ struct Http {
     memory: Arc<Memory>,
     /// One permit for each session that may exist.
     places: Arc<Semaphore>,
+    /// One permit for each connection that may exist.
+    connections: Arc<Semaphore>,
+    requests: AtomicU64,
+    refused: AtomicU64,
 }
 
 type Sessions = GuardedSessions<LocalSessionManager>;
@@ -216,10 +234,77 @@ type Service = StreamableHttpService<Server, Sessions>;
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl Http {
+    /// Answers a request. The operator reads why one is refused.
+    async fn answer_and_count(&self, request: Request<Incoming>) -> HttpResponse {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let [host, origin] = [HOST, ORIGIN].map(|name| request.headers().get(name).cloned());
+        let answer = self.answer(request).await.unwrap_or_else(|refusal| refusal);
+        let status = answer.status();
+        if status.is_client_error() || status.is_server_error() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        match status {
+            StatusCode::FORBIDDEN => rarely(
+                "403",
+                format_args!(
+                    "a request was refused (403), because its host {host:?} or its origin \
+                     {origin:?} is unknown: see --allow-host and --allow-origin"
+                ),
+            ),
+            StatusCode::REQUEST_TIMEOUT => rarely("408", "a request took too long to arrive (408)"),
+            StatusCode::PAYLOAD_TOO_LARGE => rarely("413", "a request was too large (413)"),
+            StatusCode::SERVICE_UNAVAILABLE => rarely(
+                "503",
+                format_args!(
+                    "a request was refused (503), because a limit is reached: {}",
+                    self.counts()
+                ),
+            ),
+            _ => {}
+        }
+        answer
+    }
+
+    /// The answer to `GET /health`: 503 while the server stops.
+    async fn health(&self, request: Request<Incoming>) -> HttpResponse {
+        let (mut head, body) = request.into_parts();
+        // Refuses an unknown host or origin, as of any other request. Without these headers, the
+        // request has no other effect.
+        head.headers.remove(ACCEPT);
+        head.headers.remove(HEADER_SESSION_ID);
+        let checked = self.calls.handle(Request::from_parts(head, body)).await;
+        if checked.status() == StatusCode::FORBIDDEN {
+            return checked;
+        }
+        let mut answer = Response::new(Full::from(self.counts().to_string()).boxed());
+        if self.is_stopping() {
+            *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        answer
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.listening.config.cancellation_token.is_cancelled()
+    }
+
+    fn counts(&self) -> serde_json::Value {
+        json!({
+            "status": if self.is_stopping() { "stopping" } else { "ok" },
+            "connections": self.limits.connections - self.connections.available_permits(),
+            "sessions": self.limits.sessions - self.places.available_permits(),
+            "requests": self.requests.load(Ordering::Relaxed),
+            "refused": self.refused.load(Ordering::Relaxed),
+            "memoryBytes": self.memory.held(),
+        })
+    }
+
     /// Answers a request, or refuses it.
     async fn answer(&self, request: Request<Incoming>) -> Result<HttpResponse, HttpResponse> {
-        if request.uri().path() != "/mcp" {
-            return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp"));
+        match request.uri().path() {
+            "/mcp" => {}
+            "/health" if request.method() == Method::GET => return Ok(self.health(request).await),
+            _ => return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp")),
         }
         let (mut head, body) = request.into_parts();
         if head.method != Method::POST {
@@ -409,6 +494,9 @@ fn unavailable(why: &str) -> HttpResponse {
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
     answer
 }
+
+/// The names of this machine.
+const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The origins of pages that were loaded from this machine.
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];

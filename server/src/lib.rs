@@ -7,8 +7,10 @@
 
 mod config;
 pub mod http;
+pub mod log;
 mod memory;
 mod names;
+mod nothing;
 pub mod options;
 mod patience;
 pub mod programs;
@@ -18,6 +20,8 @@ pub mod stdio;
 mod tools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use tools::allowed_directories;
 
 /// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

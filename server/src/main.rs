@@ -7,12 +7,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use filesystem_server::allowed_directories;
 use filesystem_server::http::{STOP, serve_http};
-use filesystem_server::options::Options;
+use filesystem_server::log;
+use filesystem_server::options::{Empty, Options};
 use filesystem_server::programs::Programs;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Access, Boundary, Channel, Root, kinds};
+use mcp_roots_guard::{Access, Boundary, Channel, Root, Roots, kinds};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -31,9 +33,13 @@ const THREAD_ENDS: u32 = 5_000;
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
-    let log = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
-    if let Err(error) = run(&Options::read()) {
+    let options = Options::read();
+    log::init(options.log_format);
+    let done = match options.generate {
+        Some(kind) => kind.write_to(&mut std::io::stdout()).map_err(Into::into),
+        None => run(&options),
+    };
+    if let Err(error) = done {
         say(&error);
         return ExitCode::FAILURE;
     }
@@ -60,7 +66,8 @@ fn run(options: &Options) -> Outcome {
     let boundary = opened(options)?;
     let is_everything =
         |root: &&Root| root.access() == Access::ReadWrite && root.path().parent().is_none();
-    if let Some(everything) = boundary.allowed_roots().iter().find(is_everything) {
+    let allowed = boundary.allowed_roots();
+    if let Some(everything) = allowed.iter().find(is_everything) {
         let path = everything.client_path();
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }
@@ -70,13 +77,51 @@ fn run(options: &Options) -> Outcome {
     }
     programs.verify(&boundary)?;
     let guard = options.guard(boundary).runtime(work.handle().clone()).build()?;
+    let mut server = Server::new(guard, programs);
+    let has_directories = allowed.iter().len() > 0;
+    if has_directories && allowed.iter().all(|root| root.access() == Access::ReadOnly) {
+        server = server.read_only();
+    }
+    let server = server.without_tools(&options.disable_tools)?;
+    if options.check {
+        return report(options, &allowed, &server);
+    }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve(options, Server::new(guard, programs)));
+    let outcome = runtime.block_on(serve(options, server));
     // Work that has begun finishes, so that no temporary file stays. A filesystem may never answer.
     work.shutdown_timeout(STOP);
     // A thread may still read standard input.
     runtime.shutdown_background();
-    served
+    outcome
+}
+
+/// Prints what would be in force, for `--check`.
+fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", allowed_directories(allowed))?;
+    match options.empty_list {
+        _ if allowed.iter().len() == 0 => {
+            writeln!(out, "Each client can access the roots that it lists, and nothing else")?;
+        }
+        Empty::Deny => writeln!(out, "An empty list of client roots: nothing")?,
+        Empty::Allow => writeln!(out, "An empty list of client roots: all allowed directories")?,
+    }
+    let lists = [
+        ("Protected (read-only) names", &options.protect),
+        ("Denied names", &options.deny),
+        ("Exempt names", &options.exempt),
+    ];
+    for (what, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
+        writeln!(out, "{what}: {}", names.join(", "))?;
+    }
+    let protects = if options.no_protect { "no" } else { "yes" };
+    writeln!(out, "Default protection (.git, editors, agents): {protects}")?;
+    writeln!(out, "Tools: {}", server.tools().join(", "))?;
+    match options.http {
+        Some(address) => writeln!(out, "Transport: streamable HTTP, http://{address}/mcp")?,
+        None => writeln!(out, "Transport: stdio")?,
+    }
+    Ok(())
 }
 
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
@@ -141,7 +186,7 @@ async fn serve(options: &Options, server: Server) -> Outcome {
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
         say(format_args!("http://{}/mcp", listener.local_addr()?));
-        serve_http(listener, server, options.limits(), stop()).await;
+        serve_http(listener, server, options.limits(), options.names(), stop()).await;
         return Ok(());
     }
     // A large response needs fewer writes if the pipe, if it is one, takes more than 64 KiB. The

@@ -42,6 +42,11 @@ impl Memory {
         Arc::new(Self { left: AtomicUsize::new(SHARED), requests: Mutex::default() })
     }
 
+    /// The number of shared bytes that requests hold.
+    pub(crate) fn held(&self) -> usize {
+        SHARED - self.left.load(Ordering::Relaxed)
+    }
+
     /// Settles a request in progress: either it is cancelled, or it has a result. Returns whether
     /// this was first.
     pub(crate) fn settle(&self, request: &Request) -> bool {

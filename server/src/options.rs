@@ -2,14 +2,18 @@
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
-use clap::{ArgGroup, Parser, ValueEnum};
+use clap::{ArgGroup, CommandFactory as _, Parser, ValueEnum};
+use clap_complete::Shell;
+use hyper::Uri;
+use hyper::http::uri::Authority;
 use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Guard, GuardBuilder};
 
-use crate::http::Limits;
+use crate::http::{Limits, Names};
+use crate::log::Format;
 use crate::names;
 use crate::programs::Programs;
 
@@ -20,6 +24,9 @@ use crate::programs::Programs;
 /// for the same directory are combined.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "mcp-filesystem-guarded", version, after_long_help = MANUAL)]
+// The last value of an option that cannot be repeated counts, so that one of the command line takes
+// the place of one in the file.
+#[command(args_override_self = true)]
 // Without directories, an option that requires this group would have no effect, and an ignored
 // restriction is unsafe.
 #[command(group = ArgGroup::new("allowed").multiple(true))]
@@ -41,8 +48,8 @@ pub struct Options {
     ///
     /// It stays accessible whatever roots a client lists, and also if the client's roots cannot be
     /// obtained.
-    #[arg(long, value_name = "DIR", group = "allowed")]
-    pub always: Vec<PathBuf>,
+    #[arg(long, value_name = "DIR", alias = "always", group = "allowed")]
+    pub always_dir: Vec<PathBuf>,
     /// Accept PATH as another path of the allowed directory DIR.
     ///
     /// Use this if clients know DIR by a different path, for example because the server runs in a
@@ -74,18 +81,22 @@ pub struct Options {
     #[arg(long)]
     pub no_protect: bool,
     /// Access for clients that list no roots at all.
-    #[arg(long, value_enum, default_value = "deny", requires = "allowed")]
-    pub empty: Empty,
+    #[arg(long, alias = "empty", value_name = "ACCESS", value_enum, default_value = "deny")]
+    #[arg(requires = "allowed")]
+    pub empty_list: Empty,
+    /// Do not offer these tools. Can be repeated, or have several names with commas.
+    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    pub disable_tools: Vec<String>,
     /// Do not start if the kernel cannot confine the server to the directories.
     ///
     /// By default, the server confines itself with Landlock (Linux 5.13 and later) where the kernel
     /// can, and prints a line where it cannot.
-    #[arg(long, conflicts_with = "no_confine")]
+    #[arg(long, overrides_with = "no_confine")]
     pub confine: bool,
     /// Do not confine the server.
     ///
     /// If a directory is replaced, it stays inaccessible to a confined server until a restart.
-    #[arg(long)]
+    #[arg(long, overrides_with = "confine")]
     pub no_confine: bool,
     /// Read options from this TOML file, too.
     ///
@@ -110,8 +121,8 @@ pub struct Options {
     #[arg(long, value_name = "PROGRAM", conflicts_with = "deny")]
     pub run: Vec<String>,
     /// Also let the programs of --run read and execute the files in this file or directory.
-    #[arg(long, value_name = "PATH", requires = "run")]
-    pub run_extra: Vec<PathBuf>,
+    #[arg(long, alias = "run-extra", value_name = "PATH", requires = "run")]
+    pub run_path: Vec<PathBuf>,
     /// Offer --run even if the server runs as root.
     ///
     /// The programs have none of root's capabilities, but can change the modes and times of the
@@ -123,6 +134,15 @@ pub struct Options {
     /// There is no authentication: any program that can connect to the address has access.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
+    /// Also answer HTTP requests for this host name, for example one that a proxy passes on.
+    ///
+    /// Without a port, any port is accepted. By default, only the names of this machine are:
+    /// localhost, 127.0.0.1 and ::1.
+    #[arg(long, value_name = "NAME", value_parser = host, requires = "http")]
+    pub allow_host: Vec<String>,
+    /// Also answer browsers' requests from pages of this origin, such as https://app.example.com.
+    #[arg(long, value_name = "ORIGIN", value_parser = origin, requires = "http")]
+    pub allow_origin: Vec<String>,
     /// Maximum number of concurrent HTTP connections. Others wait until one closes.
     #[arg(long, value_name = "NUMBER", default_value = "256", value_parser = number())]
     #[arg(requires = "http")]
@@ -131,6 +151,54 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER", default_value = "256", value_parser = number())]
     #[arg(requires = "http")]
     pub max_sessions: usize,
+    /// The form of what is logged to standard error while the server runs.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub log_format: Format,
+    /// Print what would be in force with these options, and exit.
+    ///
+    /// Opens the directories and looks up the programs as at a start, and serves nothing. Fails if
+    /// the server would not start.
+    #[arg(long)]
+    pub check: bool,
+    /// Print a manual page, or completions for a shell, and exit.
+    #[arg(long, value_name = "KIND", value_enum, exclusive = true)]
+    pub generate: Option<Generate>,
+}
+
+/// What `--generate` prints.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Generate {
+    /// A manual page in roff
+    Man,
+    /// Completions for Bash
+    CompleteBash,
+    /// Completions for fish
+    CompleteFish,
+    /// Completions for PowerShell
+    CompletePowershell,
+    /// Completions for Zsh
+    CompleteZsh,
+}
+
+impl Generate {
+    /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// The error of writing.
+    pub fn write_to(self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut command = Options::command();
+        let shell = match self {
+            Self::Man => return clap_mangen::Man::new(command).render(out),
+            Self::CompleteBash => Shell::Bash,
+            Self::CompleteFish => Shell::Fish,
+            Self::CompletePowershell => Shell::PowerShell,
+            Self::CompleteZsh => Shell::Zsh,
+        };
+        let (name, mut script) = (command.get_name().to_owned(), Vec::new());
+        clap_complete::generate(shell, &mut command, name, &mut script);
+        out.write_all(&script)
+    }
 }
 
 /// The end of the manual page.
@@ -167,9 +235,41 @@ fn alias(text: &str) -> Result<(String, PathBuf), String> {
 
 /// Parses an address. Only loopback is accepted, because clients are not authenticated.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr =
-        text.parse().map_err(|_| "expected an address and port, such as 127.0.0.1:8000")?;
-    if address.ip().is_loopback() { Ok(address) } else { Err("not a loopback address".to_owned()) }
+    let addresses: Vec<_> = text
+        .to_socket_addrs()
+        .map_err(|error| format!("expected an address and port, such as 127.0.0.1:8000 ({error})"))?
+        .collect();
+    match addresses.first() {
+        Some(address) if addresses.iter().all(|it| it.ip().is_loopback()) => Ok(*address),
+        _ => Err("not a loopback address".to_owned()),
+    }
+}
+
+/// Parses the name of a host, which may have a port. There are no wildcards.
+fn host(text: &str) -> Result<String, String> {
+    match text.parse::<Authority>() {
+        Ok(host) if !text.contains(['@', '*']) => Ok(host.to_string()),
+        _ => Err("expected a host name, such as files.example.com".to_owned()),
+    }
+}
+
+/// Parses an origin (RFC 6454). There are no wildcards.
+fn origin(text: &str) -> Result<String, String> {
+    let is_origin = |uri: &Uri| {
+        let has_path = uri.path_and_query().is_some_and(|path| path.as_str() != "/");
+        matches!(uri.scheme_str(), Some("http" | "https")) && !has_path
+    };
+    match text.parse::<Uri>() {
+        Ok(uri) if is_origin(&uri) && !text.ends_with('/') && !text.contains(['@', '*']) => {
+            // rmcp accepts any port for an origin without one.
+            Ok(match (uri.port(), uri.scheme_str()) {
+                (Some(_), _) => text.to_owned(),
+                (None, Some("https")) => format!("{text}:443"),
+                (None, _) => format!("{text}:80"),
+            })
+        }
+        _ => Err("expected an origin, such as https://app.example.com".to_owned()),
+    }
 }
 
 fn number() -> RangedI64ValueParser<usize> {
@@ -185,13 +285,19 @@ impl Options {
         Limits { connections, sessions, ..Limits::default() }
     }
 
+    /// The names by which HTTP clients may address the server.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        Names { hosts: self.allow_host.clone(), origins: self.allow_origin.clone() }
+    }
+
     /// The programs that tools may run.
     #[must_use]
     pub fn programs(&self) -> Programs {
         Programs {
             git: self.git,
             run: self.run.clone(),
-            extras: self.run_extra.iter().map(|path| at_home(path)).collect(),
+            extras: self.run_path.iter().map(|path| at_home(path)).collect(),
         }
     }
 
@@ -204,7 +310,7 @@ impl Options {
     /// The guard of a boundary, with what these options say about client roots.
     pub fn guard(&self, boundary: Boundary) -> GuardBuilder {
         let guard = Guard::builder(boundary);
-        match self.empty {
+        match self.empty_list {
             Empty::Allow => guard.client_roots(ClientRoots::NarrowIfListed),
             Empty::Deny => guard,
         }
@@ -256,7 +362,7 @@ impl Options {
     fn allowed_directories(&self) -> Result<Vec<(PathBuf, DirectoryOptions)>, Box<dyn Error>> {
         let plain = absolute(&self.directories)?;
         let read_only = absolute(&self.read_only_dir)?;
-        let always = absolute(&self.always)?;
+        let always = absolute(&self.always_dir)?;
         let mut paths = Vec::new();
         for path in plain.iter().chain(&read_only).chain(&always) {
             if !paths.contains(&path) {

@@ -13,6 +13,7 @@ use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use tokio::time::sleep;
 
 use crate::lock;
+use crate::log::rarely;
 
 /// How long calls wait for a filesystem.
 #[derive(Clone, Debug)]
@@ -63,12 +64,15 @@ impl Patience {
                 *lock(&client) = Instant::now();
                 done
             }
-            () = stalls => Err(HandlerError::new(format!(
+            () = stalls => {
+                rarely("hang", "a filesystem does not answer, so a call that uses it was given up");
+                Err(HandlerError::new(format!(
                 "the filesystem does not answer: for {:?}, no file operation of this call, or of \
                  those that it waits for, has ended. An operation that has begun can still take \
                  effect",
                 self.time
-            ))),
+            )))
+            }
         }
     }
 

@@ -8,9 +8,11 @@ use mcp_roots_guard::Guard;
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots, Response};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CompleteRequestParams, CompleteResult, Implementation, InitializeRequestParams,
-    InitializeResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    ContentBlock, Implementation, InitializeRequestParams, InitializeResult,
+    ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
     SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
@@ -47,6 +49,39 @@ impl Server {
     #[must_use]
     pub fn file_time(self, time: Duration) -> Self {
         Self { patience: Patience::new(time), ..self }
+    }
+
+    /// Does not offer the tools that change files, because clients can only read.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        let changing = Self::changing_tools().map;
+        Arc::make_mut(&mut self.tools).map.retain(|name, _| !changing.contains_key(name));
+        self
+    }
+
+    /// Does not offer these tools.
+    ///
+    /// # Errors
+    ///
+    /// A name is that of no tool, and the error names the tools.
+    pub fn without_tools(mut self, names: &[String]) -> Result<Self, String> {
+        let tools = Arc::make_mut(&mut self.tools);
+        for name in names {
+            if tools.map.remove(name.as_str()).is_none() {
+                let all: Vec<_> = tools.list_all().into_iter().map(|tool| tool.name).collect();
+                return Err(format!(
+                    "there is no tool {name:?} to disable, but {}",
+                    all.join(", ")
+                ));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The names of the tools that the server offers, in alphabetical order.
+    #[must_use]
+    pub fn tools(&self) -> Vec<String> {
+        self.tools.list_all().into_iter().map(|tool| tool.name.into()).collect()
     }
 
     /// The guard that checks each request.
@@ -114,6 +149,26 @@ impl ServerHandler for Server {
         self.negotiate_initialize(&request)
     }
 
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(route) = self.tools.map.get(&request.name) else {
+            let name: String = request.name.chars().take(NAME_CHARS).collect();
+            return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
+        };
+        let called = (route.call)(ToolCallContext::new(self, request, ctx)).await;
+        // A model can correct its arguments if it reads what is wrong with them.
+        called.or_else(|error| match error.message.strip_prefix(INVALID_ARGUMENTS) {
+            Some(why) => {
+                let text = format!("invalid arguments: {why}");
+                Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
+            }
+            None => Err(error),
+        })
+    }
+
     async fn list_resources(
         &self,
         params: Option<PaginatedRequestParams>,
@@ -174,6 +229,12 @@ impl ServerHandler for Server {
         Box::pin(resources::notify::listen(self, &listening)).await
     }
 }
+
+/// What the error of arguments that cannot be parsed begins with in rmcp.
+const INVALID_ARGUMENTS: &str = "failed to deserialize parameters: ";
+
+/// The maximum number of characters of an unknown name in an error.
+const NAME_CHARS: usize = 64;
 
 /// How long a call waits for a file operation: half of what clients commonly wait for a response,
 /// and longer than a disk takes to spin up.

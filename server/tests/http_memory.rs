@@ -89,11 +89,11 @@ fn values() -> Value {
     json!(vec![json!({}); (4 << 20) / 3 - 1_000])
 }
 
-/// Each file becomes a response of 60 MiB, because a control character takes six bytes in JSON.
+/// Each file becomes a response of 27 MiB, which contains it twice in base64.
 #[test]
 fn responses_that_nobody_reads_take_bounded_memory() {
     let server = Server::new(&vec![1; 10 << 20]);
-    let read = call(1, "read_text_file", &json!({ "path": "file" })).to_string();
+    let read = call(1, "read_media_file", &json!({ "path": "file" })).to_string();
     let begin = |_| server.http.open().unwrap().begin("POST", "", &read);
     let unread: Vec<_> = (0..60).map(begin).collect();
     server.attack(0, |_| ());

@@ -91,7 +91,7 @@ class Server:
         directories = [tree / directory for directory in narrowed]
         for directory in always:
             if title(command) == "mcp-filesystem-guarded":
-                directories.append("--always")
+                directories.append("--always-dir")
             directories.append(tree / directory)
         arguments, environment = self.peer.set_up(tree, directories)
         self.process = subprocess.Popen(

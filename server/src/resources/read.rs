@@ -18,6 +18,7 @@ use rmcp::service::{RequestContext, RoleServer};
 
 use super::entry::{self, DIRECTORY};
 use crate::memory::Room;
+use crate::nothing::ensure_any;
 use crate::server::Server;
 use crate::tools::{ANSWER, LIMIT};
 
@@ -29,8 +30,9 @@ pub(crate) async fn read(
 ) -> Result<ReadResourceResponse, ErrorData> {
     let (uri, room) = (params.uri.clone(), Room::of(&ctx.extensions));
     let work = move |roots: RequestRoots| {
+        ensure_any(&roots)?;
         room.for_file(&roots, &uri, LIMIT)?;
-        let result = ReadResourceResult::new(vec![contents(&roots, uri)?])
+        let result = ReadResourceResult::new(vec![contents(&roots, &room, uri)?])
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
         room.for_result(&result)?;
@@ -39,7 +41,11 @@ pub(crate) async fn read(
     server.respond(ctx, params, work).await
 }
 
-fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
+fn contents(
+    roots: &RequestRoots,
+    room: &Room,
+    uri: String,
+) -> Result<ResourceContents, HandlerError> {
     let checked = roots.check(&Location::from_uri(&uri)?)?;
     if checked.metadata()?.file_type().is_dir() {
         return Ok(
@@ -52,8 +58,12 @@ fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, Handl
         Ok(text) => {
             ResourceContents::text(text, uri).with_mime_type(guessed.unwrap_or("text/plain"))
         }
-        Err(blob) => ResourceContents::blob(STANDARD.encode(blob.as_bytes()), uri)
-            .with_mime_type(guessed.unwrap_or("application/octet-stream")),
+        Err(blob) => {
+            // The base64 text.
+            room.take(2 * blob.as_bytes().len())?;
+            ResourceContents::blob(STANDARD.encode(blob.as_bytes()), uri)
+                .with_mime_type(guessed.unwrap_or("application/octet-stream"))
+        }
     })
 }
 

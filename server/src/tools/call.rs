@@ -22,6 +22,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::memory::Room;
+use crate::nothing::ensure_any;
 use crate::server::Server;
 
 /// The return type of a tool function.
@@ -41,29 +42,16 @@ pub(super) struct Call {
 /// Creates the result of a call.
 pub(super) struct Reply {
     pub(super) room: Arc<Room>,
-    /// Whether the protocol's revision has structured content.
-    has_structured: bool,
     /// Whether the protocol's revision has audio content.
     pub(super) has_audio: bool,
 }
 
 impl Reply {
     /// A result with the text as a content block and as structured content.
-    ///
-    /// A text of more than [`TWICE`] bytes is sent once: as structured content, which the tool's
-    /// output schema requires, or as a content block if the revision has nothing else.
     pub(super) fn text(&self, content: String) -> Work<CallToolResult> {
-        let is_large = content.len() > TWICE;
-        let block = if is_large && self.has_structured {
-            format!("{} bytes of text are in structuredContent", content.len())
-        } else {
-            content.clone()
-        };
-        let mut result = CallToolResult::success(vec![ContentBlock::text(block)]);
-        if !is_large || self.has_structured {
-            let object = JsonObject::from_iter([("content".to_owned(), content.into())]);
-            result.structured_content = Some(object.into());
-        }
+        let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
+        let object = JsonObject::from_iter([("content".to_owned(), content.into())]);
+        result.structured_content = Some(object.into());
         self.fitting(result)
     }
 
@@ -81,7 +69,10 @@ impl Call {
         W: FnOnce(&RequestRoots, &Room) -> Work + Send + 'static,
     {
         let reply = self.reply;
-        let work = move |roots| reply.text(work(&roots, &reply.room)?);
+        let work = move |roots: RequestRoots| {
+            ensure_any(&roots)?;
+            reply.text(work(&roots, &reply.room)?)
+        };
         self.server.respond(&self.ctx, self.answers, work).await
     }
 
@@ -93,6 +84,7 @@ impl Call {
         let (progress, reports) = watch::channel(0);
         let Self { server, ctx, answers, reply } = self;
         let work = server.respond(&ctx, answers, move |roots| {
+            ensure_any(&roots)?;
             reply.room.take(WALK_BYTES)?;
             reply.text(work(&roots, &progress)?)
         });
@@ -106,7 +98,10 @@ impl Call {
         W: FnOnce(RequestRoots) -> F + Send,
         F: Future<Output = Work> + Send,
     {
-        let work = async |roots| self.reply.text(work(roots).await?);
+        let work = async |roots: RequestRoots| {
+            ensure_any(&roots)?;
+            self.reply.text(work(roots).await?)
+        };
         // Boxed because the future is large.
         Box::pin(self.server.guard.respond(&self.ctx, self.answers, work)).await
     }
@@ -117,7 +112,10 @@ impl Call {
         W: FnOnce(&RequestRoots, &Room) -> Work<CallToolResult> + Send + 'static,
     {
         let reply = self.reply;
-        let work = move |roots| reply.fitting(work(&roots, &reply.room)?);
+        let work = move |roots: RequestRoots| {
+            ensure_any(&roots)?;
+            reply.fitting(work(&roots, &reply.room)?)
+        };
         self.server.respond(&self.ctx, self.answers, work).await
     }
 }
@@ -157,10 +155,8 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
     fn from_context_part(call: &mut ToolCallContext<'_, Server>) -> Result<Self, ErrorData> {
         let ctx = RequestContext::from_context_part(call)?;
         let revision = ctx.protocol_version();
-        let has_structured =
-            revision.as_ref().is_none_or(|it| *it >= ProtocolVersion::V_2025_06_18);
         let has_audio = revision.is_none_or(|it| it >= ProtocolVersion::V_2025_03_26);
-        let reply = Reply { room: Room::of(&ctx.extensions), has_structured, has_audio };
+        let reply = Reply { room: Room::of(&ctx.extensions), has_audio };
         let server = call.service.clone();
         Ok(Self { server, ctx, answers: InputResponses::from_context_part(call)?, reply })
     }
@@ -253,7 +249,3 @@ const INTERVAL: Duration = Duration::from_millis(250);
 
 /// The maximum size of a result that lists names, in bytes: more than a model can use.
 pub(crate) const ANSWER: usize = 1 << 20;
-
-/// The maximum size of a text that is sent in both forms, in bytes: more than a listing or the output
-/// of a program with its remarks.
-const TWICE: usize = 2 * ANSWER;

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use mcp_roots_guard::{Access, Metadata, Root};
+use mcp_roots_guard::{Access, Metadata, Root, Roots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
@@ -35,15 +35,18 @@ impl Server {
     )]
     async fn list_allowed_directories(call: Call) -> ToolResult {
         // Nothing is looked at, because a filesystem can hang. So this takes no slot.
-        call.asynchronous(async |roots| {
-            let paths: Vec<_> = roots.iter().map(allowed).collect();
-            if paths.is_empty() {
-                return Ok("No directories are allowed".into());
-            }
-            Ok(format!("Allowed directories:\n{}", paths.join("\n")))
-        })
-        .await
+        call.asynchronous(async |roots| Ok(allowed_directories(&roots))).await
     }
+}
+
+/// The roots, one on each line, as the tool `list_allowed_directories` shows them.
+#[must_use]
+pub fn allowed_directories(roots: &Roots) -> String {
+    let paths: Vec<_> = roots.iter().map(allowed).collect();
+    if paths.is_empty() {
+        return "No directories are allowed".into();
+    }
+    format!("Allowed directories:\n{}", paths.join("\n"))
 }
 
 /// The root's path as its client wrote it, and remarks.

@@ -19,17 +19,21 @@ mod run;
 use rmcp::handler::server::router::tool::ToolRouter;
 
 pub(crate) use self::call::ANSWER;
+pub use self::info::allowed_directories;
 
 use crate::programs::Programs;
 use crate::server::Server;
 
 impl Server {
+    /// The tools that change files.
+    pub(crate) fn changing_tools() -> ToolRouter<Self> {
+        Self::write_tools() + Self::copy_tools() + Self::edit_tools()
+    }
+
     /// The tools that a server with these programs offers.
     pub(crate) fn all_tools(programs: &Programs) -> ToolRouter<Self> {
         let mut tools = Self::read_tools()
-            + Self::write_tools()
-            + Self::copy_tools()
-            + Self::edit_tools()
+            + Self::changing_tools()
             + Self::list_tools()
             + Self::tree_tools()
             + Self::search_tools()
@@ -53,3 +57,7 @@ impl Server {
 /// The maximum number of bytes to read from a file, write to a file, or return. The content, its
 /// base64 encoding and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
+
+/// The maximum number of bytes of text that a tool returns, which clients receive twice: as a content
+/// block and as structured content. Models rarely read as much.
+const TEXT: u64 = 2 << 20;

@@ -16,8 +16,8 @@ use rmcp::{schemars, tool, tool_router};
 use serde::{Deserialize as _, Deserializer, de};
 use serde_json::json;
 
-use super::LIMIT;
 use super::call::{Call, OnePath, ToolResult, Work, at_most};
+use super::{LIMIT, TEXT};
 use crate::memory::Room;
 use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
@@ -96,7 +96,7 @@ impl Server {
 
 async fn answer(args: ReadText, call: Call) -> ToolResult {
     call.text(move |roots, room| {
-        room.for_file(roots, &args.path, LIMIT)?;
+        room.for_file(roots, &args.path, TEXT)?;
         // Some clients send 0 for an omitted argument.
         let [first, last] = [args.head, args.tail].map(|lines| lines.filter(|&lines| lines > 0));
         match (first, last) {
@@ -104,7 +104,7 @@ async fn answer(args: ReadText, call: Call) -> ToolResult {
             (Some(count), None) => read_lines(roots, &args.path, count, head),
             (None, Some(count)) => read_lines(roots, &args.path, count, tail),
             (None, None) => {
-                roots.read_to_string(&args.path, LIMIT).map_err(|error| advised("", &error, WHOLE))
+                roots.read_to_string(&args.path, TEXT).map_err(|error| advised("", &error, WHOLE))
             }
         }
     })
@@ -122,7 +122,7 @@ fn read_lines(
     let advice = if count == 1 { LINE } else { LINES };
     read(file, count).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => HandlerError::new(format!(
-            "read {path:?}: the lines are larger than {LIMIT} bytes; {advice}"
+            "read {path:?}: the lines are larger than {TEXT} bytes; {advice}"
         )),
         io::ErrorKind::InvalidData => {
             HandlerError::new(format!("read {path:?}: not UTF-8 text; {AS_IT_IS}"))
@@ -136,7 +136,7 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
         return Err(HandlerError::new("paths is empty: at least one path is required"));
     }
     at_most(PATHS, paths.len(), "paths")?;
-    let (mut parts, mut left) = (Vec::new(), LIMIT);
+    let (mut parts, mut left) = (Vec::new(), TEXT);
     for path in paths {
         roots.ensure_active()?;
         room.for_file(roots, path, left)?;
@@ -157,7 +157,7 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
 
 /// Whether the file is small enough to be read in a separate call.
 fn fits(roots: &RequestRoots, path: &str) -> bool {
-    roots.metadata(path).is_ok_and(|metadata| metadata.len() <= LIMIT)
+    roots.metadata(path).is_ok_and(|metadata| metadata.len() <= TEXT)
 }
 
 /// Adds advice to a refusal.
@@ -195,7 +195,10 @@ fn read_media(
 ) -> Work<CallToolResult> {
     room.for_file(roots, path, LIMIT)?;
     let checked = roots.check(path)?;
-    let data = STANDARD.encode(checked.read(LIMIT)?);
+    let content = checked.read(LIMIT)?;
+    // The base64 text, and its copy in the structured content.
+    room.take(3 * content.len())?;
+    let data = STANDARD.encode(content);
     let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
     let block = match mime.split('/').next() {
         Some("image") => ContentBlock::image(data, mime),
@@ -218,7 +221,7 @@ fn media_schema() -> Arc<JsonObject> {
 /// Reads the first lines. Fails with `FileTooLarge` if they are larger than the limit, and with
 /// `InvalidData` if they are not UTF-8.
 fn head(file: OpenFile, count: u32) -> io::Result<String> {
-    let mut reader = BufReader::new(file).take(LIMIT + 1);
+    let mut reader = BufReader::new(file).take(TEXT + 1);
     let mut bytes = Vec::new();
     for _ in 0..count {
         if reader.read_until(b'\n', &mut bytes)? == 0 {
@@ -243,7 +246,7 @@ fn tail(mut file: OpenFile, count: u32) -> io::Result<String> {
         let newlines = lines.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
         match newlines.map(|(at, _)| at + 1).nth(before_last) {
             Some(first) => return text(bytes.get(first..).unwrap_or_default()),
-            None if start == 0 || size > LIMIT => return text(&bytes),
+            None if start == 0 || size > TEXT => return text(&bytes),
             None => size *= 2,
         }
     }
@@ -251,7 +254,7 @@ fn tail(mut file: OpenFile, count: u32) -> io::Result<String> {
 
 /// The lines as text, without the newline of the last.
 fn text(lines: &[u8]) -> io::Result<String> {
-    if u64::try_from(lines.len()).map_or(true, |size| size > LIMIT) {
+    if u64::try_from(lines.len()).map_or(true, |size| size > TEXT) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let lines = std::str::from_utf8(lines).map_err(|_| io::ErrorKind::InvalidData)?;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filesystem_server::http::{Limits, serve_http};
+use filesystem_server::http::{Limits, Names, serve_http};
 use filesystem_server::server::Server;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ pub(crate) fn serve(server: Server, change: impl FnOnce(&mut Limits)) -> Http {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let serving = serve_http(listener, server, limits, pending());
+    let serving = serve_http(listener, server, limits, Names::default(), pending());
     thread::spawn(move || runtime.block_on(serving));
     Http::new(address)
 }
@@ -41,8 +41,13 @@ impl Drop for Process {
 
 /// Starts the program for a directory.
 pub(crate) fn start(served: &ServedDirectory) -> (Process, Http) {
+    start_with(served, &["--http", "127.0.0.1:0"])
+}
+
+/// Starts the program for a directory with these options.
+pub(crate) fn start_with(served: &ServedDirectory, options: &[&str]) -> (Process, Http) {
     let mut program = Command::new(PROGRAM);
-    program.args(["--http", "127.0.0.1:0"]).arg(&served.directory);
+    program.args(options).arg(&served.directory);
     let mut process = program.stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     let mut messages = BufReader::new(process.stderr.take().unwrap());

@@ -186,8 +186,7 @@ impl Client {
         self.begin("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// Calls a tool. Returns its text, or that of its error. The text is also structured content,
-    /// or only that if it is long.
+    /// Calls a tool. Returns its text, or that of its error. The text is also structured content.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, String> {
         let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
         let result = result.map_err(|error| error["message"].as_str().unwrap().to_owned())?;
@@ -196,8 +195,7 @@ impl Client {
             return Err(text.to_owned());
         }
         let content = result["structuredContent"]["content"].as_str().unwrap_or(text);
-        let notice = format!("{} bytes of text are in structuredContent", content.len());
-        assert!(text == content || text == notice, "{tool} {arguments}: {text}");
+        assert_eq!(text, content, "{tool} {arguments}");
         Ok(content.to_owned())
     }
 

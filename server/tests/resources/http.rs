@@ -3,12 +3,12 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::time::{Duration, Instant};
 
-use filesystem_server::http::{Limits, serve_http};
-use serde_json::json;
+use filesystem_server::http::{Limits, Names, serve_http};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::client::http::{Http, call, initialize, next, serve, until, updated};
+use crate::client::http::{Http, call, initialize, next, serve, start_with, until, updated};
 use crate::client::served::ServedDirectory;
 use crate::client::uri;
 
@@ -95,6 +95,54 @@ fn browser_requests_from_other_origins_and_rebound_names_are_refused() {
     assert_eq!(&status, b"HTTP/1.1 403");
 }
 
+/// A proxy passes on the name by which its client knows the server.
+#[test]
+fn named_hosts_and_origins_are_answered_and_others_are_not() {
+    let served = ServedDirectory::new();
+    let options = ["--http", "localhost:0", "--allow-host", "files.example.com"];
+    let names = ["--allow-host", "one.example:8443", "--allow-origin", "https://app.example.com"];
+    let (_process, http) = start_with(&served, &[&options[..], &names[..]].concat());
+    let begin = initialize("2025-11-25", &json!({})).to_string();
+    for (status, host, origin) in [
+        (200, "files.example.com", ""),
+        (200, "files.example.com:9000", ""),
+        (200, "FILES.example.com", ""),
+        (200, "one.example:8443", ""),
+        (403, "one.example", ""),
+        (403, "one.example:1", ""),
+        (403, "evil.example", ""),
+        (403, "files.example.com.evil.example", ""),
+        (200, "localhost", "https://app.example.com"),
+        (200, "files.example.com", "http://localhost:1"),
+        (403, "files.example.com", "https://files.example.com"),
+        (403, "localhost", "http://app.example.com"),
+        (403, "localhost", "https://app.example.com.evil.example"),
+    ] {
+        let origin =
+            if origin.is_empty() { String::new() } else { format!("Origin: {origin}\r\n") };
+        let post = http.head("POST", begin.len()).replace(&http.address, host);
+        let health = format!("GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        for request in [format!("{post}{origin}\r\n{begin}"), format!("{health}{origin}\r\n")] {
+            let mut connection = http.connect();
+            std::io::Write::write_all(&mut connection, request.as_bytes()).unwrap();
+            let mut found = [0; 12];
+            connection.read_exact(&mut found).unwrap();
+            let expected = format!("HTTP/1.1 {status}");
+            assert_eq!(found, expected.as_bytes(), "{host} {origin}");
+        }
+    }
+    let mut connection = http.connect();
+    let health = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut connection, health.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let counts: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(counts["status"], "ok");
+    assert_eq!(counts["sessions"], 6, "{counts}");
+    assert_eq!(counts["refused"], 14, "{counts}");
+    assert_eq!(counts["requests"], 27, "{counts}");
+}
+
 #[test]
 fn server_stops_while_a_client_is_listening() {
     let served = ServedDirectory::new();
@@ -103,7 +151,13 @@ fn server_stops_while_a_client_is_listening() {
     let http = Http::new(listener.local_addr().unwrap().to_string());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { stopped.await.unwrap() };
-    let serving = runtime.spawn(serve_http(listener, served.server(), Limits::default(), stopped));
+    let serving = runtime.spawn(serve_http(
+        listener,
+        served.server(),
+        Limits::default(),
+        Names::default(),
+        stopped,
+    ));
     let mut listening = http.open().unwrap().listen();
     assert_eq!(next(&mut listening, "nothing"), None);
     assert!(!serving.is_finished());

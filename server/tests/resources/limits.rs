@@ -107,7 +107,7 @@ fn client_that_does_not_read_is_disconnected() {
     });
     let client = http.open().unwrap();
     let start = Instant::now();
-    let read = call(1, "read_text_file", &json!({ "path": "large" })).to_string();
+    let read = call(1, "read_media_file", &json!({ "path": "large" })).to_string();
     let hog = client.begin("POST", "", &read);
     // The client holds the only connection until it is disconnected.
     assert!(client.is_served(), "a stalled client kept its connection");

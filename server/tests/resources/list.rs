@@ -54,7 +54,7 @@ fn stateless_lists_contain_what_is_in_force_without_a_list() {
     for (option, declares, is_listed) in [
         ("--read-only-dir", Declares::Roots, false),
         ("--read-only-dir", Declares::Nothing, true),
-        ("--always", Declares::Roots, true),
+        ("--always-dir", Declares::Roots, true),
     ] {
         let served = ServedDirectory::with(&[option, "$D"]);
         let file = served.put("file", "");

@@ -18,7 +18,7 @@ fn listen(client: &mut Client, uris: &[&str]) -> u64 {
 #[test]
 fn stateless_client_receives_updates_until_it_cancels() {
     for (option, declares) in
-        [("--read-only-dir", Declares::Nothing), ("--always", Declares::Roots)]
+        [("--read-only-dir", Declares::Nothing), ("--always-dir", Declares::Roots)]
     {
         let served = ServedDirectory::with(&[option, "$D"]);
         let path = served.put("in/a", "");

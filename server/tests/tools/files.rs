@@ -61,8 +61,8 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
     ] {
         assert_eq!(client.call("read_text_file", &arguments).unwrap(), expected, "{arguments}");
     }
-    served.put("medium", "x".repeat(6 << 20));
-    let (fewer, line) = ("lines are larger than 10485760 bytes; request fewer", "a single line");
+    served.put("medium", "x".repeat(5 << 18));
+    let (fewer, line) = ("lines are larger than 2097152 bytes; request fewer", "a single line");
     let content = "x".repeat((10 << 20) + 1);
     let more = |old: &str, new: &str| json!([{ "oldText": old, "newText": new }]);
     served.put("edited", "a\n");
@@ -129,25 +129,26 @@ fn edits_keep_the_mode_and_concurrent_ones_are_all_applied() {
     assert_eq!(fs::metadata(&path).unwrap().permissions(), permissions);
 }
 
-/// Structured content exists since 2025-06-18.
+/// Models read the first form of a text that they get, so none is sent without its content.
 #[test]
-fn large_text_is_sent_once_in_each_revision() {
+fn text_over_the_limit_is_refused_with_the_way_to_read_a_part() {
     let served = ServedDirectory::new();
-    served.put("large", vec![b'x'; 3 << 20]);
-    for (revision, is_structured) in
-        [("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)]
-    {
-        let mut client = served.client();
-        client.initialize(revision);
-        let arguments = json!({ "path": "large" });
-        let call = json!({ "name": "read_text_file", "arguments": arguments });
-        let result = client.request("tools/call", call).unwrap();
-        assert!(result.to_string().len() < (3 << 20) + 4_096, "{revision}");
-        assert_eq!(result.get("structuredContent").is_some(), is_structured, "{revision}");
-        let text = result["structuredContent"].get("content");
-        let text = text.unwrap_or(&result["content"][0]["text"]);
-        assert_eq!(text.as_str().map(str::len), Some(3 << 20), "{revision}");
+    let line = "x".repeat(1023) + "\n";
+    served.put("most", line.repeat(2048));
+    served.put("large", line.repeat(2049));
+    let mut client = served.client();
+    let read = |arguments: Value| ("read_text_file", arguments);
+    let (tool, whole) = read(json!({ "path": "most" }));
+    assert_eq!(client.call(tool, &whole).unwrap().len(), 2 << 20);
+    for arguments in [json!({ "path": "large" }), json!({ "path": "large", "head": 2049 })] {
+        let refused = client.call("read_text_file", &arguments).unwrap_err();
+        assert!(refused.contains("larger than 2097152 bytes"), "{refused}");
+        assert!(refused.contains("head or tail"), "{refused}");
     }
+    let part = client.call("read_text_file", &json!({ "path": "large", "tail": 2 })).unwrap();
+    assert_eq!(part.len(), 2 * 1024 - 1);
+    let several = client.said("read_multiple_files", &json!({ "paths": ["most", "large"] }));
+    assert!(several.contains("larger than"), "{}", &several[several.len() - 300..]);
 }
 
 /// The schema of 2024-11-05 has no audio content.
