@@ -140,7 +140,7 @@ pub struct Options {
     /// localhost, 127.0.0.1 and ::1.
     #[arg(long, value_name = "NAME", value_parser = host, requires = "http")]
     pub allow_host: Vec<String>,
-    /// Also answer browsers' requests from pages of this origin, such as https://app.example.com.
+    /// Also answer browsers' requests from pages of this origin: a scheme, a host and a port.
     #[arg(long, value_name = "ORIGIN", value_parser = origin, requires = "http")]
     pub allow_origin: Vec<String>,
     /// Maximum number of concurrent HTTP connections. Others wait until one closes.

@@ -567,7 +567,7 @@ impl Roots {
     /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
     /// the walk has no loops and stays inside. It is limited in depth
     /// ([`WALK_DEPTH`]), entries
-    /// ([`WALK_ENTRIES`], or the limit in the options) and memory
+    /// ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or the limit in the options) and memory
     /// ([`WALK_BYTES`]). Denied names are omitted, and do not count.
     ///
     /// # Errors

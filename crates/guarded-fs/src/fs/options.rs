@@ -219,7 +219,7 @@ impl WalkOptions {
 
     /// Continues after a directory that cannot be read or is too deep. By default, such a directory
     /// ends the walk with an error. If the walk continues, the errors are collected in
-    /// [`Walk::unreadable`].
+    /// [`Walk::unreadable`](crate::Walk::unreadable).
     pub fn skip_unreadable(self) -> Self {
         Self { skip_unreadable: true, ..self }
     }

@@ -96,7 +96,7 @@ impl PathIndex {
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. If two roots have the same
+    /// Adds an alias of a root, unless `ROOT_NAMES` is reached. If two roots have the same
     /// alias, the first one keeps it.
     pub fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ROOT_NAMES {
