@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Handle, Rule, Stat, split};
+use super::{Handle, Rule, Stat};
 use crate::error::Result;
 
 /// A path of plain names beneath an open directory, and whether it may cross mounts.
@@ -22,14 +22,14 @@ impl Beneath {
         self.path.as_os_str()
     }
 
-    /// Describes what is there, without following it.
+    /// Describes what is there, without following it ([`Handle::look`]).
     pub(crate) fn look(&self) -> Result<Stat> {
-        match split(&self.path) {
-            Some((parent, name)) if parent.as_os_str().is_empty() => {
-                self.directory.look_in(name, self.mounts)
-            }
-            _ => self.directory.look(&self.path, self.mounts),
-        }
+        self.directory.look(&self.path, self.mounts)
+    }
+
+    /// Describes what has the name in the directory ([`Handle::look_in`]).
+    pub(crate) fn look_in(&self) -> Result<Stat> {
+        self.directory.look_in(self.name(), self.mounts)
     }
 
     /// Opens the file for reading ([`Handle::open`]).

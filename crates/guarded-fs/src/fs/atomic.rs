@@ -134,7 +134,7 @@ impl AtomicFile {
         } else {
             place.permit(ChangeKind::Replace)?
         };
-        let old = match permit.at().look()? {
+        let old = match permit.look()? {
             Stat::Missing if options.version().is_some() => return Err(removed()),
             Stat::Missing => None,
             Stat::Link(..) | Stat::Other(_) if options.overwrite == Overwrite::Never => {
@@ -235,7 +235,7 @@ impl AtomicFile {
         if self.old.is_none() {
             return Ok(None);
         }
-        Ok(match self.permit.at().look()? {
+        Ok(match self.permit.look()? {
             Stat::Other(metadata) => Some(metadata),
             Stat::Missing | Stat::Link(..) => None,
         })
@@ -295,7 +295,7 @@ impl AtomicFile {
             condition.verify()?;
         }
         let policy = self.place().roots().policy();
-        match (self.permit.at().look()?, self.old.is_some()) {
+        match (self.permit.look()?, self.old.is_some()) {
             (Stat::Missing, false) => {}
             (Stat::Other(metadata), true) => policy.allow(&metadata)?,
             (_, false) if self.options.overwrite == Overwrite::Never => {

@@ -102,7 +102,7 @@ impl Attribute {
         self.ensure_supported()?;
         let permit = path.permit(ChangeKind::Modify)?;
         let policy = path.roots().policy();
-        let is_dir = match permit.at().look()? {
+        let is_dir = match permit.look()? {
             Stat::Missing => return Err(Code::NotFound.into()),
             Stat::Link(..) => return Err(Code::Changed.into()),
             Stat::Other(metadata) if metadata.is_dir() => true,

@@ -77,7 +77,7 @@ impl<'a> Rename<'a> {
         let moved_from = from.permit(ChangeKind::MoveFrom)?;
         let moved_to = to.permit(ChangeKind::MoveTo { replaces }).map_err(Error::of_destination)?;
         if from.names_directory() || to.names_directory() {
-            match moved_from.at().look()? {
+            match moved_from.look()? {
                 Stat::Missing => return Err(Code::NotFound.into()),
                 Stat::Other(metadata) if metadata.is_dir() => {}
                 _ if from.names_directory() => return Err(Code::NotADirectory.into()),
@@ -106,8 +106,8 @@ impl<'a> Rename<'a> {
     /// directory that is not empty is left to the rename itself.
     fn verify(&self) -> Result<()> {
         let is_dir = |look: &Stat| matches!(look, Stat::Other(metadata) if metadata.is_dir());
-        let source = self.from.at().look()?;
-        let destination = self.to.at().look().map_err(Error::of_destination)?;
+        let source = self.from.look()?;
+        let destination = self.to.look().map_err(Error::of_destination)?;
         let fails = |kind: io::ErrorKind| Err(self.blame(io::Error::from(kind).into()));
         match (&source, &destination) {
             (Stat::Missing, _) => return Err(Code::NotFound.into()),
@@ -270,7 +270,7 @@ pub(super) fn remove_file(path: &Proof, if_unchanged: Option<ContentHash>) -> Re
 /// Fails if the file is not what the removal expects.
 pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
     let permit = file_to_remove(path)?;
-    match permit.at().look()? {
+    match permit.look()? {
         Stat::Missing if if_unchanged.is_none() => Err(Code::NotFound.into()),
         Stat::Other(metadata) if metadata.is_dir() => Err(Code::IsADirectory.into()),
         _ => permit.condition(if_unchanged).map_or(Ok(()), |condition| condition.verify()),
@@ -281,7 +281,7 @@ fn file_to_remove(path: &Proof) -> Result<ChangePermit<'_>> {
     let permit = path.permit(ChangeKind::RemoveFile)?;
     if path.names_directory() {
         // The path ended in a slash when it was checked, so no file is meant.
-        return Err(match permit.at().look()? {
+        return Err(match permit.look()? {
             Stat::Missing => Code::NotFound.into(),
             Stat::Other(metadata) if metadata.is_dir() => Code::IsADirectory.into(),
             _ => Code::NotADirectory.into(),

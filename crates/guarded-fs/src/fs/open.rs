@@ -350,7 +350,7 @@ impl Proof {
         let looked = match self.found() {
             // The file is created with `O_EXCL`, which fails if the name exists by now.
             Presence::Missing(_) if mode == OpenMode::CreateNew => Stat::Missing,
-            _ => permit.at().look()?,
+            _ => permit.look()?,
         };
         let (file, metadata) = match looked {
             Stat::Missing if mode.creates() => self.create_file(mode)?,

@@ -221,6 +221,14 @@ impl ChangePermit<'_> {
         &self.at
     }
 
+    /// Describes what is there now, without following it.
+    pub(super) fn look(&self) -> Result<Stat> {
+        match self.above {
+            None => self.at.look(),
+            Some(_) => self.at.look_in(),
+        }
+    }
+
     /// The condition that the file has this version, if there is one.
     pub(super) fn condition(&self, version: Option<ContentHash>) -> Option<Condition<'_>> {
         Condition::new(&self.place, &self.at, version)
@@ -288,7 +296,7 @@ impl ChangePermit<'_> {
         if place.roots().protected().is_none() {
             return Ok(());
         }
-        match self.at.look()? {
+        match self.look()? {
             Stat::Other(metadata) if metadata.is_dir() => place.search(&self.at.dir()?),
             _ => Ok(()),
         }

@@ -212,7 +212,7 @@ impl<'a> Condition<'a> {
     /// Fails with `changed` unless the name still refers to the file that was compared, in the same
     /// state.
     fn ensure_still(&self, seen: &ComparedFile) -> Result<()> {
-        let still = match self.at.look() {
+        let still = match self.at.look_in() {
             Ok(Stat::Missing) => Err(removed()),
             Ok(Stat::Other(metadata))
                 if metadata.is_same_state(&seen.metadata)

@@ -176,7 +176,7 @@ impl Proof {
     ) -> Result<Option<AtomicFile>> {
         options.validate()?;
         if options.is_in_place() {
-            if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.at().look()? {
+            if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.look()? {
                 self.ensure_replaceable(&metadata, source)?;
                 return Ok(None);
             }

@@ -3,8 +3,7 @@
 //! The index is built from the canonical path and the aliases of each root. It finds the root that
 //! a path starts with, the ancestors on the path to a root, and the root or ancestor that encloses
 //! a root. The cost depends on the length of the path, not on the number of roots. Whole names are
-//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. Nothing here
-//! does I/O.
+//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. It does no I/O.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -121,7 +120,6 @@ impl PathIndex {
     }
 
     /// The number of nodes, each of which is a name on the path to a root.
-    #[allow(dead_code)] // A test compiles this file separately.
     pub fn nodes(&self) -> usize {
         self.canonical.len() + self.aliases.len() + self.declared_paths.len()
     }
@@ -360,7 +358,6 @@ impl Tree {
     }
 
     /// The root that marks a path.
-    #[allow(dead_code)] // A test compiles this file separately.
     pub fn marked(&self, path: &Path) -> Option<usize> {
         self.find(path).and_then(|node| self.root(node))
     }
