@@ -1,10 +1,11 @@
 //! Options from a TOML file.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Arg, CommandFactory as _, Parser as _};
+use clap::{Arg, ArgAction, CommandFactory as _, Parser as _};
 use toml::{Table, Value};
 
 use crate::options::{Options, at_home};
@@ -16,18 +17,18 @@ impl Options {
         let mut arguments: Vec<OsString> = std::env::args_os().collect();
         // An option can require one of the file, so errors are found when both are known.
         let found = Self::command().ignore_errors(true).get_matches_from(&arguments);
-        let Some(file) = found.get_one::<PathBuf>("config") else {
-            return Self::parse_from(&arguments);
-        };
-        #[expect(clippy::disallowed_methods, reason = "the operator's own file, not a request's")]
-        let content = std::fs::read_to_string(at_home(file)).map_err(|error| error.to_string());
-        match content.and_then(|content| in_file(&content)) {
-            Ok(from_file) => arguments.splice(1..1, from_file.into_iter().map(OsString::from)),
-            Err(error) => {
-                let error = format!("{}: {error}", file.display());
-                Self::command().error(ErrorKind::ValueValidation, error).exit()
-            }
-        };
+        let files: Vec<_> = found.get_many::<PathBuf>("config").into_iter().flatten().collect();
+        for file in files.into_iter().rev() {
+            #[expect(clippy::disallowed_methods, reason = "the operator's own, not a request's")]
+            let content = std::fs::read_to_string(at_home(file)).map_err(|error| error.to_string());
+            match content.and_then(|content| in_file(&content)) {
+                Ok(of_file) => arguments.splice(1..1, of_file.into_iter().map(OsString::from)),
+                Err(error) => {
+                    let error = format!("{}: {error}", file.display());
+                    Self::command().error(ErrorKind::ValueValidation, error).exit()
+                }
+            };
+        }
         Self::parse_from(&arguments)
     }
 }
@@ -37,7 +38,7 @@ impl Options {
 fn in_file(content: &str) -> Result<Vec<String>, String> {
     let table: Table = content.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let command = Options::command();
-    let mut arguments = Vec::new();
+    let (mut arguments, mut seen) = (Vec::new(), BTreeSet::new());
     for (key, value) in table {
         let is_directories = key == "directories";
         let is_named = |option: &&Arg| {
@@ -56,6 +57,15 @@ fn in_file(content: &str) -> Result<Vec<String>, String> {
         // An empty list of directories would lift the boundary.
         if values.is_empty() {
             return Err(format!("{key}: an empty list"));
+        }
+        let is_repeatable = |option: &Arg| matches!(option.get_action(), ArgAction::Append);
+        if values.len() > 1 && option.is_some_and(|option| !is_repeatable(option)) {
+            return Err(format!("{key}: more than one value"));
+        }
+        // Another name of an option, or its opposite.
+        let id = option.map_or(key.as_str(), |option| option.get_id().as_str());
+        if !seen.insert(if id == "no_confine" { "confine".into() } else { id.to_owned() }) {
+            return Err(format!("{key}: the file has this option under another name"));
         }
         for value in values {
             arguments.push(match value {
@@ -87,6 +97,11 @@ mod tests {
             ("directories = '--no-protect'", Err("directories: not a list of paths")),
             ("directories = []", Err("directories: an empty list")),
             ("readonly = true", Err("unknown key \"readonly\"")),
+            ("confine = true\nno-confine = true", Err("no-confine: the file has this option")),
+            ("confine = false\nno-confine = true", Err("no-confine: the file has this option")),
+            ("empty-list = ['deny', 'allow']", Err("empty-list: more than one value")),
+            ("empty = 'deny'\nempty-list = 'allow'", Err("empty-list: the file has this option")),
+            ("protect = ['a']\nno-protect = true", Ok("--no-protect|--protect=a")),
             ("config = 'other'", Err("unknown key \"config\"")),
             ("deny = ['x', true]", Err("deny: not a value of this option")),
             ("always-dir = false", Err("always-dir: not a value of this option")),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
+use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -41,7 +41,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_io_timeout::TimeoutWriter;
 
-use crate::log::rarely;
+use crate::log::{rarely, shortened};
 use crate::memory::{Memory, Room};
 use crate::server::Server;
 
@@ -97,9 +97,10 @@ pub struct Names {
     pub origins: Vec<String>,
 }
 
-/// Serves MCP under `/mcp`, and counts under `/health`, until `stop` completes. Then it ends the streams of notifications, and
-/// completes the requests in flight, for which it takes at most [`STOP`]. A request is accepted only
-/// for a host, and from a browser only for a page, on this machine or among the names.
+/// Serves MCP under `/mcp`, and counts under `/health`, until `stop` completes. Then it ends the
+/// streams of notifications, and completes the requests in flight, for which it takes at most
+/// [`STOP`]. A request is accepted only if its host is this machine or among the names, and a
+/// browser's only if the same is true of its page.
 pub async fn serve_http(
     listener: TcpListener,
     server: Server,
@@ -130,7 +131,7 @@ pub async fn serve_http(
         sessions,
         limits,
         memory: Memory::new(),
-        connections: Arc::new(Semaphore::new(limits.connections)),
+        connected: AtomicU64::new(0),
         requests: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         places: Arc::new(Semaphore::new(limits.sessions)),
@@ -138,7 +139,7 @@ pub async fn serve_http(
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new());
     protocol.header_read_timeout(limits.header_time).max_buf_size(FIRST);
-    let connections = http.connections.clone();
+    let connections = Arc::new(Semaphore::new(limits.connections));
     let stopping = listening.clone();
     tokio::spawn(async move {
         stop.await;
@@ -160,6 +161,7 @@ pub async fn serve_http(
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(limits.write_time));
         let http = http.clone();
+        let counting = http.clone();
         let answer = service_fn(move |request| {
             let http = http.clone();
             async move { Ok::<_, Infallible>(http.answer_and_count(request).await) }
@@ -181,7 +183,9 @@ pub async fn serve_http(
             }
         };
         tokio::spawn(async move {
+            counting.connected.fetch_add(1, Ordering::Relaxed);
             serving.await;
+            counting.connected.fetch_sub(1, Ordering::Relaxed);
             drop(permit);
         });
     }
@@ -223,8 +227,7 @@ struct Http {
     memory: Arc<Memory>,
     /// One permit for each session that may exist.
     places: Arc<Semaphore>,
-    /// One permit for each connection that may exist.
-    connections: Arc<Semaphore>,
+    connected: AtomicU64,
     requests: AtomicU64,
     refused: AtomicU64,
 }
@@ -236,9 +239,12 @@ type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 impl Http {
     /// Answers a request. The operator reads why one is refused.
     async fn answer_and_count(&self, request: Request<Incoming>) -> HttpResponse {
+        if (request.uri().path(), request.method()) == ("/health", &Method::GET) {
+            return self.health(request).await;
+        }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let [host, origin] = [HOST, ORIGIN].map(|name| request.headers().get(name).cloned());
-        let answer = self.answer(request).await.unwrap_or_else(|refusal| refusal);
+        let mut answer = self.answer(request).await.unwrap_or_else(|refusal| refusal);
         let status = answer.status();
         if status.is_client_error() || status.is_server_error() {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -247,8 +253,10 @@ impl Http {
             StatusCode::FORBIDDEN => rarely(
                 "403",
                 format_args!(
-                    "a request was refused (403), because its host {host:?} or its origin \
-                     {origin:?} is unknown: see --allow-host and --allow-origin"
+                    "a request was refused (403), because its host {} or its origin {} is unknown: \
+                     see --allow-host and --allow-origin",
+                    shortened(host.as_ref()),
+                    shortened(origin.as_ref())
                 ),
             ),
             StatusCode::REQUEST_TIMEOUT => rarely("408", "a request took too long to arrive (408)"),
@@ -262,18 +270,22 @@ impl Http {
             ),
             _ => {}
         }
+        if status == StatusCode::FORBIDDEN {
+            // A page on another site does not hold the connection.
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         answer
     }
 
     /// The answer to `GET /health`: 503 while the server stops.
     async fn health(&self, request: Request<Incoming>) -> HttpResponse {
         let (mut head, body) = request.into_parts();
-        // Refuses an unknown host or origin, as of any other request. Without these headers, the
-        // request has no other effect.
+        // Without these headers, a request for the right host and origin is not acceptable, and has
+        // no effect.
         head.headers.remove(ACCEPT);
         head.headers.remove(HEADER_SESSION_ID);
         let checked = self.calls.handle(Request::from_parts(head, body)).await;
-        if checked.status() == StatusCode::FORBIDDEN {
+        if checked.status() != StatusCode::NOT_ACCEPTABLE {
             return checked;
         }
         let mut answer = Response::new(Full::from(self.counts().to_string()).boxed());
@@ -291,7 +303,7 @@ impl Http {
     fn counts(&self) -> serde_json::Value {
         json!({
             "status": if self.is_stopping() { "stopping" } else { "ok" },
-            "connections": self.limits.connections - self.connections.available_permits(),
+            "connections": self.connected.load(Ordering::Relaxed),
             "sessions": self.limits.sessions - self.places.available_permits(),
             "requests": self.requests.load(Ordering::Relaxed),
             "refused": self.refused.load(Ordering::Relaxed),
@@ -303,7 +315,6 @@ impl Http {
     async fn answer(&self, request: Request<Incoming>) -> Result<HttpResponse, HttpResponse> {
         match request.uri().path() {
             "/mcp" => {}
-            "/health" if request.method() == Method::GET => return Ok(self.health(request).await),
             _ => return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp")),
         }
         let (mut head, body) = request.into_parts();

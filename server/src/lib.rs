@@ -14,6 +14,7 @@ mod nothing;
 pub mod options;
 mod patience;
 pub mod programs;
+pub mod replaced;
 mod resources;
 pub mod server;
 pub mod stdio;

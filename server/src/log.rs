@@ -2,11 +2,13 @@
 //! clients that can access nothing. Each kind of line is printed at most once a minute.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::{Debug, Display};
 use std::io::stderr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use hyper::header::HeaderValue;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -15,6 +17,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::lock;
+use crate::nothing::NOTHING_IN_FORCE;
 
 /// The form of the lines on standard error.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
@@ -26,9 +29,14 @@ pub enum Format {
     Json,
 }
 
-/// Starts logging to standard error: what `RUST_LOG` says or, without it, the lines of this module.
+/// Starts logging to standard error: what `RUST_LOG` says or, without it, errors and the lines of this
+/// module.
 pub fn init(format: Format) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(TARGET));
+    let asked = std::env::var("RUST_LOG").unwrap_or_default();
+    let filter = match asked.trim() {
+        "" => EnvFilter::new(format!("error,{TARGET}=info")),
+        asked => EnvFilter::builder().parse_lossy(asked),
+    };
     let lines = tracing_subscriber::fmt::layer().with_writer(stderr);
     let lines = match format {
         Format::Text => lines.boxed(),
@@ -41,37 +49,49 @@ pub fn init(format: Format) {
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(failures).init();
 }
 
-/// Prints a line, unless one of the same kind was printed in the last minute. Those that are left
-/// out are counted in the next one.
+/// Prints a line, unless one of the same kind was printed in the last minute. The next one says how
+/// many were left out.
 pub(crate) fn rarely(kind: &'static str, line: impl Display) {
     static LAST: Mutex<BTreeMap<&str, (Instant, u64)>> = Mutex::new(BTreeMap::new());
     let now = Instant::now();
-    let left_out = match lock(&LAST).get_mut(kind) {
-        Some((last, left_out)) if now.duration_since(*last) < EVERY => {
-            *left_out += 1;
+    let left_out = match lock(&LAST).entry(kind) {
+        Entry::Vacant(new) => {
+            new.insert((now, 0));
+            0
+        }
+        Entry::Occupied(mut last) if now.duration_since(last.get().0) < EVERY => {
+            last.get_mut().1 += 1;
             return;
         }
-        Some((last, left_out)) => {
-            *last = now;
-            Some(std::mem::take(left_out)).filter(|left_out| *left_out > 0)
-        }
-        None => None,
+        Entry::Occupied(mut last) => last.insert((now, 0)).1,
     };
-    lock(&LAST).entry(kind).or_insert((now, 0));
-    tracing::warn!(target: TARGET, like_it = left_out, "{line}");
+    let left_out = Some(left_out).filter(|left_out| *left_out > 0);
+    tracing::warn!(target: TARGET, left_out, "{line}");
 }
 
-/// Reports the failures of the machine among the guard's refusals. A wrong path is not one.
+/// Text from a client as part of a line.
+pub(crate) fn shortened(text: Option<&HeaderValue>) -> String {
+    let text = text.map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
+    let short = text.unwrap_or_default().chars().take(CHARS).collect::<String>();
+    format!("{short:?}")
+}
+
+/// Reports the failures of the machine among the guard's refusals, and clients that can access
+/// nothing. A wrong path is neither.
 struct Failures;
 
 impl<S: Subscriber> Layer<S> for Failures {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut refusal = Refusal::default();
         event.record(&mut refusal);
+        let is_of_machine = || MACHINE.iter().any(|cause| refusal.error.contains(cause));
         let kind = match refusal.code.as_str() {
-            "io" => "the system fails",
-            "root_unavailable" => "an allowed directory is gone or was replaced",
+            "io" if is_of_machine() => "the system fails",
+            "root_unavailable" => "a directory is gone, or its filesystem does not answer",
             "busy" | "queue_full" => "clients wait for the server",
+            NOTHING_IN_FORCE | "roots_failed" | "roots_timed_out" | "roots_unsupported" => {
+                "a client can access nothing"
+            }
             _ => return,
         };
         rarely(kind, format_args!("{kind}: {}{}", refusal.error, refusal.detail));
@@ -100,6 +120,24 @@ impl Visit for Refusal {
         }
     }
 }
+
+/// What the system says of failures that no path causes (errno(3)).
+const MACHINE: &[&str] = &[
+    "No space left on device",
+    "Disk quota exceeded",
+    "Too many open files",
+    "Cannot allocate memory",
+    "Input/output error",
+    "Read-only file system",
+    "Stale file handle",
+    "Transport endpoint is not connected",
+    "Connection timed out",
+    "Host is down",
+    "No such device",
+];
+
+/// The longest text of a client in a line, in characters.
+const CHARS: usize = 100;
 
 /// The target of these lines in `RUST_LOG`.
 const TARGET: &str = "mcp_filesystem_guarded";

@@ -1,6 +1,7 @@
 //! The command-line program, which serves over stdio or streamable HTTP.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,6 +13,7 @@ use filesystem_server::http::{STOP, serve_http};
 use filesystem_server::log;
 use filesystem_server::options::{Empty, Options};
 use filesystem_server::programs::Programs;
+use filesystem_server::replaced::Confined;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
 use mcp_roots_guard::{Access, Boundary, Channel, Root, Roots, kinds};
@@ -25,6 +27,10 @@ const NAME: &str = env!("CARGO_BIN_NAME");
 /// How long a directory may take to open before the program says so. A local one takes less than a
 /// millisecond, and a disk that spins up a few seconds.
 const OPENING: Duration = Duration::from_secs(3);
+
+/// How long an idle thread for blocking work stays. Threads take turns, so with few calls a second
+/// none would be idle for tokio's ten seconds.
+const IDLE: Duration = Duration::from_millis(200);
 
 /// How many milliseconds a thread that was joined may take to end. It takes microseconds.
 #[cfg(target_os = "linux")]
@@ -62,7 +68,7 @@ fn run(options: &Options) -> Outcome {
         say(remark);
     }
     // The threads on which the guard works. They start on demand.
-    let work = Builder::new_current_thread().build()?;
+    let work = Builder::new_current_thread().thread_keep_alive(IDLE).build()?;
     let boundary = opened(options)?;
     let is_everything =
         |root: &&Root| root.access() == Access::ReadWrite && root.path().parent().is_none();
@@ -72,12 +78,15 @@ fn run(options: &Options) -> Outcome {
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }
     let programs = options.programs();
-    if !options.no_confine {
-        confine(options, &boundary, &programs)?;
+    // Before the kernel confines the process, so that nothing is replaced in between.
+    let mut confined = Confined::to(&allowed);
+    if options.no_confine || !confine(options, &boundary, &programs)? {
+        confined = Confined::default();
     }
     programs.verify(&boundary)?;
     let guard = options.guard(boundary).runtime(work.handle().clone()).build()?;
-    let mut server = Server::new(guard, programs);
+    let mut server =
+        Server::new(guard, programs).search_entries(options.search_entries).confined(confined);
     let has_directories = allowed.iter().len() > 0;
     if has_directories && allowed.iter().all(|root| root.access() == Access::ReadOnly) {
         server = server.read_only();
@@ -86,7 +95,7 @@ fn run(options: &Options) -> Outcome {
     if options.check {
         return report(options, &allowed, &server);
     }
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = Builder::new_multi_thread().enable_all().thread_keep_alive(IDLE).build()?;
     let outcome = runtime.block_on(serve(options, server));
     // Work that has begun finishes, so that no temporary file stays. A filesystem may never answer.
     work.shutdown_timeout(STOP);
@@ -97,19 +106,25 @@ fn run(options: &Options) -> Outcome {
 
 /// Prints what would be in force, for `--check`.
 fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
+    let listener = options.http.map(bound).transpose()?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", allowed_directories(allowed))?;
-    match options.empty_list {
-        _ if allowed.iter().len() == 0 => {
-            writeln!(out, "Each client can access the roots that it lists, and nothing else")?;
-        }
-        Empty::Deny => writeln!(out, "An empty list of client roots: nothing")?,
-        Empty::Allow => writeln!(out, "An empty list of client roots: all allowed directories")?,
+    if allowed.iter().len() == 0 {
+        writeln!(out, "No directories: each client can access the roots that it lists")?;
+    } else {
+        writeln!(out, "{}", allowed_directories(allowed, &Confined::default()))?;
+        let on_empty = match options.empty_list {
+            Empty::Deny => "only the directories that are always in force",
+            Empty::Allow => "all allowed directories",
+        };
+        writeln!(out, "For a client that lists no roots: {on_empty}")?;
     }
     let lists = [
         ("Protected (read-only) names", &options.protect),
         ("Denied names", &options.deny),
         ("Exempt names", &options.exempt),
+        ("Programs", &options.run),
+        ("Further hosts", &options.allow_host),
+        ("Further origins", &options.allow_origin),
     ];
     for (what, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
         writeln!(out, "{what}: {}", names.join(", "))?;
@@ -117,11 +132,26 @@ fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
     let protects = if options.no_protect { "no" } else { "yes" };
     writeln!(out, "Default protection (.git, editors, agents): {protects}")?;
     writeln!(out, "Tools: {}", server.tools().join(", "))?;
-    match options.http {
-        Some(address) => writeln!(out, "Transport: streamable HTTP, http://{address}/mcp")?,
+    match listener {
+        Some(listener) => writeln!(
+            out,
+            "Transport: streamable HTTP on {}, at most {} connections and {} sessions",
+            listener.local_addr()?,
+            options.max_connections,
+            options.max_sessions
+        )?,
         None => writeln!(out, "Transport: stdio")?,
     }
     Ok(())
+}
+
+/// Listens on an address.
+fn bound(address: SocketAddr) -> Result<std::net::TcpListener, String> {
+    let listener = std::net::TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| format!("{address}: {error}"))
 }
 
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
@@ -157,8 +187,12 @@ fn opened(options: &Options) -> Result<Boundary, Box<dyn std::error::Error>> {
     boundary
 }
 
-/// Confines the process, or prints why it is not confined.
-fn confine(options: &Options, boundary: &Boundary, programs: &Programs) -> Outcome {
+/// Confines the process, or prints why it is not confined. Returns whether it is.
+fn confine(
+    options: &Options,
+    boundary: &Boundary,
+    programs: &Programs,
+) -> Result<bool, Box<dyn std::error::Error>> {
     // The server itself reaches no other process, except its clients over HTTP.
     let confinement = programs.process_confinement(boundary);
     let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
@@ -167,7 +201,10 @@ fn confine(options: &Options, boundary: &Boundary, programs: &Programs) -> Outco
         None => confinement.deny(Channel::Network),
     };
     match confinement.confine_process(boundary) {
-        Ok(confined) => say(confined),
+        Ok(confined) => {
+            say(confined);
+            return Ok(true);
+        }
         Err(error) if options.confine => return Err(error.into()),
         Err(error) if error.code() == "no_directories" => {
             say("not confined: without a directory, a client can access the roots that it lists");
@@ -177,14 +214,14 @@ fn confine(options: &Options, boundary: &Boundary, programs: &Programs) -> Outco
         }
         Err(error) => return Err(format!("cannot confine (see --no-confine): {error}").into()),
     }
-    Ok(())
+    Ok(false)
 }
 
 async fn serve(options: &Options, server: Server) -> Outcome {
     #[cfg(unix)]
     survive_large_writes()?;
     if let Some(address) = options.http {
-        let listener = TcpListener::bind(address).await?;
+        let listener = TcpListener::from_std(bound(address)?)?;
         say(format_args!("http://{}/mcp", listener.local_addr()?));
         serve_http(listener, server, options.limits(), options.names(), stop()).await;
         return Ok(());

@@ -1,14 +1,12 @@
 //! Clients that can access nothing: why, and what can be done.
 
-use mcp_roots_guard::{Error, ErrorKind, Roots, WhyNone};
+use mcp_roots_guard::{Error, ErrorKind, Roots, Scope, WhyNone};
 
-use crate::log::rarely;
-
-/// Refuses a request if no directory is in force. The model reads why, and so does the operator.
+/// Refuses a request if no directory is in force. The model reads why and what helps.
 ///
 /// # Errors
 ///
-/// [`OutsideRoots`](ErrorKind::OutsideRoots) with a sentence for each reason.
+/// `nothing_in_force`, with a sentence for each reason.
 pub(crate) fn ensure_any(roots: &Roots) -> Result<(), Error> {
     // Directories that are always in force can be served whatever the client listed.
     let Some(why) = roots.why_none().filter(|_| roots.iter().len() == 0) else { return Ok(()) };
@@ -19,18 +17,15 @@ pub(crate) fn ensure_any(roots: &Roots) -> Result<(), Error> {
              which serves them then"
         }
         WhyNone::NoneAllowed => {
-            "nothing can be accessed, because each root that the client listed is outside the \
-             server's directories: open a folder inside them, or start the server with the folder"
+            "nothing can be accessed, because none of the roots that the client listed can be \
+             served: open a folder inside the server's directories, or start the server with the \
+             folder"
         }
-        WhyNone::Unavailable => {
-            "nothing can be accessed, because none of the server's directories is there: create \
-             one again, or restart the server with others"
-        }
-        _ => {
-            "nothing can be accessed, because the server was started without directories and the \
-             client declared no roots: start the server with a directory"
-        }
+        _ => "nothing can be accessed, because none of the server's directories is there",
     };
-    rarely(text, format_args!("a client can access nothing: {text}"));
-    Err(Error::new(ErrorKind::OutsideRoots, "outside_roots", text))
+    let refused = Error::new(ErrorKind::Other("nothing_in_force"), NOTHING_IN_FORCE, text);
+    Err(refused.logged(roots.scope().map(Scope::number)))
 }
+
+/// The code of the refusal.
+pub(crate) const NOTHING_IN_FORCE: &str = "nothing_in_force";

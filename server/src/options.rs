@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use clap::builder::RangedI64ValueParser;
 use clap::{ArgGroup, CommandFactory as _, Parser, ValueEnum};
 use clap_complete::Shell;
-use hyper::Uri;
 use hyper::http::uri::Authority;
 use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Guard, GuardBuilder};
 
@@ -87,6 +86,10 @@ pub struct Options {
     /// Do not offer these tools. Can be repeated, or have several names with commas.
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     pub disable_tools: Vec<String>,
+    /// Maximum number of files and directories that search_files looks at.
+    #[arg(long, value_name = "NUMBER", default_value = "100000")]
+    #[arg(value_parser = RangedI64ValueParser::<usize>::new().range(1..=10_000_000))]
+    pub search_entries: usize,
     /// Do not start if the kernel cannot confine the server to the directories.
     ///
     /// By default, the server confines itself with Landlock (Linux 5.13 and later) where the kernel
@@ -98,13 +101,13 @@ pub struct Options {
     /// If a directory is replaced, it stays inaccessible to a confined server until a restart.
     #[arg(long, overrides_with = "confine")]
     pub no_confine: bool,
-    /// Read options from this TOML file, too.
+    /// Read options from this TOML file, too. Can be repeated.
     ///
     /// A key is the long name of an option, such as read-only-dir. A value is a text, a number,
     /// true, or a list of texts for an option that can be repeated. The key directories is for the
     /// directories without an option.
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub config: Vec<PathBuf>,
     /// Also offer the tools git_status, git_diff and git_log, which change nothing.
     ///
     /// They run git, confined with Landlock (Linux 6.12 and later) to the directories that the
@@ -235,10 +238,12 @@ fn alias(text: &str) -> Result<(String, PathBuf), String> {
 
 /// Parses an address. Only loopback is accepted, because clients are not authenticated.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let addresses: Vec<_> = text
+    let mut addresses: Vec<_> = text
         .to_socket_addrs()
         .map_err(|error| format!("expected an address and port, such as 127.0.0.1:8000 ({error})"))?
         .collect();
+    // A name such as localhost can have several, of which most clients try this one.
+    addresses.sort_by_key(SocketAddr::is_ipv6);
     match addresses.first() {
         Some(address) if addresses.iter().all(|it| it.ip().is_loopback()) => Ok(*address),
         _ => Err("not a loopback address".to_owned()),
@@ -248,28 +253,30 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 /// Parses the name of a host, which may have a port. There are no wildcards.
 fn host(text: &str) -> Result<String, String> {
     match text.parse::<Authority>() {
-        Ok(host) if !text.contains(['@', '*']) => Ok(host.to_string()),
+        Ok(host) if is_plain(&host) => Ok(text.to_owned()),
         _ => Err("expected a host name, such as files.example.com".to_owned()),
     }
 }
 
+/// Whether a host has a name and, after a colon, a port.
+fn is_plain(host: &Authority) -> bool {
+    let has_port = host.as_str() == host.host() || host.port_u16().is_some();
+    !host.host().is_empty() && has_port && !host.as_str().contains(['@', '*'])
+}
+
 /// Parses an origin (RFC 6454). There are no wildcards.
 fn origin(text: &str) -> Result<String, String> {
-    let is_origin = |uri: &Uri| {
-        let has_path = uri.path_and_query().is_some_and(|path| path.as_str() != "/");
-        matches!(uri.scheme_str(), Some("http" | "https")) && !has_path
-    };
-    match text.parse::<Uri>() {
-        Ok(uri) if is_origin(&uri) && !text.ends_with('/') && !text.contains(['@', '*']) => {
-            // rmcp accepts any port for an origin without one.
-            Ok(match (uri.port(), uri.scheme_str()) {
-                (Some(_), _) => text.to_owned(),
-                (None, Some("https")) => format!("{text}:443"),
-                (None, _) => format!("{text}:80"),
-            })
-        }
-        _ => Err("expected an origin, such as https://app.example.com".to_owned()),
-    }
+    let parsed = text.split_once("://").and_then(|(scheme, host)| {
+        let port = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        let host = host.parse::<Authority>().ok().filter(is_plain)?;
+        // rmcp accepts any port for an origin without one.
+        Some(format!("{scheme}://{}:{}", host.host(), host.port_u16().unwrap_or(port)))
+    });
+    parsed.ok_or_else(|| "expected an origin, such as https://app.example.com".to_owned())
 }
 
 fn number() -> RangedI64ValueParser<usize> {

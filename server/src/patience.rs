@@ -64,16 +64,17 @@ impl Patience {
                 *lock(&client) = Instant::now();
                 done
             }
-            () = stalls => {
-                rarely("hang", "a filesystem does not answer, so a call that uses it was given up");
-                Err(HandlerError::new(format!(
-                "the filesystem does not answer: for {:?}, no file operation of this call, or of \
-                 those that it waits for, has ended. An operation that has begun can still take \
-                 effect",
-                self.time
-            )))
-            }
+            () = stalls => Err(self.unanswered()),
         }
+    }
+
+    fn unanswered(&self) -> HandlerError {
+        rarely("hang", "a filesystem does not answer, so a call that uses it was given up");
+        HandlerError::new(format!(
+            "the filesystem does not answer: for {:?}, no file operation of this call, or of those \
+             that it waits for, has ended. An operation that has begun can still take effect",
+            self.time
+        ))
     }
 
     fn progress_of(&self, client: Option<u64>) -> Arc<LastProgress> {

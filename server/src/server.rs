@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::http::request::Parts;
 use mcp_roots_guard::Guard;
+use mcp_roots_guard::limits::WALK_ENTRIES;
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots, Response};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -22,6 +23,7 @@ use rmcp::{ErrorData, tool_handler};
 use crate::http::SessionPermit;
 use crate::patience::Patience;
 use crate::programs::Programs;
+use crate::replaced::Confined;
 use crate::resources::{self, Resources};
 
 /// An MCP server that accesses files only through its guard.
@@ -32,6 +34,8 @@ pub struct Server {
     pub(crate) programs: Arc<Programs>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) patience: Patience,
+    pub(crate) search_entries: usize,
+    pub(crate) confined: Confined,
 }
 
 impl Server {
@@ -41,7 +45,16 @@ impl Server {
     pub fn new(guard: Guard, programs: Programs) -> Self {
         let tools = Arc::new(Self::all_tools(&programs));
         let (programs, patience) = (Arc::new(programs), Patience::new(FILE_TIME));
-        Self { guard, tools, programs, resources: Arc::default(), patience }
+        let search_entries = WALK_ENTRIES;
+        Self {
+            guard,
+            tools,
+            programs,
+            resources: Arc::default(),
+            patience,
+            search_entries,
+            confined: Confined::default(),
+        }
     }
 
     /// Sets how long a call waits for a file operation to end. Afterwards, the call is answered with
@@ -49,6 +62,19 @@ impl Server {
     #[must_use]
     pub fn file_time(self, time: Duration) -> Self {
         Self { patience: Patience::new(time), ..self }
+    }
+
+    /// Says that the process is confined to these directories.
+    #[must_use]
+    pub fn confined(self, confined: Confined) -> Self {
+        Self { confined, ..self }
+    }
+
+    /// Sets how many entries `search_files` looks at. The default is
+    /// [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES).
+    #[must_use]
+    pub fn search_entries(self, search_entries: usize) -> Self {
+        Self { search_entries, ..self }
     }
 
     /// Does not offer the tools that change files, because clients can only read.
@@ -59,21 +85,22 @@ impl Server {
         self
     }
 
-    /// Does not offer these tools.
+    /// Does not offer these tools. Resources are not affected.
     ///
     /// # Errors
     ///
-    /// A name is that of no tool, and the error names the tools.
+    /// A name is that of no tool, whether or not it is offered, and the error names the tools.
     pub fn without_tools(mut self, names: &[String]) -> Result<Self, String> {
+        let all =
+            Self::all_tools(&Programs { git: true, run: vec![String::new()], extras: vec![] });
         let tools = Arc::make_mut(&mut self.tools);
-        for name in names {
-            if tools.map.remove(name.as_str()).is_none() {
-                let all: Vec<_> = tools.list_all().into_iter().map(|tool| tool.name).collect();
-                return Err(format!(
-                    "there is no tool {name:?} to disable, but {}",
-                    all.join(", ")
-                ));
+        for name in names.iter().map(|name| name.trim()) {
+            if !all.has_route(name) {
+                let all: Vec<_> = all.list_all().into_iter().map(|tool| tool.name).collect();
+                let all = all.join(", ");
+                return Err(format!("there is no tool {name:?} to disable, but {all}"));
             }
+            tools.map.remove(name);
         }
         Ok(self)
     }
@@ -102,6 +129,8 @@ impl Server {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
+        let confined = self.confined.clone();
+        let work = move |roots| work(roots).map_err(|error| confined.explain(error));
         let run = |roots| async move { self.patience.run(&roots, work).await };
         self.guard.respond(ctx, input, run).await
     }

@@ -107,6 +107,10 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     assert_eq!(free.read(&file), "new");
     let denied = server.read(&file);
     assert!(denied.contains("permission denied"), "{denied}");
+    assert!(denied.contains("restart the server"), "{denied}");
+    let listed = server.said("list_allowed_directories", &json!({}));
+    assert!(listed.contains("(replaced: the server must be restarted)"), "{listed}");
+    assert!(!free.said("list_allowed_directories", &json!({})).contains("replaced"));
     // A restarted server serves the new directory. It is confined by default.
     let mut restarted = Client::start(&[named]);
     assert_eq!(restarted.read(&file), "new");

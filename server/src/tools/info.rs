@@ -8,6 +8,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
 use super::call::{Call, OnePath, ToolResult, shown};
+use crate::replaced::Confined;
 use crate::server::Server;
 
 #[tool_router(router = info_tools, vis = "pub(super)")]
@@ -35,14 +36,15 @@ impl Server {
     )]
     async fn list_allowed_directories(call: Call) -> ToolResult {
         // Nothing is looked at, because a filesystem can hang. So this takes no slot.
-        call.asynchronous(async |roots| Ok(allowed_directories(&roots))).await
+        let confined = call.server.confined.clone();
+        call.asynchronous(async move |roots| Ok(allowed_directories(&roots, &confined))).await
     }
 }
 
 /// The roots, one on each line, as the tool `list_allowed_directories` shows them.
 #[must_use]
-pub fn allowed_directories(roots: &Roots) -> String {
-    let paths: Vec<_> = roots.iter().map(allowed).collect();
+pub fn allowed_directories(roots: &Roots, confined: &Confined) -> String {
+    let paths: Vec<_> = roots.iter().map(|root| allowed(root, confined)).collect();
     if paths.is_empty() {
         return "No directories are allowed".into();
     }
@@ -50,11 +52,12 @@ pub fn allowed_directories(roots: &Roots) -> String {
 }
 
 /// The root's path as its client wrote it, and remarks.
-fn allowed(root: &Root) -> String {
+fn allowed(root: &Root, confined: &Confined) -> String {
     let remarks = [
         (root.is_file(), "a file"),
         (root.access() == Access::ReadOnly, "read-only"),
         (root.is_always(), "always in force"),
+        (confined.is_replaced(root.path()), "replaced: the server must be restarted"),
     ];
     let remarks: Vec<_> =
         remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, remark)| remark).collect();

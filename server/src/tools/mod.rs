@@ -54,10 +54,10 @@ impl Server {
     }
 }
 
-/// The maximum number of bytes to read from a file, write to a file, or return. The content, its
-/// base64 encoding and the message are in memory at the same time.
+/// The maximum number of bytes to read from a file, or write to one. The content, its base64 encoding
+/// and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
 
-/// The maximum number of bytes of text that a tool returns, which clients receive twice: as a content
+/// The maximum number of bytes of text to read from files, which clients receive twice: as a content
 /// block and as structured content. Models rarely read as much.
 const TEXT: u64 = 2 << 20;

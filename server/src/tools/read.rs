@@ -149,6 +149,9 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
                 let advice = "the preceding files fill this result; read it in another call";
                 format!("{path}: Error - {error}: {advice}")
             }
+            Err(error) if error.code() == "too_large" => {
+                format!("{path}: Error - larger than {TEXT} bytes; {WHOLE}")
+            }
             Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
         });
     }

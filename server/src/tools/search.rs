@@ -3,7 +3,6 @@
 //! It returns the matching paths, one per line. If it could not search everything beneath the
 //! directory, the result says so. A symlink is matched by its own name and not followed.
 
-use mcp_roots_guard::limits::WALK_ENTRIES;
 use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{DirEntry, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
@@ -43,14 +42,15 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn search_files(Parameters(args): Parameters<SearchFiles>, call: Call) -> ToolResult {
-        call.long(move |roots, progress| search(roots, progress, &args)).await
+        let most = call.server.search_entries;
+        call.long(move |roots, progress| search(roots, progress, &args, most)).await
     }
 }
 
-fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work {
+fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles, most: usize) -> Work {
     let pattern = Globs::one(&args.pattern)?;
     let top = roots.check(&args.path)?;
-    let plain = WalkOptions::default();
+    let plain = WalkOptions::default().max_entries(most);
     let options = if args.respect_gitignore { plain.git_ignore() } else { plain };
     let mut steps = Steps::new(&top, options, &args.exclude_patterns, roots, progress)?;
     let (mut lines, mut found, mut remarks) = (Lines::default(), 0_usize, Vec::new());
@@ -70,9 +70,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
         }
     }
     if steps.is_full {
-        remarks.push(format!(
-            "Only the first {WALK_ENTRIES} entries were searched; search a subdirectory"
-        ));
+        remarks.push(format!("Only the first {most} entries were searched; search a subdirectory"));
     }
     let unreadable = steps.unreadable().len();
     if unreadable > 0 {

@@ -194,9 +194,8 @@ impl Client {
         if result["isError"] == true {
             return Err(text.to_owned());
         }
-        let content = result["structuredContent"]["content"].as_str().unwrap_or(text);
-        assert_eq!(text, content, "{tool} {arguments}");
-        Ok(content.to_owned())
+        assert_eq!(result["structuredContent"]["content"], text, "{tool} {arguments}");
+        Ok(text.to_owned())
     }
 
     /// Calls a tool, and returns its text or that of its error.

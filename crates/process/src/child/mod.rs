@@ -240,7 +240,8 @@ impl ChildCommand {
     /// Starts the program in this open directory instead of the checked one, for example in a scratch
     /// directory of the application. Nothing checks it: it need not be inside the roots, and a
     /// [confined](Self::confined) program can use it only as far as the confinement allows. The roots
-    /// of the checked directory still decide everything else.
+    /// of the checked directory still decide everything else. The checked directory itself is not
+    /// opened, but is the one that log events name.
     ///
     /// The directory must be open for reading or with `O_PATH` (open(2)). If it is not a directory,
     /// [`output`](Self::output) fails with [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory).
