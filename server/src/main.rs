@@ -1,7 +1,6 @@
 //! The command-line program, which serves over stdio or streamable HTTP.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -106,7 +105,8 @@ fn run(options: &Options) -> Outcome {
 
 /// Prints what would be in force, for `--check`.
 fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
-    let listener = options.http.map(bound).transpose()?;
+    let listener = options.http.map(std::net::TcpListener::bind).transpose();
+    let listener = listener.map_err(|error| unbound(options, &error))?;
     let mut out = std::io::stdout().lock();
     if allowed.iter().len() == 0 {
         writeln!(out, "No directories: each client can access the roots that it lists")?;
@@ -145,13 +145,10 @@ fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
     Ok(())
 }
 
-/// Listens on an address.
-fn bound(address: SocketAddr) -> Result<std::net::TcpListener, String> {
-    let listener = std::net::TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener.map_err(|error| format!("{address}: {error}"))
+/// The error for an address that cannot be bound.
+fn unbound(options: &Options, error: &std::io::Error) -> String {
+    let address = options.http.map(|address| address.to_string()).unwrap_or_default();
+    format!("{address}: {error}")
 }
 
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
@@ -221,7 +218,8 @@ async fn serve(options: &Options, server: Server) -> Outcome {
     #[cfg(unix)]
     survive_large_writes()?;
     if let Some(address) = options.http {
-        let listener = TcpListener::from_std(bound(address)?)?;
+        let listener =
+            TcpListener::bind(address).await.map_err(|error| unbound(options, &error))?;
         say(format_args!("http://{}/mcp", listener.local_addr()?));
         serve_http(listener, server, options.limits(), options.names(), stop()).await;
         return Ok(());

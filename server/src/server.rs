@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// Sets how many entries `search_files` looks at. The default is
-    /// [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES).
+    /// [`WALK_ENTRIES`].
     #[must_use]
     pub fn search_entries(self, search_entries: usize) -> Self {
         Self { search_entries, ..self }
