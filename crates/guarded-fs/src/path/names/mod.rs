@@ -26,12 +26,6 @@ pub(crate) mod apple;
 #[cfg(unix)]
 pub(crate) mod drive;
 #[cfg(any(windows, feature = "__internals"))]
-#[allow(
-    unreachable_pub,
-    clippy::missing_errors_doc,
-    clippy::must_use_candidate,
-    reason = "for `internals`"
-)]
 pub mod windows;
 
 pub(crate) use system::{below, components, ends_as_directory, is_absolute, key};

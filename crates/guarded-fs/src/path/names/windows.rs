@@ -15,6 +15,12 @@
 //! | `a\b`, `..\a` | a relative path |
 //! | `C:a`, `C:`, `\a` | relative to the process's current drive or directory: refused |
 //! | any other `\\?\`, `\\.\`, `\??\`, `\\server` | not the path of a file: refused |
+#![allow(
+    unreachable_pub,
+    clippy::missing_errors_doc,
+    clippy::must_use_candidate,
+    reason = "for `internals`"
+)]
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
