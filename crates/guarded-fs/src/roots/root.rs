@@ -153,6 +153,7 @@ impl Root {
     }
 
     /// Verifies an open file before it is read or changed, and describes it.
+    #[cfg_attr(not(target_os = "linux"), expect(clippy::unused_self))]
     pub(crate) fn verify(&self, file: &File, policy: Policy) -> Result<Metadata> {
         let metadata = Metadata::without_birth(file)?;
         policy.allow(&metadata)?;
