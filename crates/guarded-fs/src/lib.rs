@@ -137,16 +137,6 @@
 #[cfg(not(any(unix, windows)))]
 compile_error!("guarded-fs supports only Unix and Windows");
 
-/// What the property tests, the fuzz targets and the benchmarks of this repository call. It is not
-/// part of the public API, and any release may change it.
-#[cfg(feature = "__internals")]
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::error::Code;
-    pub use crate::path::index::{Node, PathIndex, Position, RootKind, TOP};
-    pub use crate::path::names::windows;
-}
-
 pub mod limits;
 mod error;
 mod events;
@@ -158,6 +148,16 @@ mod check;
 mod fs;
 #[cfg(feature = "schemars")]
 mod schema;
+
+/// What the property tests, the fuzz targets and the benchmarks of this repository call. It is not
+/// part of the public API, and any release may change it.
+#[cfg(feature = "__internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::error::Code;
+    pub use crate::path::index::{Node, PathIndex, Position, RootKind, TOP};
+    pub use crate::path::names::windows;
+}
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};
 pub use check::{CheckedEntry, CheckedPath, Explanation, Proof};

@@ -20,11 +20,11 @@ mod kernel;
 #[cfg(not(any(target_os = "linux", windows)))]
 #[path = "other.rs"]
 mod kernel;
-mod beneath;
 mod budget;
 mod metadata;
 mod policy;
 mod handle;
+mod beneath;
 mod slot;
 mod listing;
 mod cursor;
@@ -50,6 +50,8 @@ pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::Access;
 pub(crate) use self::policy::{Policy, Rule};
+#[cfg(test)]
+pub(crate) use self::slot::Always;
 pub(crate) use self::slot::{Permit, Slot, TemporaryName};
 #[cfg(not(windows))]
 use crate::error::Code;

@@ -278,19 +278,22 @@ impl Handle {
     }
 }
 
+/// The permit of a test.
+#[cfg(test)]
+pub(crate) struct Always;
+
+#[cfg(test)]
+impl Permit for Always {
+    fn ask(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-
-    struct Always;
-
-    impl Permit for Always {
-        fn ask(&self) -> Result<()> {
-            Ok(())
-        }
-    }
 
     /// Another process can create it first. What it created is not removed with a change that fails.
     #[test]

@@ -483,14 +483,7 @@ fn ignore_missing(removed: Result<()>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Always;
-
-    impl Permit for Always {
-        fn ask(&self) -> Result<()> {
-            Ok(())
-        }
-    }
+    use crate::dir::Always;
 
     fn remove_content(
         directory: &Path,

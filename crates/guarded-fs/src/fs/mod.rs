@@ -24,6 +24,8 @@
 //! A write replaces a file by an [`AtomicFile`]. A [`ChangeSet`] (`changes`) prepares several of
 //! these operations and commits them in order.
 
+mod version;
+mod options;
 mod permit;
 mod open;
 #[cfg(feature = "ignore")]
@@ -39,8 +41,6 @@ mod permissions;
 #[cfg(windows)]
 #[path = "no_permissions.rs"]
 mod permissions;
-mod version;
-mod options;
 mod parents;
 mod atomic;
 mod write;
