@@ -313,9 +313,8 @@ impl Http {
 
     /// Answers a request, or refuses it.
     async fn answer(&self, request: Request<Incoming>) -> Result<HttpResponse, HttpResponse> {
-        match request.uri().path() {
-            "/mcp" => {}
-            _ => return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp")),
+        if request.uri().path() != "/mcp" {
+            return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp"));
         }
         let (mut head, body) = request.into_parts();
         if head.method != Method::POST {

@@ -23,9 +23,9 @@ pub(crate) fn ensure_any(roots: &Roots) -> Result<(), Error> {
         }
         _ => "nothing can be accessed, because none of the server's directories is there",
     };
-    let refused = Error::new(ErrorKind::Other("nothing_in_force"), NOTHING_IN_FORCE, text);
+    let refused = Error::new(ErrorKind::Other(NOTHING_IN_FORCE), NOTHING_IN_FORCE, text);
     Err(refused.logged(roots.scope().map(Scope::number)))
 }
 
-/// The code of the refusal.
+/// The kind and the code of the refusal.
 pub(crate) const NOTHING_IN_FORCE: &str = "nothing_in_force";

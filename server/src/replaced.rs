@@ -34,14 +34,17 @@ impl Confined {
         Self(Arc::new(allowed.iter().map(|root| directory(root.path())).collect()))
     }
 
-    /// Adds to an error that a directory was replaced, if that can be its cause. Call this where
-    /// blocking is allowed.
-    pub(crate) fn explain(&self, error: HandlerError) -> HandlerError {
+    /// Adds to an error that a directory was replaced, if that can be its cause. Other directories
+    /// than those of these roots are not mentioned. Call this where blocking is allowed.
+    pub(crate) fn explain(&self, error: HandlerError, roots: &Roots) -> HandlerError {
         // Tools add advice to a refusal, and so make it a text.
         if !error.to_string().contains("permission denied") {
             return error;
         }
-        let replaced = self.0.iter().find(|it| identity(&it.path) != it.identity);
+        let is_in_force =
+            |it: &&ConfinedDirectory| roots.iter().any(|root| root.path().starts_with(&it.path));
+        let mut directories = self.0.iter().filter(is_in_force);
+        let replaced = directories.find(|it| identity(&it.path) != it.identity);
         let Some(replaced) = replaced else { return error };
         replaced.is_replaced.store(true, Ordering::Relaxed);
         let path = replaced.path.display();

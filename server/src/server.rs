@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::http::request::Parts;
-use mcp_roots_guard::Guard;
 use mcp_roots_guard::limits::WALK_ENTRIES;
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots, Response};
+use mcp_roots_guard::{Guard, Roots};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
@@ -130,7 +130,10 @@ impl Server {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let confined = self.confined.clone();
-        let work = move |roots| work(roots).map_err(|error| confined.explain(error));
+        let work = move |roots: RequestRoots| {
+            let in_force = Roots::clone(&roots);
+            work(roots).map_err(|error| confined.explain(error, &in_force))
+        };
         let run = |roots| async move { self.patience.run(&roots, work).await };
         self.guard.respond(ctx, input, run).await
     }
