@@ -12,7 +12,7 @@ use filesystem_server::http::{STOP, serve_http};
 use filesystem_server::log;
 use filesystem_server::options::{Empty, Options};
 use filesystem_server::programs::Programs;
-use filesystem_server::replaced::Confined;
+use filesystem_server::replaced::ConfinedDirectories;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
 use mcp_roots_guard::{Access, Boundary, Channel, Root, Roots, kinds};
@@ -78,9 +78,9 @@ fn run(options: &Options) -> Outcome {
     }
     let programs = options.programs();
     // Before the kernel confines the process, so that nothing is replaced in between.
-    let mut confined = Confined::to(&allowed);
+    let mut confined = ConfinedDirectories::to(&allowed);
     if options.no_confine || !confine(options, &boundary, &programs)? {
-        confined = Confined::default();
+        confined = ConfinedDirectories::default();
     }
     programs.verify(&boundary)?;
     let guard = options.guard(boundary).runtime(work.handle().clone()).build()?;
@@ -111,7 +111,7 @@ fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
     if allowed.iter().len() == 0 {
         writeln!(out, "No directories: each client can access the roots that it lists")?;
     } else {
-        writeln!(out, "{}", allowed_directories(allowed, &Confined::default()))?;
+        writeln!(out, "{}", allowed_directories(allowed, &ConfinedDirectories::default()))?;
         let on_empty = match options.empty_list {
             Empty::Deny => "only the directories that are always in force",
             Empty::Allow => "all allowed directories",

@@ -12,7 +12,7 @@ use crate::log::rarely;
 
 /// The directories to which the process is confined. None if it is not.
 #[derive(Clone, Debug, Default)]
-pub struct Confined(Arc<Vec<ConfinedDirectory>>);
+pub struct ConfinedDirectories(Arc<Vec<ConfinedDirectory>>);
 
 #[derive(Debug)]
 struct ConfinedDirectory {
@@ -22,7 +22,7 @@ struct ConfinedDirectory {
     is_replaced: AtomicBool,
 }
 
-impl Confined {
+impl ConfinedDirectories {
     /// The allowed directories, as they are now.
     #[must_use]
     pub fn to(allowed: &Roots) -> Self {

@@ -23,7 +23,7 @@ use rmcp::{ErrorData, tool_handler};
 use crate::http::SessionPermit;
 use crate::patience::Patience;
 use crate::programs::Programs;
-use crate::replaced::Confined;
+use crate::replaced::ConfinedDirectories;
 use crate::resources::{self, Resources};
 
 /// An MCP server that accesses files only through its guard.
@@ -35,7 +35,7 @@ pub struct Server {
     pub(crate) resources: Arc<Resources>,
     pub(crate) patience: Patience,
     pub(crate) search_entries: usize,
-    pub(crate) confined: Confined,
+    pub(crate) confined: ConfinedDirectories,
 }
 
 impl Server {
@@ -53,7 +53,7 @@ impl Server {
             resources: Arc::default(),
             patience,
             search_entries,
-            confined: Confined::default(),
+            confined: ConfinedDirectories::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Server {
 
     /// Says that the process is confined to these directories.
     #[must_use]
-    pub fn confined(self, confined: Confined) -> Self {
+    pub fn confined(self, confined: ConfinedDirectories) -> Self {
         Self { confined, ..self }
     }
 

@@ -8,7 +8,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
 use super::call::{Call, OnePath, ToolResult, shown};
-use crate::replaced::Confined;
+use crate::replaced::ConfinedDirectories;
 use crate::server::Server;
 
 #[tool_router(router = info_tools, vis = "pub(super)")]
@@ -43,7 +43,7 @@ impl Server {
 
 /// The roots, one on each line, as the tool `list_allowed_directories` shows them.
 #[must_use]
-pub fn allowed_directories(roots: &Roots, confined: &Confined) -> String {
+pub fn allowed_directories(roots: &Roots, confined: &ConfinedDirectories) -> String {
     let paths: Vec<_> = roots.iter().map(|root| allowed(root, confined)).collect();
     if paths.is_empty() {
         return "No directories are allowed".into();
@@ -52,7 +52,7 @@ pub fn allowed_directories(roots: &Roots, confined: &Confined) -> String {
 }
 
 /// The root's path as its client wrote it, and remarks.
-fn allowed(root: &Root, confined: &Confined) -> String {
+fn allowed(root: &Root, confined: &ConfinedDirectories) -> String {
     let remarks = [
         (root.is_file(), "a file"),
         (root.access() == Access::ReadOnly, "read-only"),
