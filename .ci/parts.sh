@@ -46,9 +46,6 @@ check_core() {
   part "a type is named by a noun, and one name is that of one type"
   .ci/type-names
 
-  part "clippy has no warnings in the core"
-  cargo clippy --all-targets --locked -- -D warnings
-
   # The option prints what passing tests count, such as tries, races and traced system calls.
   part "the tests pass with the README's command, cargo test"
   cargo test --quiet -- --show-output

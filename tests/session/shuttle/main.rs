@@ -12,7 +12,7 @@
 //! does not pass, so no deadline expires. Calls that are dropped, at any step, stand for expired
 //! deadlines.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs the model
+//! `RUSTFLAGS="--cfg shuttle" cargo test --release -p model-check -- --nocapture` runs the model
 //! check, and so does .ci/run. `GUARD_MODEL_DEEPER=1` allows one more preemption.
 #![cfg(shuttle)]
 #![allow(missing_docs)]
@@ -167,7 +167,7 @@ const CASTS: &[(usize, Cast)] = &[
     (5, Cast::new(&[Calls(1), Changes(1)]).cached()),
     (5, Cast::new(&[Calls(1), Closes]).cached()),
     (5, Cast::new(&[Changes(2), WaitsForChanges(1)])),
-    (5, Cast::new(&[Calls(1), WaitsForChanges(1)])),
+    (4, Cast::new(&[Calls(1), WaitsForChanges(1)])),
     (5, Cast::new(&[Calls(1), Forgets]).cached()),
     (3, Cast::new(&[Calls(1), Changes(1)])),
     (2, Cast::new(&[Changes(1), Closes, WaitsForChanges(2)])),
