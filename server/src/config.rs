@@ -46,7 +46,11 @@ fn in_file(content: &str) -> Result<Vec<String>, String> {
             option.get_long() == Some(&key) || earlier.contains(&key.as_str())
         };
         let option = command.get_arguments().find(is_named);
-        let is_flag = option.is_some_and(|option| !option.get_action().takes_values());
+        let can_stand_alone = |option: &Arg| {
+            let values = option.get_num_args().map(|values| values.min_values());
+            !option.get_action().takes_values() || values == Some(0)
+        };
+        let is_flag = option.is_some_and(can_stand_alone);
         if key == "config" || option.is_none() && !is_directories {
             return Err(format!("unknown key {key:?}"));
         }

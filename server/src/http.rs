@@ -35,15 +35,16 @@ use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_io_timeout::TimeoutWriter;
 
+use crate::listen::{Listener, Stream};
 use crate::log::{rarely, shortened};
 use crate::memory::{Memory, Room};
 use crate::server::Server;
+use crate::threads::Threads;
 
 /// Limits that all clients share, and time limits for each client.
 #[derive(Clone, Copy, Debug)]
@@ -102,12 +103,14 @@ pub struct Names {
 /// [`STOP`]. A request is accepted only if its host is this machine or among the names, and a
 /// browser's only if the same is true of its page.
 pub async fn serve_http(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     server: Server,
     limits: Limits,
     names: Names,
+    threads: Threads,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
+    let listener = listener.into();
     let config = StreamableHttpServerConfig::default()
         .with_allowed_origins(ORIGINS.into_iter().map(Into::into).chain(names.origins))
         .with_allowed_hosts(HOSTS.into_iter().map(Into::into).chain(names.hosts))
@@ -131,6 +134,7 @@ pub async fn serve_http(
         sessions,
         limits,
         memory: Memory::new(),
+        threads,
         connected: AtomicU64::new(0),
         requests: AtomicU64::new(0),
         refused: AtomicU64::new(0),
@@ -156,8 +160,6 @@ pub async fn serve_http(
         // Those who go on connecting do not keep the server from stopping.
         let Some(left) = backlog.checked_sub(usize::from(listening.is_cancelled())) else { break };
         backlog = left;
-        // The end of a response does not wait for the client to acknowledge its beginning.
-        let _ = stream.set_nodelay(true);
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(limits.write_time));
         let http = http.clone();
@@ -202,14 +204,14 @@ pub async fn serve_http(
 
 /// Accepts a connection when one of the permitted ones is free.
 async fn accept(
-    listener: &TcpListener,
+    listener: &Listener,
     connections: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+) -> (Stream, Option<OwnedSemaphorePermit>) {
     // The semaphore is never closed.
     let permit = connections.clone().acquire_owned().await.ok();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, permit),
+            Ok(stream) => return (stream, permit),
             // For example, no file descriptor is free. Try again after a pause.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
@@ -225,6 +227,7 @@ struct Http {
     sessions: Arc<Sessions>,
     limits: Limits,
     memory: Arc<Memory>,
+    threads: Threads,
     /// One permit for each session that may exist.
     places: Arc<Semaphore>,
     connected: AtomicU64,
@@ -308,6 +311,7 @@ impl Http {
             "requests": self.requests.load(Ordering::Relaxed),
             "refused": self.refused.load(Ordering::Relaxed),
             "memoryBytes": self.memory.held(),
+            "threads": self.threads.count(),
         })
     }
 

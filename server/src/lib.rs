@@ -5,8 +5,10 @@
 //! client's roots. Every decision about a path is made by the guard, and every file is opened
 //! through it.
 
+pub mod audit;
 mod config;
 pub mod http;
+pub mod listen;
 pub mod log;
 mod memory;
 mod names;
@@ -18,6 +20,7 @@ pub mod replaced;
 mod resources;
 pub mod server;
 pub mod stdio;
+pub mod threads;
 mod tools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

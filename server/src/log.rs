@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::{Debug, Display};
 use std::io::stderr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
@@ -16,6 +16,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::audit::AuditLog;
 use crate::lock;
 use crate::nothing::NOTHING_IN_FORCE;
 
@@ -30,8 +31,8 @@ pub enum Format {
 }
 
 /// Starts logging to standard error: what `RUST_LOG` says or, without it, errors and the lines of this
-/// module.
-pub fn init(format: Format) {
+/// module. Also starts the audit log, if there is one.
+pub fn init(format: Format, audit: Option<Arc<AuditLog>>) {
     let asked = std::env::var("RUST_LOG").unwrap_or_default();
     let filter = match asked.trim() {
         "" => EnvFilter::new(format!("error,{TARGET}=info")),
@@ -46,7 +47,8 @@ pub fn init(format: Format) {
         |of: &Metadata<'_>| of.target() == "guarded_fs" && *of.level() == Level::INFO;
     let of_operations = filter_fn(of_operations).with_max_level_hint(LevelFilter::INFO);
     let failures = Failures.with_filter(of_operations);
-    tracing_subscriber::registry().with(lines.with_filter(filter)).with(failures).init();
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter)).with(failures);
+    subscriber.with(audit.map(AuditLog::layer)).init();
 }
 
 /// Prints a line, unless one of the same kind was printed in the last minute. The next one says how

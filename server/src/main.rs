@@ -1,24 +1,30 @@
 //! The command-line program, which serves over stdio or streamable HTTP.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use filesystem_server::allowed_directories;
+use filesystem_server::audit::AuditLog;
 use filesystem_server::http::{STOP, serve_http};
+use filesystem_server::listen::{Address, Bound, Listener};
 use filesystem_server::log;
-use filesystem_server::options::{Empty, Options};
+use filesystem_server::options::{Demand, Empty, Options};
 use filesystem_server::programs::Programs;
 use filesystem_server::replaced::ConfinedDirectories;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
-use mcp_roots_guard::{Access, Boundary, Channel, Root, Roots, kinds};
+use filesystem_server::threads::Threads;
+use mcp_roots_guard::{Access, Boundary, Channel, Confinement, ExtraAccess, Root, Roots, kinds};
 use rmcp::service::ServiceExt as _;
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+#[cfg(unix)]
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The name of the program, as a prefix of what it prints.
 const NAME: &str = env!("CARGO_BIN_NAME");
@@ -39,10 +45,16 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let options = Options::read();
-    log::init(options.log_format);
     let done = match options.generate {
         Some(kind) => kind.write_to(&mut std::io::stdout()).map_err(Into::into),
-        None => run(&options),
+        None => {
+            options.audit.as_deref().map(AuditLog::open).transpose().map_err(Into::into).and_then(
+                |audit| {
+                    log::init(options.log_format, audit.clone());
+                    run(&options, audit)
+                },
+            )
+        }
     };
     if let Err(error) = done {
         say(&error);
@@ -58,7 +70,7 @@ fn say(what: impl std::fmt::Display) {
 
 /// Confines the process before the runtime starts. A thread that already exists would not be
 /// confined.
-fn run(options: &Options) -> Outcome {
+fn run(options: &Options, audit: Option<Arc<AuditLog>>) -> Outcome {
     #[cfg(unix)]
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
         return Err("--run as root requires --run-as-root; run the server as another user".into());
@@ -76,10 +88,23 @@ fn run(options: &Options) -> Outcome {
         let path = everything.client_path();
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }
+    let mut own_files = Vec::new();
+    if let Some(audit) = &audit {
+        own_files.push(("--audit", audit.path()));
+    }
+    #[cfg(unix)]
+    if let Some(Address::Socket(path)) = &options.http {
+        own_files.push(("--http", path));
+    }
+    for (option, path) in &own_files {
+        ensure_clients_cannot_change(option, path, &allowed)?;
+    }
+    let bound = options.http.as_ref().map(Address::bind).transpose()?;
+    let threads = Threads::new();
     let programs = options.programs();
     // Before the kernel confines the process, so that nothing is replaced in between.
     let mut confined = ConfinedDirectories::to(&allowed);
-    if options.no_confine || !confine(options, &boundary, &programs)? {
+    if options.no_confine || !confine(options, &boundary, &programs, &own_files)? {
         confined = ConfinedDirectories::default();
     }
     programs.verify(&boundary)?;
@@ -92,10 +117,10 @@ fn run(options: &Options) -> Outcome {
     }
     let server = server.without_tools(&options.disable_tools)?;
     if options.check {
-        return report(options, &allowed, &server);
+        return report(options, &allowed, &server, bound.as_ref());
     }
     let runtime = Builder::new_multi_thread().enable_all().thread_keep_alive(IDLE).build()?;
-    let outcome = runtime.block_on(serve(options, server));
+    let outcome = runtime.block_on(serve(options, server, bound, threads, audit));
     // Work that has begun finishes, so that no temporary file stays. A filesystem may never answer.
     work.shutdown_timeout(STOP);
     // A thread may still read standard input.
@@ -104,9 +129,7 @@ fn run(options: &Options) -> Outcome {
 }
 
 /// Prints what would be in force, for `--check`.
-fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
-    let listener = options.http.map(std::net::TcpListener::bind).transpose();
-    let listener = listener.map_err(|error| unbound(options, &error))?;
+fn report(options: &Options, allowed: &Roots, server: &Server, bound: Option<&Bound>) -> Outcome {
     let mut out = std::io::stdout().lock();
     if allowed.iter().len() == 0 {
         writeln!(out, "No directories: each client can access the roots that it lists")?;
@@ -132,23 +155,48 @@ fn report(options: &Options, allowed: &Roots, server: &Server) -> Outcome {
     let protects = if options.no_protect { "no" } else { "yes" };
     writeln!(out, "Default protection (.git, editors, agents): {protects}")?;
     writeln!(out, "Tools: {}", server.tools().join(", "))?;
-    match listener {
-        Some(listener) => writeln!(
+    match bound {
+        Some(bound) => writeln!(
             out,
-            "Transport: streamable HTTP on {}, at most {} connections and {} sessions",
-            listener.local_addr()?,
-            options.max_connections,
-            options.max_sessions
+            "Transport: {bound}, at most {} connections and {} sessions",
+            options.max_connections, options.max_sessions
         )?,
         None => writeln!(out, "Transport: stdio")?,
     }
     Ok(())
 }
 
-/// The error for an address that cannot be bound.
-fn unbound(options: &Options, error: &std::io::Error) -> String {
-    let address = options.http.map(|address| address.to_string()).unwrap_or_default();
-    format!("{address}: {error}")
+/// Refuses a file of the server's own where clients could change or remove it.
+fn ensure_clients_cannot_change(option: &str, path: &Path, allowed: &Roots) -> Result<(), String> {
+    let directory = path.parent().unwrap_or(path);
+    #[expect(clippy::disallowed_methods, reason = "the operator's own path, not a request's")]
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let around = allowed.iter().filter(|root| directory.starts_with(root.path()));
+    match around.max_by_key(|root| root.path().as_os_str().len()) {
+        Some(root) if root.access() == Access::ReadWrite => Err(format!(
+            "{option} {}: clients could change it, because it is in {}, which is writable",
+            path.display(),
+            root.client_path()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Lets a confined server remove its socket and open its audit log again, unless others may write
+/// in the directory, too.
+fn with_own_files(confinement: Confinement, own_files: &[(&str, &Path)]) -> Confinement {
+    let directories = own_files.iter().map(|(_, path)| path.parent().unwrap_or(path));
+    let directories = directories.collect::<BTreeSet<_>>();
+    directories.into_iter().fold(confinement, |confinement, directory| {
+        #[cfg(unix)]
+        #[expect(clippy::disallowed_methods, reason = "the operator's own path, not a request's")]
+        if std::fs::metadata(directory).is_ok_and(|found| {
+            std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o022 != 0
+        }) {
+            return confinement;
+        }
+        confinement.extra(directory, ExtraAccess::ReadWrite)
+    })
 }
 
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
@@ -189,20 +237,31 @@ fn confine(
     options: &Options,
     boundary: &Boundary,
     programs: &Programs,
+    own_files: &[(&str, &Path)],
 ) -> Result<bool, Box<dyn std::error::Error>> {
-    // The server itself reaches no other process, except its clients over HTTP.
-    let confinement = programs.process_confinement(boundary);
+    // The server itself reaches no other process: it listens already, and may accept connections.
+    let confinement = with_own_files(programs.process_confinement(boundary), own_files);
     let confinement = confinement.deny(Channel::Signals).deny(Channel::UnixSockets);
-    let confinement = match options.http {
-        Some(_) => confinement,
-        None => confinement.deny(Channel::Network),
-    };
-    match confinement.confine_process(boundary) {
+    match confinement.deny(Channel::Network).confine_process(boundary) {
         Ok(confined) => {
+            for demand in &options.confine {
+                let (name, channel) = match demand {
+                    Demand::Available => continue,
+                    Demand::Files => ("files", None),
+                    Demand::Network => ("network", Some(Channel::Network)),
+                    Demand::Sockets => ("sockets", Some(Channel::UnixSockets)),
+                };
+                if let Some(gap) = confined.not_enforced_of(channel).next() {
+                    let abi = confined.abi();
+                    let error =
+                        format!("--confine={name}: this kernel (Landlock {abi}) cannot: {gap}");
+                    return Err(error.into());
+                }
+            }
             say(confined);
             return Ok(true);
         }
-        Err(error) if options.confine => return Err(error.into()),
+        Err(error) if !options.confine.is_empty() => return Err(error.into()),
         Err(error) if error.code() == "no_directories" => {
             say("not confined: without a directory, a client can access the roots that it lists");
         }
@@ -214,25 +273,42 @@ fn confine(
     Ok(false)
 }
 
-async fn serve(options: &Options, server: Server) -> Outcome {
+async fn serve(
+    options: &Options,
+    server: Server,
+    bound: Option<Bound>,
+    threads: Threads,
+    audit: Option<Arc<AuditLog>>,
+) -> Outcome {
     #[cfg(unix)]
     survive_large_writes()?;
-    if let Some(address) = options.http {
-        let listener =
-            TcpListener::bind(address).await.map_err(|error| unbound(options, &error))?;
-        say(format_args!("http://{}/mcp", listener.local_addr()?));
-        serve_http(listener, server, options.limits(), options.names(), stop()).await;
+    #[cfg(unix)]
+    if let Some(audit) = audit {
+        let mut rotated = signal(SignalKind::hangup())?;
+        tokio::spawn(async move {
+            while rotated.recv().await.is_some() {
+                audit.reopen();
+            }
+        });
+    }
+    if let Some(bound) = bound {
+        let line = bound.to_string();
+        let listener = Listener::new(bound)?;
+        let (limits, names, stop) = (options.limits(), options.names(), stop()?);
+        say(line);
+        serve_http(listener, server, limits, names, threads, stop).await;
         return Ok(());
     }
     // A large response needs fewer writes if the pipe, if it is one, takes more than 64 KiB. The
     // system limits how much all pipes of a user take (pipe(7)).
     #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), 256 << 10);
-    let transport = server.guard().wrap(Stdio::new(stop()));
+    let transport = server.guard().wrap(Stdio::new(stop()?));
+    let mut interrupts = Interrupts::new()?;
     let service = tokio::select! {
         biased;
         // Before the client's first request, there is nothing to finish.
-        () = interrupted() => return Ok(()),
+        () = interrupts.next() => return Ok(()),
         service = server.serve(transport) => service?,
     };
     service.waiting().await?;
@@ -243,35 +319,54 @@ async fn serve(options: &Options, server: Server) -> Outcome {
 /// setrlimit(2)) fails with `EFBIG` instead of terminating the process.
 #[cfg(unix)]
 fn survive_large_writes() -> std::io::Result<()> {
-    let signal = rustix::process::Signal::XFSZ.as_raw();
+    let number = rustix::process::Signal::XFSZ.as_raw();
     // The handler stays installed after the stream is dropped.
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal)).map(drop)
+    signal(SignalKind::from_raw(number)).map(drop)
 }
 
-/// Waits until the server is told to stop. If it is told again, it does not wait for requests in
-/// flight.
-async fn stop() {
-    interrupted().await;
-    tokio::spawn(async {
-        interrupted().await;
-        std::process::exit(1);
-    });
+/// Completes when the server is told to stop. If it is told again, it does not wait for requests in
+/// flight. It can be told from this call on.
+fn stop() -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
+    let mut interrupts = Interrupts::new()?;
+    Ok(async move {
+        interrupts.next().await;
+        tokio::spawn(async move {
+            interrupts.next().await;
+            std::process::exit(1);
+        });
+    })
 }
 
-/// Waits for Ctrl-C or, on Unix, `SIGTERM`.
-async fn interrupted() {
-    #[cfg(unix)]
-    let terminated = async {
-        let signal = tokio::signal::unix::SignalKind::terminate();
-        match tokio::signal::unix::signal(signal) {
-            Ok(mut terminated) => _ = terminated.recv().await,
-            Err(_) => std::future::pending().await,
+/// Receives Ctrl-C and, on Unix, `SIGTERM`.
+#[cfg(unix)]
+struct Interrupts([Signal; 2]);
+
+#[cfg(unix)]
+impl Interrupts {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]))
+    }
+
+    async fn next(&mut self) {
+        let Self([interrupt, terminate]) = self;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-    };
-    #[cfg(not(unix))]
-    let terminated = std::future::pending::<()>();
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
+    }
+}
+
+/// Receives Ctrl-C.
+#[cfg(windows)]
+struct Interrupts(tokio::signal::windows::CtrlC);
+
+#[cfg(windows)]
+impl Interrupts {
+    fn new() -> std::io::Result<Self> {
+        tokio::signal::windows::ctrl_c().map(Self)
+    }
+
+    async fn next(&mut self) {
+        self.0.recv().await;
     }
 }

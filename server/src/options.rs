@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
@@ -12,6 +11,7 @@ use hyper::http::uri::Authority;
 use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Guard, GuardBuilder};
 
 use crate::http::{Limits, Names};
+use crate::listen::Address;
 use crate::log::Format;
 use crate::names;
 use crate::programs::Programs;
@@ -93,9 +93,13 @@ pub struct Options {
     /// Do not start if the kernel cannot confine the server to the directories.
     ///
     /// By default, the server confines itself with Landlock (Linux 5.13 and later) where the kernel
-    /// can, and prints a line where it cannot.
-    #[arg(long, overrides_with = "no_confine")]
-    pub confine: bool,
+    /// can, and prints a line where it cannot. With --confine=LIST, it also does not start unless
+    /// the kernel enforces all of each: files (Linux 6.10), network (TCP and UDP), sockets (Unix
+    /// sockets of other processes).
+    #[arg(long, overrides_with = "no_confine", value_name = "LIST", value_enum)]
+    #[arg(num_args = 0.., require_equals = true, value_delimiter = ',')]
+    #[arg(default_missing_value = "available")]
+    pub confine: Vec<Demand>,
     /// Do not confine the server.
     ///
     /// If a directory is replaced, it stays inaccessible to a confined server until a restart.
@@ -132,11 +136,13 @@ pub struct Options {
     /// system's files, which root owns.
     #[arg(long, requires = "run")]
     pub run_as_root: bool,
-    /// Serve streamable HTTP on this loopback address and port instead of stdio.
+    /// Serve streamable HTTP on this loopback address and port, or on unix:PATH, instead of stdio.
     ///
-    /// There is no authentication: any program that can connect to the address has access.
-    #[arg(long, value_name = "ADDR", value_parser = loopback)]
-    pub http: Option<SocketAddr>,
+    /// There is no authentication: any program that can connect to the address has access. Only
+    /// programs of the same user can connect to a Unix socket (mode 0600). A confined server may
+    /// change the files beside the socket, so give it a directory of its own.
+    #[arg(long, value_name = "ADDR")]
+    pub http: Option<Address>,
     /// Also answer HTTP requests for this host name, for example one that a proxy passes on.
     ///
     /// Without a port, any port is accepted. By default, only the names of this machine are:
@@ -154,6 +160,12 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER", default_value = "256", value_parser = number())]
     #[arg(requires = "http")]
     pub max_sessions: usize,
+    /// Add a line of JSON to this file for each change of a file and for each refusal.
+    ///
+    /// It is opened again on SIGHUP, so it can be rotated. A confined server may change the files
+    /// beside it, so give it a directory of its own.
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
     /// The form of what is logged to standard error while the server runs.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub log_format: Format,
@@ -166,6 +178,19 @@ pub struct Options {
     /// Print a manual page, or completions for a shell, and exit.
     #[arg(long, value_name = "KIND", value_enum, exclusive = true)]
     pub generate: Option<Generate>,
+}
+
+/// What the kernel must enforce for the server to start.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Demand {
+    /// Some confinement to the directories
+    Available,
+    /// All that concerns files
+    Files,
+    /// No TCP or UDP
+    Network,
+    /// No Unix sockets of other processes
+    Sockets,
 }
 
 /// What `--generate` prints.
@@ -234,20 +259,6 @@ pub enum Empty {
 fn alias(text: &str) -> Result<(String, PathBuf), String> {
     let (path, directory) = text.split_once('=').ok_or("expected PATH=DIR")?;
     Ok((path.to_owned(), directory.into()))
-}
-
-/// Parses an address. Only loopback is accepted, because clients are not authenticated.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let mut addresses: Vec<_> = text
-        .to_socket_addrs()
-        .map_err(|error| format!("expected an address and port, such as 127.0.0.1:8000 ({error})"))?
-        .collect();
-    // A name such as localhost can have several, of which most clients try this one.
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    match addresses.first() {
-        Some(address) if addresses.iter().all(|it| it.ip().is_loopback()) => Ok(*address),
-        _ => Err("not a loopback address".to_owned()),
-    }
 }
 
 /// Parses the name of a host, which may have a port. There are no wildcards.

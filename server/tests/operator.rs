@@ -12,8 +12,14 @@ mod tree;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use client::PROGRAM;
@@ -196,4 +202,180 @@ fn health_is_answered_only_for_a_known_host() {
         assert!(said.starts_with("HTTP/1.1 4") || said.starts_with("HTTP/1.0 4"), "{head}: {said}");
         assert!(!said.contains("connections"), "{head}: {said}");
     }
+}
+
+/// Starts the program, and waits until it listens on the socket.
+fn serve_socket(served: &ServedDirectory, options: &[&str], socket: &Path) -> Process {
+    let mut program = Command::new(PROGRAM);
+    program.arg("--http").arg(format!("unix:{}", socket.display()));
+    program.args(options).arg(&served.directory);
+    let mut process = program.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = lines.inspect(|line| println!("{line}"));
+    assert!(lines.any(|line| line.contains(": unix:/")), "the server did not start");
+    Process(process)
+}
+
+fn end(mut process: Process, signal: Signal) -> bool {
+    kill_process(Pid::from_child(&process.0), signal).unwrap();
+    process.0.wait().unwrap().success()
+}
+
+#[test]
+fn a_unix_socket_is_served_to_this_user_and_removed_at_the_end() {
+    let served = ServedDirectory::new();
+    let socket = served.outside.join("s");
+    for options in [&[][..], &["--no-confine"]] {
+        let process = serve_socket(&served, options, &socket);
+        let mode = fs::symlink_metadata(&socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut connection = UnixStream::connect(&socket).unwrap();
+        let request = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        let counts: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!(counts["connections"], 1, "{answer}");
+        #[cfg(target_os = "linux")]
+        assert!(counts["threads"].as_u64().is_some_and(|threads| threads > 1), "{answer}");
+        let other = output(&["--http", &format!("unix:{}", socket.display()), "/usr"]);
+        assert!(String::from_utf8(other.stderr).unwrap().contains("in use"));
+        assert!(end(process, Signal::TERM));
+        assert!(fs::symlink_metadata(&socket).is_err());
+    }
+}
+
+#[test]
+fn a_socket_replaces_only_one_on_which_nobody_listens() {
+    let served = ServedDirectory::new();
+    let socket = served.outside.join("s");
+    drop(UnixListener::bind(&socket).unwrap());
+    let process = serve_socket(&served, &["--no-confine"], &socket);
+    // A file of the same name is not removed.
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "mine").unwrap();
+    assert!(end(process, Signal::TERM));
+    let address = format!("unix:{}", socket.display());
+    let refused = output(&["--http", &address, served.directory.to_str().unwrap()]);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("it is not a socket"));
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
+    // One that accepts no connections is not waited for.
+    fs::remove_file(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let waiting: Vec<_> = std::iter::repeat_with(|| connect_without_waiting(&socket))
+        .take_while(Option::is_some)
+        .take(10_000)
+        .collect();
+    let refused = output(&["--http", &address, served.directory.to_str().unwrap()]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("in use"), "{} connections: {said}", waiting.len());
+    drop(listener);
+}
+
+fn connect_without_waiting(socket: &Path) -> Option<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK;
+    let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    connect(&client, &SocketAddrUnix::new(socket).unwrap()).ok()?;
+    Some(client)
+}
+
+#[test]
+fn the_servers_own_files_are_refused_where_clients_can_change_them() {
+    let served = ServedDirectory::new();
+    let directory = served.directory.to_str().unwrap();
+    let [socket, log] = ["unix:$D/s", "$D/log"].map(|path| path.replace("$D", directory));
+    for options in [["--http", &socket], ["--audit", &log]] {
+        let refused = output(&[&["--check", directory][..], &options].concat());
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains("clients could change it"), "{said}");
+        printed(&[&["--check", "--read-only", "--no-confine", directory][..], &options].concat());
+    }
+    // Nobody reads this pipe.
+    let pipe = served.outside.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = output(&["--audit", pipe.to_str().unwrap(), directory]);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains(pipe.to_str().unwrap()));
+}
+
+#[test]
+fn the_audit_log_has_changes_and_refusals_and_is_opened_again() {
+    let served = ServedDirectory::new();
+    served.put("f", "content");
+    for options in [&[][..], &["--no-confine"]] {
+        let [socket, log] = ["s", "log"].map(|name| served.outside.join(name));
+        let _ = fs::remove_file(&log);
+        let options = [options, &["--audit", log.to_str().unwrap()]].concat();
+        let process = serve_socket(&served, &options, &socket);
+        let send = |session: &str, body: &Value| {
+            let body = body.to_string();
+            let request = format!(
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\
+                 Accept: application/json, text/event-stream\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\n{session}\r\n{body}",
+                body.len()
+            );
+            let mut connection = UnixStream::connect(&socket).unwrap();
+            connection.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let begun = send("", &initialize("2025-11-25", &json!({})));
+        let session = begun.lines().find(|line| line.starts_with("mcp-session-id")).unwrap();
+        let session = format!("{}\r\n", session.trim());
+        let lines = || -> Vec<Value> {
+            let text = fs::read_to_string(&log).unwrap();
+            assert!(!text.contains("content"), "{text}");
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        for (tool, arguments) in [
+            ("read_text_file", json!({ "path": "f" })),
+            ("write_file", json!({ "path": "new", "content": "content" })),
+            ("read_text_file", json!({ "path": "/etc/passwd" })),
+        ] {
+            send(&session, &call(1, tool, &arguments));
+        }
+        let found = lines();
+        let mut events: Vec<_> =
+            found.iter().map(|line| [&line["event"], &line["request"]]).collect();
+        // A tool may try a request twice.
+        events.dedup();
+        let expected = json!([["allowed", "new"], ["refused", "/etc/passwd"]]);
+        assert_eq!(json!(events), expected, "{found:?}");
+        assert!(found[0]["time"].as_str().unwrap().ends_with('Z'), "{found:?}");
+        assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::rename(&log, log.with_extension("1")).unwrap();
+        kill_process(Pid::from_child(&process.0), Signal::HUP).unwrap();
+        while !log.exists() {
+            std::thread::yield_now();
+        }
+        send(&session, &call(2, "read_text_file", &json!({ "path": "/etc/shadow" })));
+        assert!(lines().iter().all(|line| line["request"] == "/etc/shadow"));
+        assert!(!lines().is_empty());
+        assert!(end(process, Signal::TERM));
+    }
+}
+
+#[test]
+fn each_demanded_confinement_is_enforced_or_the_server_does_not_start() {
+    let served = ServedDirectory::new();
+    let directory = served.directory.to_str().unwrap();
+    let confined = String::from_utf8(output(&["--check", directory]).stderr).unwrap();
+    let gaps = |words: &[&str]| {
+        let gaps = confined.lines().filter(|line| line.contains("not enforced:"));
+        gaps.filter(|line| words.iter().any(|word| line.contains(word))).count()
+    };
+    for (demand, words) in [
+        ("files", &["files", "devices"][..]),
+        ("network", &["TCP", "UDP"]),
+        ("sockets", &["Unix sockets"]),
+    ] {
+        let done = output(&["--check", &format!("--confine={demand}"), directory]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        let is_possible = confined.contains("confined by Landlock") && gaps(words) == 0;
+        assert_eq!(done.status.success(), is_possible, "{demand}: {said}\n{confined}");
+        let reasons = [&format!("--confine={demand}: this kernel (Landlock"), "not available"];
+        assert!(is_possible || reasons.iter().any(|it| said.contains(*it)), "{said}");
+    }
+    assert!(!output(&["--check", "--confine=everything", directory]).status.success());
 }

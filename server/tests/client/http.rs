@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use filesystem_server::http::{Limits, Names, serve_http};
 use filesystem_server::server::Server;
+use filesystem_server::threads::Threads;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -24,7 +25,8 @@ pub(crate) fn serve(server: Server, change: impl FnOnce(&mut Limits)) -> Http {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let serving = serve_http(listener, server, limits, Names::default(), pending());
+    let (names, threads) = (Names::default(), Threads::new());
+    let serving = serve_http(listener, server, limits, names, threads, pending());
     thread::spawn(move || runtime.block_on(serving));
     Http::new(address)
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::time::{Duration, Instant};
 
 use filesystem_server::http::{Limits, Names, serve_http};
+use filesystem_server::threads::Threads;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -146,6 +147,7 @@ fn server_stops_while_a_client_is_listening() {
         served.server(),
         Limits::default(),
         Names::default(),
+        Threads::new(),
         stopped,
     ));
     let mut listening = http.open().unwrap().listen();

@@ -273,6 +273,12 @@ impl ConfinementReport {
         self.gaps().map(|(_, _, what)| *what)
     }
 
+    /// Those of [`not_enforced`](Self::not_enforced) that limit the denial of a channel, or with
+    /// `None` those that concern files. For a server that must not start without one of them.
+    pub fn not_enforced_of(&self, channel: Option<Channel>) -> impl Iterator<Item = &'static str> {
+        self.gaps().filter(move |(_, of, _)| *of == channel).map(|(_, _, what)| *what)
+    }
+
     fn gaps(&self) -> impl Iterator<Item = &'static (u32, Option<Channel>, &'static str)> {
         SINCE.iter().filter(|(since, channel, _)| {
             let is_requested = channel.is_none_or(|channel| self.denied.contains(&channel));
@@ -324,10 +330,10 @@ impl fmt::Display for ConfinementReport {
     )]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_complete = self.not_enforced().next().is_none();
-        let enforced = if is_complete { "fully" } else { "partly" };
+        let enforced = if is_complete { "fully" } else { "as far as this kernel can" };
         let (abi, threads) = (self.abi, self.threads);
         let word = if threads == 1 { "thread" } else { "threads" };
-        write!(f, "confined by Landlock, version {abi}, {enforced} enforced, {threads} {word}")?;
+        write!(f, "confined by Landlock, version {abi}, enforced {enforced}, {threads} {word}")?;
         for what in self.not_enforced() {
             write!(f, "\n  not enforced: {what}")?;
         }
@@ -391,7 +397,7 @@ mod tests {
     #[test]
     fn the_report_lists_accessible_paths_and_unenforced_restrictions() {
         let lines = [
-            "confined by Landlock, version 7, fully enforced, 1 thread",
+            "confined by Landlock, version 7, enforced fully, 1 thread",
             r#"  directory, read-write: "/srv/a\nb""#,
             r#"  directory, read-only: "/srv/c""#,
             r#"  extra, read and execute: "/usr""#,
@@ -401,7 +407,7 @@ mod tests {
         let old = report(1).to_string();
         assert!(
             old.starts_with(
-                "confined by Landlock, version 1, partly enforced, 1 thread\n  not enforced: "
+                "confined by Landlock, version 1, enforced as far as this kernel can, 1 thread\n  not enforced: "
             ),
             "{old}"
         );
