@@ -21,7 +21,7 @@ use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
 use filesystem_server::threads::Threads;
 use mcp_roots_guard::{Access, Boundary, Channel, Confinement, ExtraAccess, Root, Roots, kinds};
-use rmcp::service::ServiceExt as _;
+use rmcp::service::{ServerInitializeError, ServiceExt as _};
 use tokio::runtime::Builder;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -303,13 +303,18 @@ async fn serve(
     // system limits how much all pipes of a user take (pipe(7)).
     #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), 256 << 10);
-    let transport = server.guard().wrap(Stdio::new(stop()?));
     let mut interrupts = Interrupts::new()?;
+    let transport = server.guard().wrap(Stdio::new(stop()?));
     let service = tokio::select! {
         biased;
         // Before the client's first request, there is nothing to finish.
         () = interrupts.next() => return Ok(()),
-        service = server.serve(transport) => service?,
+        service = server.serve(transport) => match service {
+            Err(ServerInitializeError::ConnectionClosed(_)) => {
+                return Err("standard input ended before the client's first request".into());
+            }
+            service => service?,
+        },
     };
     service.waiting().await?;
     Ok(())

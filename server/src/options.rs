@@ -410,8 +410,14 @@ impl Options {
     }
 }
 
-fn absolute(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> io::Result<Vec<PathBuf>> {
-    paths.into_iter().map(|path| std::path::absolute(at_home(path.as_ref()))).collect()
+fn absolute(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Vec<PathBuf>, String> {
+    let absolute = |path: &Path| {
+        std::path::absolute(at_home(path)).map_err(|error| {
+            let path = path.display();
+            format!("{path}: {error}; if the working directory is gone, give an absolute path")
+        })
+    };
+    paths.into_iter().map(|path| absolute(path.as_ref())).collect()
 }
 
 /// Replaces `~` as the first name by the user's home directory. A shell does this, but a client

@@ -54,6 +54,13 @@ fn terminate(process: &Child) {
     kill(Pid::from_raw(process.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
 }
 
+/// Whether the process has a handler for `SIGTERM` (proc(5), `SigCgt`).
+fn handles_termination(process: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(handled.trim(), 16).unwrap() >> (Signal::SIGTERM as i32 - 1) & 1 == 1
+}
+
 /// Whether the process ends with success within half a minute.
 fn succeeds(process: &mut Child) -> bool {
     until(|| process.try_wait().unwrap().is_some()) && process.wait().unwrap().success()
@@ -182,8 +189,7 @@ fn stop_leaves_no_temporary_file() {
 fn server_stops_before_its_client_has_sent_anything() {
     let served = ServedDirectory::new();
     let mut client = served.client_with(Era::Stateless, Declares::Nothing, &[]);
-    // The handler of the signal is installed after the start.
-    std::thread::sleep(Duration::from_secs(1));
+    assert!(until(|| handles_termination(&client.process)));
     let start = Instant::now();
     terminate(&client.process);
     assert!(succeeds(&mut client.process) && start.elapsed() < Duration::from_secs(9));

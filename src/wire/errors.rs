@@ -6,7 +6,7 @@
 //! [`Error::operator_detail`].
 
 use guarded_fs::{Error, ErrorKind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::kinds;
 use crate::limits::URI_BYTES;
@@ -44,7 +44,7 @@ impl Revision {
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
     /// | the text cannot name a file or a version: `InvalidPath`, `InvalidUri`, `InvalidVersion`, `TooLong` | -32602 | -32602 |
-    /// | the named file cannot be served: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile`, `Protected` | -32002 with `data.uri` for a resource, otherwise -32602 | -32602, with `data.uri` for a resource |
+    /// | the named file cannot be served: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile`, `Protected` | -32002 for a resource, otherwise -32602 | -32602 |
     /// | the client offers no roots: `ROOTS_UNSUPPORTED` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
     ///
@@ -54,8 +54,7 @@ impl Revision {
     /// nothing about files outside.
     ///
     /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
-    /// the client sent it. In the second row it is included in the response, shortened to
-    /// [`URI_BYTES`]. Use `None` if the path was a parameter, for example of a prompt or a
+    /// the client sent it. It is `data.uri` of the response, shortened to [`URI_BYTES`]. Use `None` if the path was a parameter, for example of a prompt or a
     /// completion. The error then reports an invalid parameter.
     ///
     /// ```
@@ -75,25 +74,21 @@ impl Revision {
     pub fn error_body(self, error: &Error, resource: Option<&str>) -> ErrorBody {
         let (kind, code) = (error.kind(), error.code());
         let is_not_served = NOT_SERVED.contains(&kind);
-        let body = |number| ErrorBody {
-            code: number,
-            // Defense: The client does not see the detail for the operator.
-            message: error.to_string(),
-            data: Some(json!({ "kind": code })),
+        let is_without_roots = kind == kinds::ROOTS_UNSUPPORTED && self.is_stateless();
+        let number = match resource {
+            Some(_) if is_not_served && !self.is_stateless() => RESOURCE_NOT_FOUND,
+            _ if is_not_served || INVALID_TEXT.contains(&kind) => INVALID_PARAMS,
+            _ if is_without_roots => MISSING_CAPABILITY,
+            _ => INTERNAL_ERROR,
         };
-        match resource {
-            Some(uri) if is_not_served => ErrorBody {
-                code: if self.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
-                message: "Resource not found".into(),
-                data: Some(json!({ "kind": code, "uri": shortened(uri) })),
-            },
-            _ if is_not_served || INVALID_TEXT.contains(&kind) => body(INVALID_PARAMS),
-            _ if kind == kinds::ROOTS_UNSUPPORTED && self.is_stateless() => ErrorBody {
-                data: Some(json!({ "kind": code, "requiredCapabilities": { "roots": {} } })),
-                ..body(MISSING_CAPABILITY)
-            },
-            _ => body(INTERNAL_ERROR),
-        }
+        // Defense: The client does not see the detail for the operator.
+        let text = error.to_string();
+        let message = if is_not_served && resource.is_some() { NOT_FOUND.into() } else { text };
+        let mut data = Map::from_iter([("kind".into(), code.into())]);
+        data.extend(resource.map(|uri| ("uri".into(), shortened(uri).into())));
+        let required = is_without_roots.then(|| json!({ "roots": {} }));
+        data.extend(required.map(|required| ("requiredCapabilities".into(), required)));
+        ErrorBody { code: number, message, data: Some(data.into()) }
     }
 }
 
@@ -147,6 +142,9 @@ fn shortened(uri: &str) -> String {
     let (shown, rest) = uri.split_at(end);
     if rest.is_empty() { shown.to_owned() } else { format!("{shown}…") }
 }
+
+/// The message of the error about a resource that cannot be served.
+const NOT_FOUND: &str = "Resource not found";
 
 /// Defined by JSON-RPC 2.0, section 5.1.
 const INVALID_PARAMS: i64 = -32602;
@@ -277,17 +275,15 @@ mod tests {
         );
         let parameter =
             r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
-        let query = concat!(
-            r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","#,
-            r#""data":{"kind":"query"}"#
-        );
+        let query = r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","data":{"kind":"query""#;
         let unsupported = concat!(
             r#""message":"read \"a\\n\": the client offers no roots, "#,
             r#"and this server requires them","data":{"kind":"roots_unsupported""#
         );
+        let uri = r#","uri":"file:///etc/passwd"}"#;
         let late = concat!(
             r#""message":"read \"a\\n\": the client's roots could not be obtained in time","#,
-            r#""data":{"kind":"roots_timed_out"}"#
+            r#""data":{"kind":"roots_timed_out","uri":"file:///etc/passwd"}"#
         );
         for ((kind, name, text), revision, resource, code, expected) in [
             (missing, old, Some(URI), -32002, not_found),
@@ -295,9 +291,9 @@ mod tests {
             (outside_roots, old, Some(URI), -32002, outside),
             (outside_roots, new, Some(URI), -32602, outside),
             (missing, old, None, -32602, parameter),
-            (with_query, old, Some(URI), -32602, query),
-            (with_query, new, None, -32602, query),
-            (no_roots, old, Some(URI), -32603, &format!("{unsupported}}}")),
+            (with_query, old, Some(URI), -32602, &format!("{query}{uri}")),
+            (with_query, new, None, -32602, &format!("{query}}}")),
+            (no_roots, old, Some(URI), -32603, &format!("{unsupported}{uri}")),
             (
                 no_roots,
                 new,

@@ -58,7 +58,8 @@ impl Subscriptions {
             let full = format!(
                 "the limit of {SUBSCRIPTIONS} subscriptions is reached: unsubscribe from one first"
             );
-            return Err(ErrorData::invalid_params(full, None).into());
+            let data = serde_json::json!({ "uri": uri });
+            return Err(ErrorData::invalid_params(full, Some(data)).into());
         }
         subscriptions.insert(uri, Arc::new(subscription));
         Ok(())

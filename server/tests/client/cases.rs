@@ -181,8 +181,12 @@ impl Case {
         let mut result = result.map_err(|error| {
             let (data, code) = (&error["data"], error["code"].as_i64().unwrap());
             let names_uri = data.get("uri").is_some_and(|named| named == uri);
-            let is_stateless = self.era == Era::Stateless;
-            let code = if is_stateless && names_uri { code - 32_002 + 32_602 } else { code };
+            let is_not_found = error["message"] == "Resource not found";
+            let code = if self.era == Era::Stateless && is_not_found {
+                code - 32_002 + 32_602
+            } else {
+                code
+            };
             json!([data["kind"], names_uri, code])
         })?;
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));

@@ -369,7 +369,7 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
 /// one for its parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). The
 /// directory is not listed, because a process that is already confined cannot list it.
 fn threads() -> Result<usize> {
-    let unknown = |error: Error| threads_running(format!("/proc/self/task: {error}"));
+    let unknown = |error: Error| not_counted(format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
     let links = tasks.metadata().map_err(|error| unknown(error.into()))?.nlink();
     let is_proc = fstatfs(&tasks).is_ok_and(|filesystem| filesystem.f_type == PROC_SUPER_MAGIC);
@@ -377,7 +377,7 @@ fn threads() -> Result<usize> {
         Some(threads @ 1..) if is_proc => Ok(threads),
         _ => {
             let detail = "/proc/self/task does not report the number of threads";
-            Err(threads_running(detail.to_owned()))
+            Err(not_counted(detail.to_owned()))
         }
     }
 }
@@ -385,6 +385,11 @@ fn threads() -> Result<usize> {
 fn threads_running(detail: String) -> Error {
     let text = "the process may have other threads; confine it before any thread or runtime is \
                 started";
+    Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).with_operator_detail(detail)
+}
+
+fn not_counted(detail: String) -> Error {
+    let text = "the process's threads cannot be counted: is /proc mounted?";
     Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).with_operator_detail(detail)
 }
 
