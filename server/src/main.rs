@@ -282,6 +282,8 @@ async fn serve(
 ) -> Outcome {
     #[cfg(unix)]
     survive_large_writes()?;
+    #[cfg(not(unix))]
+    drop(audit);
     #[cfg(unix)]
     if let Some(audit) = audit {
         let mut rotated = signal(SignalKind::hangup())?;
