@@ -1,9 +1,10 @@
-//! The audit log: a line of JSON for each change of a file, and for each refusal.
+//! The audit log: a line of JSON for each operation that changes files, and for each refusal.
 //!
-//! The fields are those of the guard's events, with `time` in RFC 3339. They name files but never
-//! show content. A line is written before the call ends, by one write at the end of the file
-//! (`O_APPEND`, open(2)), so a disk that is slow delays the calls. If a line cannot be written, it
-//! is lost, the call is served, and the operator reads why.
+//! The fields are [those of the guard's events](FIELDS) that others may read, and `time` in RFC 3339.
+//! They name files but never show content. A line is written before the call ends, by one write at
+//! the end of the file (`O_APPEND`, open(2)), so a disk that is slow delays the calls. If a line
+//! cannot be written, it is lost, the call is served, and the operator reads why. What was written
+//! of it stays as a line of its own.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -26,7 +27,8 @@ use crate::log::rarely;
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
-    file: Mutex<File>,
+    /// The file, and whether its last line was written only in part.
+    file: Mutex<(File, bool)>,
 }
 
 impl AuditLog {
@@ -36,31 +38,31 @@ impl AuditLog {
     ///
     /// The path with the error of opening it, or that it is not a regular file.
     pub fn open(path: &Path) -> Result<Arc<Self>, String> {
-        let path = crate::options::at_home(path);
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let file = open(&path).map_err(|error| format!("--audit {}: {error}", path.display()))?;
-        Ok(Arc::new(Self { path, file: Mutex::new(file) }))
-    }
-
-    /// The absolute path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+        let file = open(path).map_err(|error| format!("--audit {}: {error}", path.display()))?;
+        Ok(Arc::new(Self { path: path.to_owned(), file: Mutex::new((file, false)) }))
     }
 
     /// Goes on in the file that has the path now, for example after a rotation. If it cannot be
     /// opened, the lines go to the earlier one.
     pub fn reopen(&self) {
         match open(&self.path) {
-            Ok(file) => *lock(&self.file) = file,
-            Err(error) => rarely("audit", format_args!("the audit log is not reopened: {error}")),
+            Ok(file) => *lock(&self.file) = (file, false),
+            Err(error) => {
+                rarely("audit reopened", format_args!("the audit log is not reopened: {error}"));
+            }
         }
     }
 
     fn write(&self, line: &str) {
-        let written = lock(&self.file).write_all(line.as_bytes());
+        let written = {
+            let (file, is_cut) = &mut *lock(&self.file);
+            let end = if *is_cut { "\n" } else { "" };
+            let written = file.write_all(format!("{end}{line}\n").as_bytes());
+            *is_cut = written.is_err();
+            written
+        };
         if let Err(error) = written {
-            rarely("audit", format_args!("the audit log cannot be written: {error}"));
+            rarely("audit written", format_args!("the audit log cannot be written: {error}"));
         }
     }
 
@@ -80,15 +82,16 @@ impl AuditLog {
     }
 }
 
-/// Opens a regular file for adding to its end. Does not wait for the reader of a pipe.
+/// Opens a regular file for adding to its end. Does not wait for the reader of a pipe, and does not
+/// follow a symlink, which could lead to where clients may write.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        options.mode(0o600).custom_flags(flags);
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+        options.mode(0o600).custom_flags(flags.bits().cast_signed());
     }
     #[expect(clippy::disallowed_methods, reason = "the operator's own path, not a request's")]
     let file = options.open(path)?;
@@ -111,28 +114,52 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
                 .is_some_and(|operation| READS.iter().any(|it| operation == it));
         if !is_read {
             fields.insert("time".into(), Timestamp::now().to_string().into());
-            self.0.write(&format!("{}\n", Value::Object(fields)));
+            self.0.write(&Value::Object(fields).to_string());
         }
     }
 }
 
-/// The fields of an event by name, with its message as `event`.
+/// The [`FIELDS`] of an event by name, with its message as `event`.
 struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn insert(&mut self, field: &Field, value: Value) {
+        if FIELDS.contains(&field.name()) {
+            self.0.insert(field.name().into(), value);
+        }
+    }
+}
 
 impl Visit for Fields {
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(field.name().into(), value.into());
+        self.insert(field, value.into());
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name().into(), value.into());
+        self.insert(field, value.into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let name = if field.name() == "message" { "event" } else { field.name() };
-        self.0.insert(name.into(), format!("{value:?}").into());
+        if field.name() == "message" {
+            self.0.insert("event".into(), format!("{value:?}").into());
+        }
     }
 }
+
+/// The fields that are written. `error` can contain the output of a program, and `detail` names of
+/// files outside the directories, so neither is.
+const FIELDS: &[&str] = &[
+    "session",
+    "operation",
+    "request",
+    "root",
+    "path",
+    "destination",
+    "destination_path",
+    "code",
+    "index",
+    "entry",
+];
 
 /// The operations of the guard that change nothing. Another one, also of a later version, is a
 /// change.
@@ -148,3 +175,24 @@ const READS: &[&str] = &[
     "open directory",
     "narrow to",
 ];
+
+#[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_ends_before_the_next_one() {
+        let work = tempfile::tempdir().unwrap();
+        let path = work.path().join("log");
+        let log = AuditLog::open(&path).unwrap();
+        log.write("first");
+        // A device that is always full (full(4)).
+        let file = std::mem::replace(&mut lock(&log.file).0, File::create("/dev/full").unwrap());
+        log.write("lost");
+        lock(&log.file).0 = file;
+        log.write("second");
+        log.write("third");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "first\n\nsecond\nthird\n");
+    }
+}

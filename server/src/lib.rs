@@ -14,6 +14,7 @@ mod memory;
 mod names;
 mod nothing;
 pub mod options;
+pub mod own_files;
 mod patience;
 pub mod programs;
 pub mod replaced;
@@ -25,7 +26,7 @@ mod tools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use tools::allowed_directories;
+pub use tools::{allowed_directories, limits};
 
 /// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

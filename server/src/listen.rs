@@ -9,7 +9,8 @@
 //! | anything else | an error |
 //!
 //! The socket is removed when the server ends, unless another one has its name by then, or the
-//! kernel confines the server and others may write the directory.
+//! kernel confines the server and others may write the directory. Of two servers that start at the
+//! same time, one can replace the socket of the other.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -39,10 +40,10 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         #[cfg(unix)]
         if let Some(path) = text.strip_prefix("unix:") {
-            let path = crate::options::at_home(path.as_ref());
-            return match std::path::absolute(path) {
-                Ok(path) if path.file_name().is_some() => Ok(Self::Socket(path)),
-                _ => Err("expected a path after unix:".to_owned()),
+            let path = crate::options::absolute(path.as_ref())?;
+            return match path.file_name() {
+                Some(_) => Ok(Self::Socket(path)),
+                None => Err("expected the path of a socket after unix:".to_owned()),
             };
         }
         let parsed = text.to_socket_addrs();
@@ -182,10 +183,8 @@ mod unix {
     use std::path::{Path, PathBuf};
 
     use rustix::fs::Mode;
-    use rustix::io::Errno;
-    use rustix::net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
-    };
+    use rustix::io::{Errno, ioctl_fionbio};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     use rustix::process::umask;
 
     /// The file of a socket, which is removed when this is dropped.
@@ -227,8 +226,8 @@ mod unix {
 
     /// Whether a process listens. Does not wait for one that accepts no connections.
     fn is_in_use(path: &Path) -> io::Result<bool> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        ioctl_fionbio(&socket, true)?;
         match connect(socket, &SocketAddrUnix::new(path)?) {
             Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(true),
             Err(Errno::CONNREFUSED) => Ok(false),

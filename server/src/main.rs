@@ -1,26 +1,26 @@
 //! The command-line program, which serves over stdio or streamable HTTP.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use filesystem_server::allowed_directories;
 use filesystem_server::audit::AuditLog;
 use filesystem_server::http::{STOP, serve_http};
 use filesystem_server::listen::{Address, Bound, Listener};
 use filesystem_server::log;
 use filesystem_server::options::{Demand, Empty, Options};
+use filesystem_server::own_files::{OwnFile, with_own_files};
 use filesystem_server::programs::Programs;
 use filesystem_server::replaced::ConfinedDirectories;
 use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
 use filesystem_server::threads::Threads;
-use mcp_roots_guard::{Access, Boundary, Channel, Confinement, ExtraAccess, Root, Roots, kinds};
+use filesystem_server::{allowed_directories, limits};
+use mcp_roots_guard::{Access, Boundary, Channel, Root, Roots, kinds};
 use rmcp::service::{ServerInitializeError, ServiceExt as _};
 use tokio::runtime::Builder;
 #[cfg(unix)]
@@ -47,14 +47,7 @@ fn main() -> ExitCode {
     let options = Options::read();
     let done = match options.generate {
         Some(kind) => kind.write_to(&mut std::io::stdout()).map_err(Into::into),
-        None => {
-            options.audit.as_deref().map(AuditLog::open).transpose().map_err(Into::into).and_then(
-                |audit| {
-                    log::init(options.log_format, audit.clone());
-                    run(&options, audit)
-                },
-            )
-        }
+        None => run(&options),
     };
     if let Err(error) = done {
         say(&error);
@@ -70,7 +63,7 @@ fn say(what: impl std::fmt::Display) {
 
 /// Confines the process before the runtime starts. A thread that already exists would not be
 /// confined.
-fn run(options: &Options, audit: Option<Arc<AuditLog>>) -> Outcome {
+fn run(options: &Options) -> Outcome {
     #[cfg(unix)]
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
         return Err("--run as root requires --run-as-root; run the server as another user".into());
@@ -88,17 +81,10 @@ fn run(options: &Options, audit: Option<Arc<AuditLog>>) -> Outcome {
         let path = everything.client_path();
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }
-    let mut own_files = Vec::new();
-    if let Some(audit) = &audit {
-        own_files.push(("--audit", audit.path()));
-    }
-    #[cfg(unix)]
-    if let Some(Address::Socket(path)) = &options.http {
-        own_files.push(("--http", path));
-    }
-    for (option, path) in &own_files {
-        ensure_clients_cannot_change(option, path, &allowed)?;
-    }
+    let own_files = options.own_files()?;
+    own_files.iter().try_for_each(|file| file.verify(&allowed))?;
+    let audit = options.audit_log()?;
+    log::init(options.log_format, audit.clone());
     let bound = options.http.as_ref().map(Address::bind).transpose()?;
     let threads = Threads::new();
     let programs = options.programs();
@@ -155,6 +141,9 @@ fn report(options: &Options, allowed: &Roots, server: &Server, bound: Option<&Bo
     let protects = if options.no_protect { "no" } else { "yes" };
     writeln!(out, "Default protection (.git, editors, agents): {protects}")?;
     writeln!(out, "Tools: {}", server.tools().join(", "))?;
+    for (what, value) in limits(options.search_entries) {
+        writeln!(out, "Limit: {}: {value}", what.replace('`', ""))?;
+    }
     match bound {
         Some(bound) => writeln!(
             out,
@@ -164,39 +153,6 @@ fn report(options: &Options, allowed: &Roots, server: &Server, bound: Option<&Bo
         None => writeln!(out, "Transport: stdio")?,
     }
     Ok(())
-}
-
-/// Refuses a file of the server's own where clients could change or remove it.
-fn ensure_clients_cannot_change(option: &str, path: &Path, allowed: &Roots) -> Result<(), String> {
-    let directory = path.parent().unwrap_or(path);
-    #[expect(clippy::disallowed_methods, reason = "the operator's own path, not a request's")]
-    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    let around = allowed.iter().filter(|root| directory.starts_with(root.path()));
-    match around.max_by_key(|root| root.path().as_os_str().len()) {
-        Some(root) if root.access() == Access::ReadWrite => Err(format!(
-            "{option} {}: clients could change it, because it is in {}, which is writable",
-            path.display(),
-            root.client_path()
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Lets a confined server remove its socket and open its audit log again, unless others may write
-/// in the directory, too.
-fn with_own_files(confinement: Confinement, own_files: &[(&str, &Path)]) -> Confinement {
-    let directories = own_files.iter().map(|(_, path)| path.parent().unwrap_or(path));
-    let directories = directories.collect::<BTreeSet<_>>();
-    directories.into_iter().fold(confinement, |confinement, directory| {
-        #[cfg(unix)]
-        #[expect(clippy::disallowed_methods, reason = "the operator's own path, not a request's")]
-        if std::fs::metadata(directory).is_ok_and(|found| {
-            std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o022 != 0
-        }) {
-            return confinement;
-        }
-        confinement.extra(directory, ExtraAccess::ReadWrite)
-    })
 }
 
 /// Opens the directories. Prints a line if one takes long, because its filesystem can hang.
@@ -237,7 +193,7 @@ fn confine(
     options: &Options,
     boundary: &Boundary,
     programs: &Programs,
-    own_files: &[(&str, &Path)],
+    own_files: &[OwnFile],
 ) -> Result<bool, Box<dyn std::error::Error>> {
     // The server itself reaches no other process: it listens already, and may accept connections.
     let confinement = with_own_files(programs.process_confinement(boundary), own_files);
@@ -285,11 +241,11 @@ async fn serve(
     #[cfg(not(unix))]
     drop(audit);
     #[cfg(unix)]
-    if let Some(audit) = audit {
+    if bound.is_some() || audit.is_some() {
         let mut rotated = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
             while rotated.recv().await.is_some() {
-                audit.reopen();
+                audit.as_ref().map(|audit| audit.reopen());
             }
         });
     }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::builder::RangedI64ValueParser;
 use clap::{ArgGroup, CommandFactory as _, Parser, ValueEnum};
@@ -10,10 +11,12 @@ use clap_complete::Shell;
 use hyper::http::uri::Authority;
 use mcp_roots_guard::{Access, Boundary, ClientRoots, DirectoryOptions, Guard, GuardBuilder};
 
+use crate::audit::AuditLog;
 use crate::http::{Limits, Names};
 use crate::listen::Address;
 use crate::log::Format;
 use crate::names;
+use crate::own_files::OwnFile;
 use crate::programs::Programs;
 
 /// An MCP filesystem server that stays inside the directories that you allow.
@@ -160,10 +163,10 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER", default_value = "256", value_parser = number())]
     #[arg(requires = "http")]
     pub max_sessions: usize,
-    /// Add a line of JSON to this file for each change of a file and for each refusal.
+    /// Add a line of JSON to this file for each operation that changes files and for each refusal.
     ///
     /// It is opened again on SIGHUP, so it can be rotated. A confined server may change the files
-    /// beside it, so give it a directory of its own.
+    /// beside it, so give it a directory of its own, in which no other user may write.
     #[arg(long, value_name = "FILE")]
     pub audit: Option<PathBuf>,
     /// The form of what is logged to standard error while the server runs.
@@ -309,6 +312,38 @@ impl Options {
         Names { hosts: self.allow_host.clone(), origins: self.allow_origin.clone() }
     }
 
+    /// The files of the server itself.
+    ///
+    /// # Errors
+    ///
+    /// The path of the audit log is relative, and the working directory is gone.
+    pub fn own_files(&self) -> Result<Vec<OwnFile>, String> {
+        let mut files = Vec::new();
+        if let Some(path) = &self.audit {
+            files.push(OwnFile { option: "--audit", path: absolute(path)?, is_reopened: true });
+        }
+        #[cfg(unix)]
+        if let Some(Address::Socket(path)) = &self.http {
+            files.push(OwnFile { option: "--http", path: path.clone(), is_reopened: false });
+        }
+        Ok(files)
+    }
+
+    /// Opens the audit log, if there is one. `--check` does not create it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`AuditLog::open`].
+    pub fn audit_log(&self) -> Result<Option<Arc<AuditLog>>, String> {
+        let Some(path) = &self.audit else { return Ok(None) };
+        let path = absolute(path)?;
+        let directory = path.parent().unwrap_or(&path);
+        if self.check && directory.is_dir() && !path.exists() {
+            return Ok(None);
+        }
+        AuditLog::open(&path).map(Some)
+    }
+
     /// The programs that tools may run.
     #[must_use]
     pub fn programs(&self) -> Programs {
@@ -378,16 +413,16 @@ impl Options {
 
     /// Returns the directories of all options, each of them once.
     fn allowed_directories(&self) -> Result<Vec<(PathBuf, DirectoryOptions)>, Box<dyn Error>> {
-        let plain = absolute(&self.directories)?;
-        let read_only = absolute(&self.read_only_dir)?;
-        let always = absolute(&self.always_dir)?;
+        let plain = all_absolute(&self.directories)?;
+        let read_only = all_absolute(&self.read_only_dir)?;
+        let always = all_absolute(&self.always_dir)?;
         let mut paths = Vec::new();
         for path in plain.iter().chain(&read_only).chain(&always) {
             if !paths.contains(&path) {
                 paths.push(path);
             }
         }
-        let named = absolute(self.alias.iter().map(|(_, directory)| directory))?;
+        let named = all_absolute(self.alias.iter().map(|(_, directory)| directory))?;
         let aliases: Vec<_> = self.alias.iter().map(|(alias, _)| alias).zip(&named).collect();
         if let Some((alias, path)) = aliases.iter().find(|(_, path)| !paths.contains(path)) {
             let path = path.display();
@@ -410,13 +445,17 @@ impl Options {
     }
 }
 
-fn absolute(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Vec<PathBuf>, String> {
-    let absolute = |path: &Path| {
-        std::path::absolute(at_home(path)).map_err(|error| {
-            let path = path.display();
-            format!("{path}: {error}; if the working directory is gone, give an absolute path")
-        })
-    };
+/// The absolute form of a path of the operator's.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(at_home(path)).map_err(|error| {
+        let path = path.display();
+        format!("{path:?}: {error}; if the working directory is gone, give an absolute path")
+    })
+}
+
+fn all_absolute<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+) -> Result<Vec<PathBuf>, String> {
     paths.into_iter().map(|path| absolute(path.as_ref())).collect()
 }
 

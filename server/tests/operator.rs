@@ -13,12 +13,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::io::ioctl_fionbio;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -48,8 +49,14 @@ fn check_prints_what_is_in_force_and_serves_nothing() {
     }
     assert!(said.contains("write_file") && said.ends_with("Transport: stdio\n"), "{said}");
     let said = printed(&["--check", "--read-only", directory, "--disable-tools", "read_file, run"]);
-    assert!(!said.contains("write_file") && !said.contains("read_file,"), "{said}");
+    let tools = said.lines().find(|line| line.starts_with("Tools: ")).unwrap();
+    assert!(!tools.contains("write_file") && !tools.contains("read_file,"), "{said}");
     assert!(printed(&["--check"]).starts_with("No directories: each client"));
+    let readme = include_str!("../README.md");
+    for (what, value) in filesystem_server::limits(100_000) {
+        assert!(readme.contains(&format!("| {what} | {value} |\n")), "{what}: {value}");
+        assert!(said.contains(&format!("Limit: {}: {value}\n", what.replace('`', ""))), "{said}");
+    }
     // What would keep the server from starting is an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -272,10 +279,10 @@ fn a_socket_replaces_only_one_on_which_nobody_listens() {
     drop(listener);
 }
 
-fn connect_without_waiting(socket: &Path) -> Option<OwnedFd> {
-    let flags = SocketFlags::NONBLOCK;
-    let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    connect(&client, &SocketAddrUnix::new(socket).unwrap()).ok()?;
+fn connect_without_waiting(path: &Path) -> Option<OwnedFd> {
+    let client = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    ioctl_fionbio(&client, true).unwrap();
+    connect(&client, &SocketAddrUnix::new(path).unwrap()).ok()?;
     Some(client)
 }
 
@@ -288,8 +295,26 @@ fn the_servers_own_files_are_refused_where_clients_can_change_them() {
         let refused = output(&[&["--check", directory][..], &options].concat());
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(!refused.status.success() && said.contains("clients could change it"), "{said}");
+        assert!(!served.path("log").exists(), "a refused log is not created");
         printed(&[&["--check", "--read-only", "--no-confine", directory][..], &options].concat());
+        assert!(!served.path("log").exists(), "--check does not create the log");
+        let refused = output(&[&["--check"][..], &options].concat());
+        assert!(String::from_utf8(refused.stderr).unwrap().contains("requires a directory"));
     }
+    let refused = |log: &Path, reason: &str| {
+        let refused = output(&["--audit", log.to_str().unwrap(), directory]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains(reason), "{reason}: {said}");
+    };
+    // A symlink could lead to where clients may write, and so could one that they can replace.
+    symlink(served.path("log"), served.outside.join("link")).unwrap();
+    refused(&served.outside.join("link"), "link");
+    symlink(&served.outside, served.path("out")).unwrap();
+    refused(&served.path("out/log"), "clients could change it");
+    let shared = served.outside.join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o770)).unwrap();
+    refused(&shared.join("log"), "other users may write");
     // Nobody reads this pipe.
     let pipe = served.outside.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -346,9 +371,14 @@ fn the_audit_log_has_changes_and_refusals_and_is_opened_again() {
         assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
         fs::rename(&log, log.with_extension("1")).unwrap();
         kill_process(Pid::from_child(&process.0), Signal::HUP).unwrap();
-        while !log.exists() {
-            std::thread::yield_now();
-        }
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(
+            (0..3_000).any(|_| log.exists() || {
+                wait();
+                false
+            }),
+            "it is not opened again"
+        );
         send(&session, &call(2, "read_text_file", &json!({ "path": "/etc/shadow" })));
         assert!(lines().iter().all(|line| line["request"] == "/etc/shadow"));
         assert!(!lines().is_empty());

@@ -98,4 +98,4 @@ fn copy_entry(entry: &DirEntry, to: &CheckedPath, left: u64) -> Result<u64> {
 }
 
 /// The maximum number of bytes of one copy. A workspace with its build results is rarely larger.
-const BYTES: u64 = 8 << 30;
+pub(super) const BYTES: u64 = 8 << 30;

@@ -205,10 +205,10 @@ fn same<'a>(old: impl Iterator<Item = &'a str>, new: impl Iterator<Item = &'a st
 
 /// The maximum size of a file to edit. Copies of it, and lists of its lines, are held in memory at
 /// once.
-const BYTES: u64 = 4 << 20;
+pub(super) const BYTES: u64 = 4 << 20;
 
 /// The maximum number of edits in a call. To change more, write the whole file.
-const EDITS: usize = 500;
+pub(super) const EDITS: usize = 500;
 
 /// The maximum number of bytes to examine in a call. Examining them takes a few hundred
 /// milliseconds.
@@ -218,4 +218,4 @@ const EXAMINED: usize = 200_000_000;
 const TRIES: usize = 64;
 
 /// The maximum size of a diff: as much as a model is likely to review.
-const DIFF_BYTES: usize = 256 << 10;
+pub(super) const DIFF_BYTES: usize = 256 << 10;

@@ -74,7 +74,7 @@ fn refused(error: &globset::Error) -> HandlerError {
 
 /// The maximum number of patterns, which are compiled into one automaton: more than any project
 /// needs.
-const PATTERNS: usize = 100;
+pub(super) const PATTERNS: usize = 100;
 
 /// The maximum total length of all patterns in bytes: the maximum length of a path.
 const BYTES: usize = 4096;

@@ -154,4 +154,4 @@ fn readable(bytes: u64) -> String {
 
 /// The maximum number of entries in a listing. For a larger directory, `search_files` is more
 /// useful.
-const ENTRIES: usize = 10_000;
+pub(super) const ENTRIES: usize = 10_000;

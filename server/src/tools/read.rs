@@ -276,4 +276,4 @@ const LINES: &str = "request fewer lines with head or tail";
 const LINE: &str = "it is a single line, and no tool can read part of a line";
 
 /// The maximum number of paths in a call. For more files, a search is more useful.
-const PATHS: usize = 100;
+pub(super) const PATHS: usize = 100;

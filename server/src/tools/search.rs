@@ -91,4 +91,4 @@ fn named(entry: &DirEntry) -> String {
 }
 
 /// The maximum number of matches: more would not be useful.
-const MATCHES: usize = 1_000;
+pub(super) const MATCHES: usize = 1_000;

@@ -9,6 +9,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, Progress, ToolResult, Work};
+use super::list::ENTRIES;
 use super::steps::Steps;
 use crate::server::Server;
 
@@ -104,6 +105,3 @@ fn close(open: &mut Vec<Node>, left: usize) {
         parent.children.get_or_insert_default().push(node);
     }
 }
-
-/// The maximum number of entries: more than a model can use.
-const ENTRIES: usize = 10_000;
