@@ -88,7 +88,7 @@ fn configured(top: &Path) -> Boundary {
 /// case passes without confinement.
 fn threads(confined: &ConfinementReport) -> usize {
     let shown = confined.to_string();
-    let (_, count) = shown.split_once("enforced, ").unwrap();
+    let (_, count) = shown.lines().next().unwrap().rsplit_once(", ").unwrap();
     count.split(' ').next().unwrap().parse().unwrap()
 }
 

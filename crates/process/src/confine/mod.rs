@@ -330,10 +330,11 @@ impl fmt::Display for ConfinementReport {
     )]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_complete = self.not_enforced().next().is_none();
-        let enforced = if is_complete { "fully" } else { "as far as this kernel can" };
+        let enforced =
+            if is_complete { "fully enforced" } else { "enforced as far as this kernel can" };
         let (abi, threads) = (self.abi, self.threads);
         let word = if threads == 1 { "thread" } else { "threads" };
-        write!(f, "confined by Landlock, version {abi}, enforced {enforced}, {threads} {word}")?;
+        write!(f, "confined by Landlock, version {abi}, {enforced}, {threads} {word}")?;
         for what in self.not_enforced() {
             write!(f, "\n  not enforced: {what}")?;
         }
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn the_report_lists_accessible_paths_and_unenforced_restrictions() {
         let lines = [
-            "confined by Landlock, version 7, enforced fully, 1 thread",
+            "confined by Landlock, version 7, fully enforced, 1 thread",
             r#"  directory, read-write: "/srv/a\nb""#,
             r#"  directory, read-only: "/srv/c""#,
             r#"  extra, read and execute: "/usr""#,
