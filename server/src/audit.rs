@@ -1,6 +1,6 @@
 //! The audit log: a line of JSON for each operation that changes files, and for each refusal.
 //!
-//! The fields are [those of the guard's events](FIELDS) that others may read, and `time` in RFC 3339.
+//! The fields are those of the guard's events that others may read, and `time` in RFC 3339.
 //! They name files but never show content. A line is written before the call ends, by one write at
 //! the end of the file (`O_APPEND`, open(2)), so a disk that is slow delays the calls. If a line
 //! cannot be written, it is lost, the call is served, and the operator reads why. What was written
