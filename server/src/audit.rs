@@ -105,9 +105,9 @@ struct AuditLayer(Arc<AuditLog>);
 
 impl<S: Subscriber> Layer<S> for AuditLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut fields = Fields(Map::new());
-        event.record(&mut fields);
-        let Fields(mut fields) = fields;
+        let mut found = Fields(Map::new());
+        event.record(&mut found);
+        let mut fields = found.0;
         let is_read = fields.get("event").is_some_and(|event| event == "allowed")
             && fields
                 .get("operation")

@@ -8,9 +8,8 @@
 //! | a socket on which a process listens | an error |
 //! | anything else | an error |
 //!
-//! The socket is removed when the server ends, unless another one has its name by then, or the
-//! kernel confines the server and others may write the directory. Of two servers that start at the
-//! same time, one can replace the socket of the other.
+//! The socket is removed when the server ends, unless another one has its name by then. Of two
+//! servers that start at the same time, one can replace the socket of the other.
 
 use std::fmt::{self, Display};
 use std::io;

@@ -81,12 +81,12 @@ fn run(options: &Options) -> Outcome {
         let path = everything.client_path();
         say(format_args!("clients may write wherever this user may, because {path} is writable"));
     }
-    let own_files = options.own_files()?;
+    let own_files = options.own_files();
     own_files.iter().try_for_each(|file| file.verify(&allowed))?;
     let audit = options.audit_log()?;
     log::init(options.log_format, audit.clone());
     let bound = options.http.as_ref().map(Address::bind).transpose()?;
-    let threads = Threads::new();
+    let threads = Threads::open();
     let programs = options.programs();
     // Before the kernel confines the process, so that nothing is replaced in between.
     let mut confined = ConfinedDirectories::to(&allowed);
@@ -142,7 +142,7 @@ fn report(options: &Options, allowed: &Roots, server: &Server, bound: Option<&Bo
     writeln!(out, "Default protection (.git, editors, agents): {protects}")?;
     writeln!(out, "Tools: {}", server.tools().join(", "))?;
     for (what, value) in limits(options.search_entries) {
-        writeln!(out, "Limit: {}: {value}", what.replace('`', ""))?;
+        writeln!(out, "Limit: {what}: {value}")?;
     }
     match bound {
         Some(bound) => writeln!(
@@ -207,10 +207,12 @@ fn confine(
                     Demand::Network => ("network", Some(Channel::Network)),
                     Demand::Sockets => ("sockets", Some(Channel::UnixSockets)),
                 };
-                if let Some(gap) = confined.not_enforced_of(channel).next() {
-                    let abi = confined.abi();
-                    let error =
-                        format!("--confine={name}: this kernel (Landlock {abi}) cannot: {gap}");
+                let gaps: Vec<_> = confined.not_enforced_of(channel).collect();
+                if !gaps.is_empty() {
+                    let (abi, gaps) = (confined.abi(), gaps.join("; "));
+                    let error = format!(
+                        "--confine={name}: this kernel (Landlock {abi}) does not enforce all: {gaps}"
+                    );
                     return Err(error.into());
                 }
             }
@@ -240,12 +242,15 @@ async fn serve(
     survive_large_writes()?;
     #[cfg(not(unix))]
     drop(audit);
+    // A service that is told to reload does not end, whether or not it has a log.
     #[cfg(unix)]
     if bound.is_some() || audit.is_some() {
-        let mut rotated = signal(SignalKind::hangup())?;
+        let mut reload = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
-            while rotated.recv().await.is_some() {
-                audit.as_ref().map(|audit| audit.reopen());
+            while reload.recv().await.is_some() {
+                if let Some(audit) = &audit {
+                    audit.reopen();
+                }
             }
         });
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::builder::RangedI64ValueParser;
+use clap::builder::{PathBufValueParser, RangedI64ValueParser, TypedValueParser as _};
 use clap::{ArgGroup, CommandFactory as _, Parser, ValueEnum};
 use clap_complete::Shell;
 use hyper::http::uri::Authority;
@@ -168,6 +168,7 @@ pub struct Options {
     /// It is opened again on SIGHUP, so it can be rotated. A confined server may change the files
     /// beside it, so give it a directory of its own, in which no other user may write.
     #[arg(long, value_name = "FILE")]
+    #[arg(value_parser = PathBufValueParser::new().try_map(|path| absolute(&path)))]
     pub audit: Option<PathBuf>,
     /// The form of what is logged to standard error while the server runs.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
@@ -313,20 +314,17 @@ impl Options {
     }
 
     /// The files of the server itself.
-    ///
-    /// # Errors
-    ///
-    /// The path of the audit log is relative, and the working directory is gone.
-    pub fn own_files(&self) -> Result<Vec<OwnFile>, String> {
+    #[must_use]
+    pub fn own_files(&self) -> Vec<OwnFile> {
         let mut files = Vec::new();
         if let Some(path) = &self.audit {
-            files.push(OwnFile { option: "--audit", path: absolute(path)?, is_reopened: true });
+            files.push(OwnFile { option: "--audit", path: path.clone() });
         }
         #[cfg(unix)]
         if let Some(Address::Socket(path)) = &self.http {
-            files.push(OwnFile { option: "--http", path: path.clone(), is_reopened: false });
+            files.push(OwnFile { option: "--http", path: path.clone() });
         }
-        Ok(files)
+        files
     }
 
     /// Opens the audit log, if there is one. `--check` does not create it.
@@ -334,14 +332,13 @@ impl Options {
     /// # Errors
     ///
     /// Those of [`AuditLog::open`].
+    #[expect(clippy::disallowed_methods, reason = "the operator's own path, not a request's")]
     pub fn audit_log(&self) -> Result<Option<Arc<AuditLog>>, String> {
-        let Some(path) = &self.audit else { return Ok(None) };
-        let path = absolute(path)?;
-        let directory = path.parent().unwrap_or(&path);
-        if self.check && directory.is_dir() && !path.exists() {
-            return Ok(None);
-        }
-        AuditLog::open(&path).map(Some)
+        let is_left_out = |path: &&PathBuf| {
+            self.check && !path.exists() && path.parent().is_some_and(Path::is_dir)
+        };
+        let path = self.audit.as_ref().filter(|path| !is_left_out(path));
+        path.map(|path| AuditLog::open(path)).transpose()
     }
 
     /// The programs that tools may run.

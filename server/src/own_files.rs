@@ -11,8 +11,6 @@ use mcp_roots_guard::{Access, Confinement, ExtraAccess, Roots};
 pub struct OwnFile {
     pub(crate) option: &'static str,
     pub(crate) path: PathBuf,
-    /// Whether it is opened again while the server runs.
-    pub(crate) is_reopened: bool,
 }
 
 impl OwnFile {
@@ -20,8 +18,8 @@ impl OwnFile {
         self.path.parent().unwrap_or(&self.path)
     }
 
-    /// Verifies that clients cannot change or replace the file. A client without allowed directories
-    /// could name any.
+    /// Verifies that neither clients nor other users can change or replace the file. Without allowed
+    /// directories, a client could list any directory as its root.
     ///
     /// # Errors
     ///
@@ -46,7 +44,7 @@ impl OwnFile {
                 ));
             }
         }
-        if self.is_reopened && is_writable_by_others(self.directory()) {
+        if is_writable_by_others(self.directory()) {
             return Err(format!(
                 "{option} {path}: other users may write in its directory; give it one of its own"
             ));
@@ -55,12 +53,9 @@ impl OwnFile {
     }
 }
 
-/// Lets a confined server remove its socket and open its audit log again, unless other users may
-/// write in the directory, too.
+/// Lets a confined server remove its socket and open its audit log again.
 pub fn with_own_files(confinement: Confinement, files: &[OwnFile]) -> Confinement {
-    let directories = files.iter().map(OwnFile::directory);
-    let directories = directories.filter(|directory| !is_writable_by_others(directory));
-    let directories = directories.collect::<BTreeSet<_>>();
+    let directories = files.iter().map(OwnFile::directory).collect::<BTreeSet<_>>();
     directories.into_iter().fold(confinement, |confinement, directory| {
         confinement.extra(directory, ExtraAccess::ReadWrite)
     })

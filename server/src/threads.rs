@@ -4,7 +4,7 @@
 use std::fs::File;
 
 /// Counts the threads, also after the kernel has confined the process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Threads {
     /// `/proc/self/status` (proc(5)). A confined process can read it only if it opened it before.
     #[cfg(target_os = "linux")]
@@ -12,9 +12,9 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Prepares to count. Call this before the process is confined.
+    /// Call this before the process is confined.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         #[cfg_attr(
             target_os = "linux",
             expect(clippy::disallowed_methods, reason = "the process's own state")

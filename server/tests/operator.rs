@@ -10,7 +10,7 @@ mod client;
 mod tree;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use client::PROGRAM;
-use client::http::{Process, call, initialize};
+use client::http::{Process, call, initialize, until};
 use client::served::ServedDirectory;
 
 fn output(arguments: &[&str]) -> Output {
@@ -52,10 +52,11 @@ fn check_prints_what_is_in_force_and_serves_nothing() {
     let tools = said.lines().find(|line| line.starts_with("Tools: ")).unwrap();
     assert!(!tools.contains("write_file") && !tools.contains("read_file,"), "{said}");
     assert!(printed(&["--check"]).starts_with("No directories: each client"));
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../README.md").replace(['`', ','], "");
     for (what, value) in filesystem_server::limits(100_000) {
-        assert!(readme.contains(&format!("| {what} | {value} |\n")), "{what}: {value}");
-        assert!(said.contains(&format!("Limit: {}: {value}\n", what.replace('`', ""))), "{said}");
+        let row = format!("| {what} | {value} |\n").replace(',', "");
+        assert!(readme.contains(&row), "{row}");
+        assert!(said.contains(&format!("Limit: {what}: {value}\n")), "{said}");
     }
     // What would keep the server from starting is an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -119,23 +120,31 @@ fn serve(
     (Process(process), address.trim_end_matches("/mcp").to_owned(), lines)
 }
 
-fn answer(address: &str, request: &str) -> String {
-    let mut connection = TcpStream::connect(address).unwrap();
+/// Sends a request, and returns the response.
+fn exchange(mut connection: impl Read + Write, request: &str) -> String {
     connection.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     connection.read_to_string(&mut answer).unwrap();
     answer
 }
 
+fn answer(address: &str, request: &str) -> String {
+    exchange(TcpStream::connect(address).unwrap(), request)
+}
+
 fn post(address: &str, host: &str, session: &str, body: &Value) -> String {
+    answer(address, &message(host, session, body))
+}
+
+/// The request that posts a message.
+fn message(host: &str, session: &str, body: &Value) -> String {
     let body = body.to_string();
-    let request = format!(
+    format!(
         "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\nConnection: close\r\n\
          Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
          {session}\r\n{body}",
         body.len()
-    );
-    answer(address, &request)
+    )
 }
 
 #[test]
@@ -236,11 +245,8 @@ fn a_unix_socket_is_served_to_this_user_and_removed_at_the_end() {
         let process = serve_socket(&served, options, &socket);
         let mode = fs::symlink_metadata(&socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let mut connection = UnixStream::connect(&socket).unwrap();
         let request = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        connection.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).unwrap();
+        let answer = exchange(UnixStream::connect(&socket).unwrap(), request);
         let counts: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
         assert_eq!(counts["connections"], 1, "{answer}");
         #[cfg(target_os = "linux")]
@@ -315,6 +321,8 @@ fn the_servers_own_files_are_refused_where_clients_can_change_them() {
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o770)).unwrap();
     refused(&shared.join("log"), "other users may write");
+    let refused_socket = output(&["--http", &format!("unix:{}/s", shared.display()), directory]);
+    assert!(String::from_utf8(refused_socket.stderr).unwrap().contains("other users may write"));
     // Nobody reads this pipe.
     let pipe = served.outside.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -332,18 +340,8 @@ fn the_audit_log_has_changes_and_refusals_and_is_opened_again() {
         let options = [options, &["--audit", log.to_str().unwrap()]].concat();
         let process = serve_socket(&served, &options, &socket);
         let send = |session: &str, body: &Value| {
-            let body = body.to_string();
-            let request = format!(
-                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\
-                 Accept: application/json, text/event-stream\r\nConnection: close\r\n\
-                 Content-Type: application/json\r\n{session}\r\n{body}",
-                body.len()
-            );
-            let mut connection = UnixStream::connect(&socket).unwrap();
-            connection.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            connection.read_to_string(&mut answer).unwrap();
-            answer
+            let connection = UnixStream::connect(&socket).unwrap();
+            exchange(connection, &message("localhost", session, body))
         };
         let begun = send("", &initialize("2025-11-25", &json!({})));
         let session = begun.lines().find(|line| line.starts_with("mcp-session-id")).unwrap();
@@ -371,14 +369,7 @@ fn the_audit_log_has_changes_and_refusals_and_is_opened_again() {
         assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
         fs::rename(&log, log.with_extension("1")).unwrap();
         kill_process(Pid::from_child(&process.0), Signal::HUP).unwrap();
-        let wait = || std::thread::sleep(std::time::Duration::from_millis(10));
-        assert!(
-            (0..3_000).any(|_| log.exists() || {
-                wait();
-                false
-            }),
-            "it is not opened again"
-        );
+        assert!(until(|| log.exists()), "it is not opened again");
         send(&session, &call(2, "read_text_file", &json!({ "path": "/etc/shadow" })));
         assert!(lines().iter().all(|line| line["request"] == "/etc/shadow"));
         assert!(!lines().is_empty());

@@ -161,8 +161,8 @@ def main(program):
                 (r"/run/mcp-files", str(work / "run")),
                 (r"/var/log/mcp-files", str(work / "log")),
             )
-            (work / "run").mkdir()
-            (work / "log").mkdir()
+            (work / "run").mkdir(0o700)
+            (work / "log").mkdir(0o700)
             can_confine = subprocess.run([program, "--check", "--confine", served], capture_output=True)
             if can_confine.returncode != 0:
                 print("skipped: this kernel cannot confine the server")

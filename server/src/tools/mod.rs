@@ -57,21 +57,20 @@ impl Server {
 /// The limits of the tools, each with its value, as in README's table.
 #[must_use]
 pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
-    let kib = |bytes: usize| format!("{} KiB", bytes >> 10);
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     vec![
         ("text that a tool returns", mib(TEXT)),
-        ("file for `read_media_file` or as a resource, content for `write_file`", mib(LIMIT)),
-        ("file for `edit_file`", mib(edit::BYTES)),
+        ("file for read_media_file or as a resource, content for write_file", mib(LIMIT)),
+        ("file for edit_file", mib(edit::BYTES)),
         ("edits in a call", edit::EDITS.to_string()),
-        ("diff that `edit_file` returns", kib(edit::DIFF_BYTES)),
-        ("files in `read_multiple_files`", read::PATHS.to_string()),
+        ("diff that edit_file returns", format!("{} KiB", edit::DIFF_BYTES >> 10)),
+        ("files in read_multiple_files", read::PATHS.to_string()),
         ("entries in a listing or a tree", list::ENTRIES.to_string()),
-        ("matches of `search_files`", search::MATCHES.to_string()),
-        ("entries that `search_files` looks at", search_entries.to_string()),
-        ("listing, tree, or output of a program", kib(call::ANSWER)),
+        ("matches of search_files", search::MATCHES.to_string()),
+        ("entries that search_files looks at", search_entries.to_string()),
+        ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
         ("patterns in a call", globs::PATTERNS.to_string()),
-        ("bytes of one `copy_directory`", mib(copy::BYTES)),
+        ("bytes of one copy_directory", format!("{} GiB", copy::BYTES >> 30)),
     ]
 }
 

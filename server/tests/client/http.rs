@@ -25,7 +25,7 @@ pub(crate) fn serve(server: Server, change: impl FnOnce(&mut Limits)) -> Http {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (names, threads) = (Names::default(), Threads::new());
+    let (names, threads) = (Names::default(), Threads::open());
     let serving = serve_http(listener, server, limits, names, threads, pending());
     thread::spawn(move || runtime.block_on(serving));
     Http::new(address)

@@ -147,7 +147,7 @@ fn server_stops_while_a_client_is_listening() {
         served.server(),
         Limits::default(),
         Names::default(),
-        Threads::new(),
+        Threads::open(),
         stopped,
     ));
     let mut listening = http.open().unwrap().listen();

@@ -167,7 +167,7 @@ const CASTS: &[(usize, Cast)] = &[
     (5, Cast::new(&[Calls(1), Changes(1)]).cached()),
     (5, Cast::new(&[Calls(1), Closes]).cached()),
     (5, Cast::new(&[Changes(2), WaitsForChanges(1)])),
-    (4, Cast::new(&[Calls(1), WaitsForChanges(1)])),
+    (5, Cast::new(&[Calls(1), WaitsForChanges(1)])),
     (5, Cast::new(&[Calls(1), Forgets]).cached()),
     (3, Cast::new(&[Calls(1), Changes(1)])),
     (2, Cast::new(&[Changes(1), Closes, WaitsForChanges(2)])),

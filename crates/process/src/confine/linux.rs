@@ -360,7 +360,7 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
     } else {
         let detail = format!("{threads} threads, but the kernel confines only the calling one");
         let all = ruleset.all_threads(true);
-        all.map_err(|_| threads_running(detail))?
+        all.map_err(|_| threads_running(RUNNING, detail))?
     };
     ruleset.restrict_self().map_err(io_error)
 }
@@ -369,7 +369,7 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
 /// one for its parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). The
 /// directory is not listed, because a process that is already confined cannot list it.
 fn threads() -> Result<usize> {
-    let unknown = |error: Error| not_counted(format!("/proc/self/task: {error}"));
+    let unknown = |error: Error| threads_running(UNKNOWN, format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
     let links = tasks.metadata().map_err(|error| unknown(error.into()))?.nlink();
     let is_proc = fstatfs(&tasks).is_ok_and(|filesystem| filesystem.f_type == PROC_SUPER_MAGIC);
@@ -377,21 +377,18 @@ fn threads() -> Result<usize> {
         Some(threads @ 1..) if is_proc => Ok(threads),
         _ => {
             let detail = "/proc/self/task does not report the number of threads";
-            Err(not_counted(detail.to_owned()))
+            Err(threads_running(UNKNOWN, detail.to_owned()))
         }
     }
 }
 
-fn threads_running(detail: String) -> Error {
-    let text = "the process may have other threads; confine it before any thread or runtime is \
-                started";
+fn threads_running(text: &'static str, detail: String) -> Error {
     Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).with_operator_detail(detail)
 }
 
-fn not_counted(detail: String) -> Error {
-    let text = "the process's threads cannot be counted: is /proc mounted?";
-    Error::new(kinds::CONFINEMENT_UNAVAILABLE, "threads_running", text).with_operator_detail(detail)
-}
+const RUNNING: &str =
+    "the process has other threads; confine it before any thread or runtime is started";
+const UNKNOWN: &str = "the process's threads cannot be counted: is /proc mounted?";
 
 /// Opens a path to read its metadata and to create a rule for it.
 fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {

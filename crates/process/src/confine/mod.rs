@@ -273,8 +273,8 @@ impl ConfinementReport {
         self.gaps().map(|(_, _, what)| *what)
     }
 
-    /// Those of [`not_enforced`](Self::not_enforced) that limit the denial of a channel, or with
-    /// `None` those that concern files. For a server that must not start without one of them.
+    /// The restrictions of [`not_enforced`](Self::not_enforced) that concern this channel or, with
+    /// `None`, files. For a server that must not start unless all of one kind are enforced.
     pub fn not_enforced_of(&self, channel: Option<Channel>) -> impl Iterator<Item = &'static str> {
         self.gaps().filter(move |(_, of, _)| *of == channel).map(|(_, _, what)| *what)
     }
@@ -408,7 +408,8 @@ mod tests {
         let old = report(1).to_string();
         assert!(
             old.starts_with(
-                "confined by Landlock, version 1, enforced as far as this kernel can, 1 thread\n  not enforced: "
+                "confined by Landlock, version 1, enforced as far as this kernel can, 1 thread\n  \
+                 not enforced: "
             ),
             "{old}"
         );
