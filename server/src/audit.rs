@@ -108,11 +108,10 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
         let mut found = Fields(Map::new());
         event.record(&mut found);
         let mut fields = found.0;
-        let is_read = fields.get("event").is_some_and(|event| event == "allowed")
-            && fields
-                .get("operation")
-                .is_some_and(|operation| READS.iter().any(|it| operation == it));
-        if !is_read {
+        let has = |name, texts: &[&str]| {
+            fields.get(name).is_some_and(|value| texts.iter().any(|text| value == text))
+        };
+        if !(has("event", &["allowed"]) && has("operation", READS)) {
             fields.insert("time".into(), Timestamp::now().to_string().into());
             self.0.write(&Value::Object(fields).to_string());
         }

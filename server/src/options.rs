@@ -143,7 +143,8 @@ pub struct Options {
     ///
     /// There is no authentication: any program that can connect to the address has access. Only
     /// programs of the same user can connect to a Unix socket (mode 0600). A confined server may
-    /// change the files beside the socket, so give it a directory of its own.
+    /// change the files beside the socket, so give it a directory of its own, in which no other user
+    /// may write.
     #[arg(long, value_name = "ADDR")]
     pub http: Option<Address>,
     /// Also answer HTTP requests for this host name, for example one that a proxy passes on.

@@ -28,8 +28,8 @@ impl OwnFile {
         let (option, path) = (self.option, self.path.display());
         if allowed.iter().len() == 0 {
             return Err(format!(
-                "{option} {path}: requires a directory for clients, because \
-                                otherwise their roots could contain it"
+                "{option} {path}: requires a directory for clients, because otherwise their \
+                 roots could contain it"
             ));
         }
         let real = canonical(self.directory());

@@ -54,8 +54,9 @@ impl Revision {
     /// nothing about files outside.
     ///
     /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
-    /// the client sent it. It is `data.uri` of the response, shortened to [`URI_BYTES`]. Use `None` if the path was a parameter, for example of a prompt or a
-    /// completion. The error then reports an invalid parameter.
+    /// the client sent it. It becomes `data.uri`, shortened to [`URI_BYTES`]. Use `None` if the path
+    /// was a parameter, for example of a prompt or a completion. The error then reports an invalid
+    /// parameter.
     ///
     /// ```
     /// # use mcp_roots_guard::{Revision, Roots};
@@ -81,9 +82,11 @@ impl Revision {
             _ if is_without_roots => MISSING_CAPABILITY,
             _ => INTERNAL_ERROR,
         };
-        // Defense: The client does not see the detail for the operator.
-        let text = error.to_string();
-        let message = if is_not_served && resource.is_some() { NOT_FOUND.into() } else { text };
+        let message = match resource {
+            Some(_) if is_not_served => "Resource not found".into(),
+            // Defense: The client does not see the detail for the operator.
+            _ => error.to_string(),
+        };
         let mut data = Map::from_iter([("kind".into(), code.into())]);
         data.extend(resource.map(|uri| ("uri".into(), shortened(uri).into())));
         let required = is_without_roots.then(|| json!({ "roots": {} }));
@@ -142,9 +145,6 @@ fn shortened(uri: &str) -> String {
     let (shown, rest) = uri.split_at(end);
     if rest.is_empty() { shown.to_owned() } else { format!("{shown}…") }
 }
-
-/// The message of the error about a resource that cannot be served.
-const NOT_FOUND: &str = "Resource not found";
 
 /// Defined by JSON-RPC 2.0, section 5.1.
 const INVALID_PARAMS: i64 = -32602;
@@ -275,7 +275,10 @@ mod tests {
         );
         let parameter =
             r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
-        let query = r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","data":{"kind":"query""#;
+        let query = concat!(
+            r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","#,
+            r#""data":{"kind":"query""#
+        );
         let unsupported = concat!(
             r#""message":"read \"a\\n\": the client offers no roots, "#,
             r#"and this server requires them","data":{"kind":"roots_unsupported""#

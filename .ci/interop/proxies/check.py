@@ -112,7 +112,8 @@ class Client:
 
 
 def check(name, port, served):
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
+    who = {"name": name, "version": "1"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who}
     for token in (None, "wrong", "CHANGE-ME2", "change-me", "XCHANGE-ME"):
         assert Client(port, token).call("initialize", hello) == 401, token
     assert Client(port).connect("GET", path="/health").status in (401, 404)
@@ -122,7 +123,8 @@ def check(name, port, served):
     assert client.read("a.txt") == (False, "inside")
     is_error, text = client.read("/etc/passwd")
     assert is_error and "root:" not in text, text
-    large = {"name": "write_file", "arguments": {"path": f"{name}.large", "content": "x" * (3 << 20)}}
+    arguments = {"path": f"{name}.large", "content": "x" * (3 << 20)}
+    large = {"name": "write_file", "arguments": arguments}
     assert not client.call("tools/call", large)["result"]["isError"]
     # A notification arrives although its response has not ended.
     uri = (served / f"{name}.txt").as_uri()
@@ -163,7 +165,8 @@ def main(program):
             )
             (work / "run").mkdir(0o700)
             (work / "log").mkdir(0o700)
-            can_confine = subprocess.run([program, "--check", "--confine", served], capture_output=True)
+            check_only = [program, "--check", "--confine", served]
+            can_confine = subprocess.run(check_only, capture_output=True)
             if can_confine.returncode != 0:
                 print("skipped: this kernel cannot confine the server")
                 config = replaced(config, (r"^confine = true\n", ""))
@@ -173,7 +176,8 @@ def main(program):
             failures, threads = [], []
             for name, command in (("nginx", nginx), ("caddy", caddy)):
                 port = free_port()
-                processes.append(subprocess.Popen(command(work, port), env={"HOME": directory, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}))
+                env = {"HOME": directory, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+                processes.append(subprocess.Popen(command(work, port), env=env))
                 wait_for(lambda port=port: not socket.socket().connect_ex(("127.0.0.1", port)))
 
                 def run(name=name, port=port):
