@@ -642,6 +642,13 @@ fn is_refused(top: &Path, call: i64, errno: i32, code: &str) {
     assert_eq!(refused.code(), code);
     let is_text = refused.to_string() == "process confinement is not available here";
     assert_eq!(is_text, code == UNAVAILABLE, "{refused}");
+    let reason = match errno {
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ENOSYS | libc::EPERM => "ENOSYS",
+        0 => "claims to have confined",
+        _ => "",
+    };
+    assert!(refused.operator_detail().unwrap_or_default().contains(reason), "{refused:?}");
     assert!(outside_is_open(top));
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use guarded_fs::{Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots, WritablePlaces};
 use landlock::{
@@ -151,7 +151,9 @@ impl ConfinementReport {
             || !status.no_new_privs
             || !is_enforced(&self.paths)
         {
-            return Err(unavailable());
+            let detail =
+                "the kernel claims to have confined the process, and allows what it denied";
+            return Err(unavailable().with_operator_detail(detail));
         }
         Ok(self)
     }
@@ -288,11 +290,9 @@ fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel
 /// versions that the kernel supports.
 fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
-        unavailable().with_operator_detail(
-            "the kernel does not support Landlock, or Landlock is not enabled",
-        )
-    })?;
+    let wanted = wanted
+        .handle_access(AccessFs::from_all(ABI::V1))
+        .map_err(|_| unavailable().with_operator_detail(why_unavailable()))?;
     let mut wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     let mut files = AccessFs::from_all(KNOWN);
     let mut scopes = BitFlags::<Scope>::empty();
@@ -314,6 +314,24 @@ fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     let wanted = wanted.handle_access(files).map_err(io_error)?;
     let wanted = if scopes.is_empty() { wanted } else { wanted.scope(scopes).map_err(io_error)? };
     wanted.create().map_err(io_error)
+}
+
+/// Why the kernel has no Landlock (landlock_create_ruleset(2)). Only a thread that was restricted
+/// learns it, so a thread that ends then asks.
+fn why_unavailable() -> &'static str {
+    let ask = || {
+        let best_effort = Ruleset::default().handle_access(AccessFs::Execute)?.create()?;
+        best_effort.restrict_self()
+    };
+    match thread::Builder::new().spawn(ask).map(JoinHandle::join) {
+        Ok(Ok(Ok(RestrictionStatus { landlock: LandlockStatus::NotEnabled, .. }))) => {
+            "Landlock is not enabled (EOPNOTSUPP): add it to the kernel's parameter lsm="
+        }
+        _ => {
+            "the kernel was built without Landlock (ENOSYS), or a container's system call filter \
+             refuses it"
+        }
+    }
 }
 
 /// The latest version of Landlock that the dependency knows.
