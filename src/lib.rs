@@ -171,12 +171,14 @@
 //! | `entry rejected` | warn | after `roots fetched`, for each of the first 20 rejected entries | `session`, `index`, `entry`, `code`, `detail` |
 //! | `roots not fetched` | warn | a client's list could not be obtained | `session`, `code`, `detail` |
 //! | `roots changed` | debug | a client announced that its roots changed | `session` |
+//! | `session opened` | debug | a client of a wrapped transport began a session (feature `rmcp`) | `session`, `mcp_session_id` |
 //! | `session closed` | debug | a session ended | `session` |
 //! | `handler failed` | warn | a handler failed with an error that only the operator may see (`HandlerError::other`, feature `rmcp`) | `session`, `error` |
 //!
 //! | field | type | meaning |
 //! | --- | --- | --- |
 //! | `session` | number | the number of the client's session (`Session::id`), or of the request in the stateless era, or of a program's own scope (`Scope::number`) |
+//! | `mcp_session_id` | text | over HTTP, the first 8 characters of the id by which the client knows its session. Not more, because the whole id is a secret |
 //! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a program gave to `Error::with_request` |
 //! | `request` | text, at most 160 characters and an ellipsis | the path or URI as the client sent it, or the program of `run` |
 //! | `destination` | the same | what the client sent as the destination, or as the target of a symlink |

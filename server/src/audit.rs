@@ -1,4 +1,5 @@
-//! The audit log: a line of JSON for each operation that changes files, and for each refusal.
+//! The audit log: a line of JSON for each operation that changes files, for each refusal, and for
+//! each session that begins.
 //!
 //! The fields are those of the guard's events that others may read, and `time` in RFC 3339.
 //! They name files but never show content. A line is written before the call ends, by one write at
@@ -73,8 +74,7 @@ impl AuditLog {
     {
         let is_wanted = |event: &Metadata<'_>| match event.target() {
             "guarded_fs" => true,
-            // A list, or an entry of one, that was refused.
-            "mcp_roots_guard" => *event.level() <= Level::WARN,
+            "mcp_roots_guard" => *event.level() <= Level::DEBUG,
             _ => false,
         };
         let filter = filter_fn(is_wanted).with_max_level_hint(LevelFilter::TRACE);
@@ -111,7 +111,15 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
         let has = |name, texts: &[&str]| {
             fields.get(name).is_some_and(|value| texts.iter().any(|text| value == text))
         };
-        if !(has("event", &["allowed"]) && has("operation", READS)) {
+        // A list, or an entry of one, that was refused, is a warning.
+        let is_of_session = event.metadata().target() == "mcp_roots_guard"
+            && *event.metadata().level() > Level::WARN;
+        let is_left_out = if is_of_session {
+            !has("event", &["session opened"])
+        } else {
+            has("event", &["allowed"]) && has("operation", READS)
+        };
+        if !is_left_out {
             fields.insert("time".into(), Timestamp::now().to_string().into());
             self.0.write(&Value::Object(fields).to_string());
         }
@@ -149,6 +157,7 @@ impl Visit for Fields {
 /// files outside the directories, so neither is.
 const FIELDS: &[&str] = &[
     "session",
+    "mcp_session_id",
     "operation",
     "request",
     "root",

@@ -20,7 +20,7 @@ use filesystem_server::server::Server;
 use filesystem_server::stdio::Stdio;
 use filesystem_server::threads::Threads;
 use filesystem_server::{allowed_directories, limits};
-use mcp_roots_guard::{Access, Boundary, Channel, Root, Roots, kinds};
+use mcp_roots_guard::{Access, Boundary, Channel, Error, Root, Roots, kinds};
 use rmcp::service::{ServerInitializeError, ServiceExt as _};
 use tokio::runtime::Builder;
 #[cfg(unix)]
@@ -219,16 +219,25 @@ fn confine(
             say(confined);
             return Ok(true);
         }
-        Err(error) if !options.confine.is_empty() => return Err(error.into()),
+        Err(error) if !options.confine.is_empty() => return Err(with_detail(&error).into()),
         Err(error) if error.code() == "no_directories" => {
             say("not confined: without a directory, a client can access the roots that it lists");
         }
         Err(error) if error.kind() == kinds::CONFINEMENT_UNAVAILABLE => {
-            say(format_args!("not confined by the kernel: {error}"));
+            say(format_args!("not confined by the kernel: {}", with_detail(&error)));
         }
-        Err(error) => return Err(format!("cannot confine (see --no-confine): {error}").into()),
+        Err(error) => {
+            let error = with_detail(&error);
+            return Err(format!("cannot confine (see --no-confine): {error}").into());
+        }
     }
     Ok(false)
+}
+
+/// An error with what only the operator may read.
+fn with_detail(error: &Error) -> String {
+    let detail = error.operator_detail().map(|detail| format!(" ({detail})"));
+    format!("{error}{}", detail.unwrap_or_default())
 }
 
 async fn serve(

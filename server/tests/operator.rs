@@ -363,8 +363,13 @@ fn the_audit_log_has_changes_and_refusals_and_is_opened_again() {
             found.iter().map(|line| [&line["event"], &line["request"]]).collect();
         // A tool may try a request twice.
         events.dedup();
-        let expected = json!([["allowed", "new"], ["refused", "/etc/passwd"]]);
+        let expected =
+            json!([["session opened", null], ["allowed", "new"], ["refused", "/etc/passwd"]]);
         assert_eq!(json!(events), expected, "{found:?}");
+        // The rest of the id is a secret.
+        let id = session.trim().split_once(": ").unwrap().1;
+        assert_eq!(found[0]["mcp_session_id"], id[..8], "{id}");
+        assert!(found.iter().all(|line| line["session"] == found[0]["session"]), "{found:?}");
         assert!(found[0]["time"].as_str().unwrap().ends_with('Z'), "{found:?}");
         assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
         fs::rename(&log, log.with_extension("1")).unwrap();

@@ -62,7 +62,8 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let (id, transport) = self.inner.create_session().await?;
-        Ok((id, GuardedTransport::new(transport, self.guard.clone())))
+        let transport = GuardedTransport::new(transport, self.guard.clone(), Some(id.clone()));
+        Ok((id, transport))
     }
 
     async fn initialize_session(
@@ -116,9 +117,10 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
         &self,
         id: SessionId,
     ) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
-        Ok(match self.inner.restore_session(id).await? {
+        Ok(match self.inner.restore_session(id.clone()).await? {
             RestoreOutcome::Restored(transport) => {
-                RestoreOutcome::Restored(GuardedTransport::new(transport, self.guard.clone()))
+                let guard = self.guard.clone();
+                RestoreOutcome::Restored(GuardedTransport::new(transport, guard, Some(id)))
             }
             RestoreOutcome::AlreadyPresent => RestoreOutcome::AlreadyPresent,
             // An outcome that rmcp adds later may contain a transport that is not wrapped.

@@ -18,7 +18,7 @@ use ::rmcp::transport::{IntoTransport, Transport};
 use guarded_fs::Result;
 
 use super::key::ClientKey;
-use crate::session::{Guard, Session};
+use crate::session::{Guard, Session, events};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// A transport wrapped by [`Guard::wrap`]. The module is private, so the type has no public name.
@@ -31,6 +31,8 @@ pub struct GuardedTransport<T> {
     connection: Option<Arc<Connection>>,
     /// The share that requests without a key are charged to.
     share: Arc<str>,
+    /// The `mcp-session-id` of streamable HTTP.
+    id: Option<Arc<str>>,
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
@@ -69,7 +71,7 @@ impl Guard {
         T: IntoTransport<RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        GuardedTransport::new(transport.into_transport(), self.clone())
+        GuardedTransport::new(transport.into_transport(), self.clone(), None)
     }
 }
 
@@ -88,8 +90,8 @@ impl Arrival {
 }
 
 impl<T> GuardedTransport<T> {
-    pub(super) fn new(inner: T, guard: Guard) -> Self {
-        Self { inner, guard, connection: None, share: Guard::next_share() }
+    pub(super) fn new(inner: T, guard: Guard, id: Option<Arc<str>>) -> Self {
+        Self { inner, guard, connection: None, share: Guard::next_share(), id }
     }
 
     /// Adds the extensions to a request, and handles `initialize` and `list_changed`.
@@ -138,6 +140,9 @@ impl<T> GuardedTransport<T> {
         self.close_session();
         let share = key.as_ref().map_or(&self.share, ClientKey::share).clone();
         let session = self.guard.session_with_share(declared, share);
+        if let Ok(session) = &session {
+            events::opened(session.id(), self.id.as_deref());
+        }
         self.connection = Some(Arc::new(Connection { session, key }));
     }
 
@@ -196,7 +201,7 @@ mod tests {
         let guard = Guard::new(Boundary::without_directories().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let kept = session.clone();
-        let mut transport = GuardedTransport::new((), guard.clone());
+        let mut transport = GuardedTransport::new((), guard.clone(), None);
         transport.connection = Some(Arc::new(Connection { session: Ok(session), key: None }));
         assert_eq!(guard.sessions(), 1);
         drop(transport);
