@@ -38,8 +38,9 @@ finish() {
 }
 trap finish EXIT
 
-# What a contributor runs before a pull request.
-check_core() {
+# check_code PACKAGE...: checks the format and the names of types, and runs the tests of these
+# packages, or of all.
+check_code() {
   part "the code is formatted"
   cargo fmt --all --check
 
@@ -48,5 +49,5 @@ check_core() {
 
   # The option prints what passing tests count, such as tries, races and traced system calls.
   part "the tests pass with the README's command, cargo test"
-  cargo test --quiet -- --show-output
+  cargo test --quiet "$@" -- --show-output
 }
