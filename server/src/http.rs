@@ -140,6 +140,7 @@ pub async fn serve_http(
         refused: AtomicU64::new(0),
         places: Arc::new(Semaphore::new(limits.sessions)),
     });
+    tokio::spawn(return_memory(http.clone()));
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new());
     protocol.header_read_timeout(limits.header_time).max_buf_size(FIRST);
@@ -201,6 +202,29 @@ pub async fn serve_http(
         let _ = timeout(ENDS, closed).await;
     }
 }
+
+/// Returns the memory that is free to the system, soon after requests or sessions have ended. glibc
+/// keeps it otherwise: 160 MB after 1,000 sessions.
+async fn return_memory(http: Arc<Http>) {
+    let mut before = None;
+    while !http.is_stopping() {
+        sleep(RETURN).await;
+        let now = (http.requests.load(Ordering::Relaxed), http.places.available_permits());
+        if before.replace(now) != Some(now) {
+            let _ = tokio::task::spawn_blocking(trim).await;
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "no crate offers malloc_trim(3) as safe")]
+fn trim() {
+    // SAFETY: The call has no precondition, and moves no memory that is in use.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim() {}
 
 /// Accepts a connection when one of the permitted ones is free.
 async fn accept(
@@ -538,6 +562,10 @@ const VALUE: usize = 1 << 10;
 
 /// How long requests in flight may take when the server stops.
 pub const STOP: Duration = Duration::from_secs(10);
+
+/// How often memory is returned to the system, if the server was used in the meantime. It takes a few
+/// milliseconds.
+const RETURN: Duration = Duration::from_secs(20);
 
 /// The time to send the ends of streams.
 const ENDS: Duration = Duration::from_secs(1);

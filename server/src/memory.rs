@@ -4,21 +4,26 @@
 //! its response until that has been handed to the system. It is counted before it is allocated.
 //! Every request has [`FREE`] bytes of its own, so small requests are always served. Beyond that,
 //! all requests share [`SHARED`] bytes, and none takes more than half of what is left. A request
-//! for which there is no room is refused, and never waits.
+//! for which there is no room is refused, and only a walk waits.
 //!
 //! Connections limit how many requests have bytes of their own. When a client disconnects, the bytes
 //! of its request therefore become shared, or the request is cancelled.
 //!
-//! A walk counts as the most that it can keep (`WALK_BYTES`), whatever it finds.
+//! A walk counts as the most that it can keep (`WALK_BYTES`), whatever it finds, until it ends. So
+//! only few walks run at a time. The others wait in their client's slots, of which the guard leaves
+//! each client some.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::model::{Extensions, RequestId};
 use serde::Serialize;
@@ -106,8 +111,9 @@ impl Room {
     /// Replaces the bytes that are held, unless there is no room for those that become shared.
     fn replace(&self, held: &mut Usage, by: Usage) -> bool {
         let Some(memory) = &self.memory else { return true };
-        let more = by.shared() - held.shared();
-        let take = |left| (more <= left / 2).then(|| left - more);
+        let (before, after) = (held.shared(), by.shared());
+        let is_more_than_half = |left| after.saturating_sub(before) > left / 2;
+        let take = |left| (!is_more_than_half(left)).then(|| left + before - after);
         let taken = memory.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if taken.is_ok() {
             *held = by;
@@ -136,6 +142,19 @@ impl Room {
         if self.try_take(bytes) { Ok(()) } else { Err(HandlerError::new(FULL)) }
     }
 
+    /// Waits for the room of a walk, which is taken until the result is dropped.
+    pub(crate) fn for_walk(&self, roots: &RequestRoots) -> Result<WalkRoom<'_>, HandlerError> {
+        let end = Instant::now() + WAIT;
+        while !self.try_take(WALK_BYTES) {
+            roots.ensure_active()?;
+            if Instant::now() >= end {
+                return Err(HandlerError::new(FULL));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(WalkRoom(self))
+    }
+
     /// Takes room for the content of a file, of which at most `limit` bytes are read. Call it before
     /// reading the file. If the file cannot be read, reading it returns the reason.
     pub(crate) fn for_file(
@@ -162,6 +181,17 @@ impl Room {
         serde_json::to_writer(&mut encoded, result).map_err(HandlerError::other)?;
         // Two copies exist while the response is encoded.
         self.take(2 * encoded.0)
+    }
+}
+
+/// The room that a walk has taken.
+pub(crate) struct WalkRoom<'a>(&'a Room);
+
+impl Drop for WalkRoom<'_> {
+    fn drop(&mut self) {
+        let mut held = lock(&self.0.held);
+        let Usage { bytes, own } = *held;
+        self.0.replace(&mut held, Usage { bytes: bytes.saturating_sub(WALK_BYTES), own });
     }
 }
 
@@ -198,6 +228,12 @@ impl io::Write for Count {
 /// What a model reads if there is no room for its result.
 const FULL: &str = "the server has too little memory left for this result, because clients have \
                     not yet received earlier ones: request less at once, or try again later";
+
+/// How long a walk waits for room, of the 30 seconds that a client waits for its result.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// How often a walk that waits looks for room, and whether it is cancelled.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The memory of each request that is not shared: enough to read or write a text of 170 KiB, or to
 /// send a list of a hundred roots.

@@ -7,7 +7,6 @@
 
 use std::path::{Path, PathBuf};
 
-use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, ErrorKind, Location, WalkOptions};
 use rmcp::ErrorData;
@@ -31,8 +30,10 @@ pub(crate) async fn list(
     let after = cursor.map(|cursor| parsed(&cursor)).transpose()?;
     let room = Room::of(&ctx.extensions);
     let work = move |roots: RequestRoots| {
-        room.take(WALK_BYTES)?;
-        let mut page = page(&roots, after.as_deref())?;
+        let mut page = {
+            let _walking = room.for_walk(&roots)?;
+            page(&roots, after.as_deref())?
+        };
         let is_last = page.len() <= PAGE;
         page.truncate(PAGE);
         let next = page.last().filter(|_| !is_last).map(|resource| resource.uri.clone());

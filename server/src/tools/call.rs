@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::ErrorData;
 use rmcp::handler::server::common::FromContextPart;
@@ -85,8 +84,11 @@ impl Call {
         let Self { server, ctx, answers, reply } = self;
         let work = server.respond(&ctx, answers, move |roots| {
             ensure_any(&roots)?;
-            reply.room.take(WALK_BYTES)?;
-            reply.text(work(&roots, &progress)?)
+            let done = {
+                let _walking = reply.room.for_walk(&roots)?;
+                work(&roots, &progress)?
+            };
+            reply.text(done)
         });
         // Boxed because the future is large.
         during(Box::pin(work), reports, &ctx).await
