@@ -1,43 +1,71 @@
 //! The tools of the reference filesystem server, with the same names, parameters, annotations and
 //! result formats, and tools that run programs. README.md lists the differences in behavior.
+//!
+//! A tool is a file with its description for the model, its schema and its limits. A new one also
+//! takes two lines here: `mod`, and one in a table of tools.
 
 mod call;
 mod globs;
 mod steps;
 mod replace;
-mod read;
+mod reading;
+mod read_text_file;
+mod read_multiple_files;
+mod read_media_file;
 mod write;
 mod copy;
 mod edit;
-mod list;
-mod tree;
+mod listing;
+mod list_directory;
+mod list_directory_with_sizes;
+mod directory_tree;
 mod search;
-mod info;
+mod get_file_info;
+mod list_allowed_directories;
 mod git;
 mod run;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 
 pub(crate) use self::call::ANSWER;
-pub use self::info::allowed_directories;
+pub use self::list_allowed_directories::allowed_directories;
 
 use crate::programs::Programs;
 use crate::server::Server;
 
+/// The tools of a file, and their limits.
+type Tools = (fn() -> ToolRouter<Server>, fn() -> Vec<Limit>);
+
+/// What is limited, and the limit, as in README's table.
+pub(crate) type Limit = (&'static str, String);
+
+const READING: &[Tools] = &[
+    (Server::read_text_file_tools, Vec::new),
+    (Server::read_multiple_files_tools, read_multiple_files::limits),
+    (Server::read_media_file_tools, Vec::new),
+    (Server::list_directory_tools, Vec::new),
+    (Server::list_directory_with_sizes_tools, Vec::new),
+    (Server::directory_tree_tools, Vec::new),
+    (Server::search_tools, search::limits),
+    (Server::get_file_info_tools, Vec::new),
+    (Server::list_allowed_directories_tools, Vec::new),
+];
+
+const CHANGING: &[Tools] = &[
+    (Server::write_tools, Vec::new),
+    (Server::copy_tools, copy::limits),
+    (Server::edit_tools, edit::limits),
+];
+
 impl Server {
     /// The tools that change files.
     pub(crate) fn changing_tools() -> ToolRouter<Self> {
-        Self::write_tools() + Self::copy_tools() + Self::edit_tools()
+        routers(CHANGING)
     }
 
     /// The tools that a server with these programs offers.
     pub(crate) fn all_tools(programs: &Programs) -> ToolRouter<Self> {
-        let mut tools = Self::read_tools()
-            + Self::changing_tools()
-            + Self::list_tools()
-            + Self::tree_tools()
-            + Self::search_tools()
-            + Self::info_tools();
+        let mut tools = routers(READING) + Self::changing_tools();
         if programs.git {
             tools += Self::git_tools();
         }
@@ -54,30 +82,26 @@ impl Server {
     }
 }
 
+fn routers(tools: &[Tools]) -> ToolRouter<Server> {
+    tools.iter().fold(ToolRouter::new(), |all, (router, _)| all + router())
+}
+
 /// The limits of the tools, each with its value, as in README's table.
 #[must_use]
 pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
-    vec![
-        ("text that a tool returns", mib(TEXT)),
+    let mut limits = vec![
+        ("text that a tool returns", mib(reading::TEXT)),
         ("file for read_media_file or as a resource, content for write_file", mib(LIMIT)),
-        ("file for edit_file", mib(edit::BYTES)),
-        ("edits in a call", edit::EDITS.to_string()),
-        ("diff that edit_file returns", format!("{} KiB", edit::DIFF_BYTES >> 10)),
-        ("files in read_multiple_files", read::PATHS.to_string()),
-        ("entries in a listing or a tree", list::ENTRIES.to_string()),
-        ("matches of search_files", search::MATCHES.to_string()),
-        ("entries that search_files looks at", search_entries.to_string()),
+        ("entries in a listing or a tree", listing::ENTRIES.to_string()),
         ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
+        ("entries that search_files looks at", search_entries.to_string()),
         ("patterns in a call", globs::PATTERNS.to_string()),
-        ("bytes of one copy_directory", format!("{} GiB", copy::BYTES >> 30)),
-    ]
+    ];
+    limits.extend(READING.iter().chain(CHANGING).flat_map(|(_, limits)| limits()));
+    limits
 }
 
 /// The maximum number of bytes to read from a file, or write to one. The content, its base64 encoding
 /// and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
-
-/// The maximum number of bytes of text to read from files, which clients receive twice: as a content
-/// block and as structured content. Models rarely read as much.
-const TEXT: u64 = 2 << 20;

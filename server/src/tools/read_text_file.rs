@@ -1,25 +1,18 @@
-//! The tools that read files.
+//! The tool `read_text_file`, and `read_file`, its old name.
 //!
 //! A file that is not UTF-8 is refused. Content is never truncated silently. Of a file of any size,
 //! about as much is read as the requested lines need.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
-use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use mcp_roots_guard::OpenFile;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Error, ErrorKind, OpenFile};
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents};
 use rmcp::{schemars, tool, tool_router};
 use serde::{Deserialize as _, Deserializer, de};
-use serde_json::json;
 
-use super::call::{Call, OnePath, ToolResult, Work, at_most};
-use super::{LIMIT, TEXT};
-use crate::memory::Room;
-use crate::resources::entry::{mime_type, path as path_of};
+use super::call::{Call, ToolResult, Work};
+use super::reading::{AS_IT_IS, TEXT, WHOLE, advised};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -37,15 +30,7 @@ struct ReadText {
     tail: Option<u32>,
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ReadMultiple {
-    /// Paths inside the allowed directories, or `file:` URIs.
-    #[schemars(length(min = 1, max = PATHS))]
-    paths: Vec<String>,
-}
-
-#[tool_router(router = read_tools, vis = "pub(super)")]
+#[tool_router(router = read_text_file_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Read File (Deprecated)",
@@ -65,32 +50,6 @@ impl Server {
     )]
     async fn read_text_file(Parameters(args): Parameters<ReadText>, call: Call) -> ToolResult {
         answer(args, call).await
-    }
-
-    #[tool(
-        title = "Read Multiple Files",
-        description = "Reads several text files in one call and returns each with its path. If a \
-                       file cannot be read, the result has an error in its place, and the other \
-                       files are still read.",
-        annotations(read_only_hint = true)
-    )]
-    async fn read_multiple_files(
-        Parameters(args): Parameters<ReadMultiple>,
-        call: Call,
-    ) -> ToolResult {
-        call.text(move |roots, room| read_multiple(roots, room, &args.paths)).await
-    }
-
-    #[tool(
-        title = "Read Media File",
-        description = "Reads a file of any type and returns it in base64 with its MIME type: as \
-                       image or audio content, or as an embedded resource for any other type.",
-        output_schema = media_schema(),
-        annotations(read_only_hint = true)
-    )]
-    async fn read_media_file(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
-        let has_audio = call.reply.has_audio;
-        call.result(move |roots, room| read_media(roots, room, &args.path, has_audio)).await
     }
 }
 
@@ -131,49 +90,6 @@ fn read_lines(
     })
 }
 
-fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
-    if paths.is_empty() {
-        return Err(HandlerError::new("paths is empty: at least one path is required"));
-    }
-    at_most(PATHS, paths.len(), "paths")?;
-    let (mut parts, mut left) = (Vec::new(), TEXT);
-    for path in paths {
-        roots.ensure_active()?;
-        room.for_file(roots, path, left)?;
-        parts.push(match roots.read_to_string(path, left) {
-            Ok(content) => {
-                left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
-                format!("{path}:\n{content}\n")
-            }
-            Err(error) if error.code() == "too_large" && fits(roots, path) => {
-                let advice = "the preceding files fill this result; read it in another call";
-                format!("{path}: Error - {error}: {advice}")
-            }
-            Err(error) if error.code() == "too_large" => {
-                format!("{path}: Error - larger than {TEXT} bytes; {WHOLE}")
-            }
-            Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
-        });
-    }
-    Ok(parts.join("\n---\n"))
-}
-
-/// Whether the file is small enough to be read in a separate call.
-fn fits(roots: &RequestRoots, path: &str) -> bool {
-    roots.metadata(path).is_ok_and(|metadata| metadata.len() <= TEXT)
-}
-
-/// Adds advice to a refusal.
-fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
-    let advice = match error.kind() {
-        ErrorKind::LimitExceeded => &format!("; {too_large}"),
-        ErrorKind::NotUtf8 => &format!("; {AS_IT_IS}"),
-        ErrorKind::IsADirectory => "; to list a directory, use list_directory",
-        _ => "",
-    };
-    HandlerError::new(format!("{at}{error}{advice}"))
-}
-
 /// Parses a number of lines. As in the reference server, it can be any non-negative whole number.
 fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> {
     match Option::<f64>::deserialize(number)? {
@@ -188,37 +104,6 @@ fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> 
         ))),
         None => Ok(None),
     }
-}
-
-fn read_media(
-    roots: &RequestRoots,
-    room: &Room,
-    path: &str,
-    has_audio: bool,
-) -> Work<CallToolResult> {
-    room.for_file(roots, path, LIMIT)?;
-    let checked = roots.check(path)?;
-    let content = checked.read(LIMIT)?;
-    // The base64 text, and its copy in the structured content.
-    room.take(3 * content.len())?;
-    let data = STANDARD.encode(content);
-    let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
-    let block = match mime.split('/').next() {
-        Some("image") => ContentBlock::image(data, mime),
-        Some("audio") if has_audio => ContentBlock::audio(data, mime),
-        _ => {
-            ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime))
-        }
-    };
-    let structured = serde_json::to_value([&block]).map_err(HandlerError::other)?;
-    let mut result = CallToolResult::success(vec![block]);
-    result.structured_content = Some(json!({ "content": structured }));
-    Ok(result)
-}
-
-fn media_schema() -> Arc<JsonObject> {
-    // The file is a valid object.
-    Arc::new(serde_json::from_str(include_str!("media_schema.json")).unwrap_or_default())
 }
 
 /// Reads the first lines. Fails with `FileTooLarge` if they are larger than the limit, and with
@@ -270,10 +155,5 @@ fn text(lines: &[u8]) -> io::Result<String> {
 const BLOCK: u64 = 64 << 10;
 
 // Advice on refusals.
-const AS_IT_IS: &str = "to read it in base64, use read_media_file";
-const WHOLE: &str = "to read its first or last lines, use read_text_file with head or tail";
 const LINES: &str = "request fewer lines with head or tail";
 const LINE: &str = "it is a single line, and no tool can read part of a line";
-
-/// The maximum number of paths in a call. For more files, a search is more useful.
-pub(super) const PATHS: usize = 100;

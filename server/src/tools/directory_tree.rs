@@ -9,7 +9,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, Progress, ToolResult, Work};
-use super::list::ENTRIES;
+use super::listing::ENTRIES;
 use super::steps::Steps;
 use crate::server::Server;
 
@@ -24,7 +24,7 @@ struct DirectoryTree {
     exclude_patterns: Vec<String>,
 }
 
-#[tool_router(router = tree_tools, vis = "pub(super)")]
+#[tool_router(router = directory_tree_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Directory Tree",
