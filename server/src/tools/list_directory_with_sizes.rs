@@ -1,12 +1,11 @@
 //! The tool `list_directory_with_sizes`.
 
-use std::cmp::Reverse;
-
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, shown};
-use super::listing::{ListEntry, lines, listing};
+use super::count::Count;
+use super::listing::{ListEntry, Page, SortBy};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -17,15 +16,11 @@ struct ListWithSizes {
     /// Sort by name, or by size with the largest file first.
     #[serde(default)]
     sort_by: SortBy,
-}
-
-#[derive(Clone, Copy, Default, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum SortBy {
-    #[default]
-    Name,
-    Size,
+    /// Where to continue, as the previous result says.
+    cursor: Option<String>,
+    /// Maximum number of entries.
+    #[serde(default)]
+    limit: Count,
 }
 
 #[tool_router(router = list_directory_with_sizes_tools, vis = "pub(super)")]
@@ -33,7 +28,7 @@ impl Server {
     #[tool(
         title = "List Directory with Sizes",
         description = "Lists the entries of a directory like list_directory, with file sizes and \
-                       their total.",
+                       the totals of those listed.",
         annotations(read_only_hint = true)
     )]
     async fn list_directory_with_sizes(
@@ -41,25 +36,30 @@ impl Server {
         call: Call,
     ) -> ToolResult {
         call.text(move |roots, _| {
-            let (mut entries, remarks) = listing(roots, &args.path, true)?;
-            if let SortBy::Size = args.sort_by {
-                entries.sort_by_key(|entry| Reverse(entry.size.unwrap_or(0)));
-            }
-            let directories = entries.iter().filter(|entry| entry.is_dir).count();
-            let files = entries.len() - directories;
-            let total = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
+            let ListWithSizes { path, sort_by, cursor, limit } = args;
+            let page = Page { path, cursor, limit, sort_by, has_sizes: true }.list(roots)?;
             let line = |entry: &ListEntry| {
                 let size = entry.size.map(readable).unwrap_or_default();
                 let line = format!("{} {:30} {size:>10}", entry.label(), shown(&entry.name));
                 line.trim_end().to_owned()
             };
-            let count = format!("Total: {files} files, {directories} directories");
-            let total = format!("Combined size: {}", readable(total));
-            let totals = [String::new(), count, total];
-            Ok(lines(&entries, line).finish(totals.into_iter().chain(remarks)))
+            Ok(page.text(line, totals))
         })
         .await
     }
+}
+
+/// The totals of the entries on a page.
+fn totals(entries: &[ListEntry], is_whole: bool) -> Vec<String> {
+    let directories = entries.iter().filter(|entry| entry.is_dir).count();
+    let files = entries.len() - directories;
+    let size = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
+    let of = if is_whole { "" } else { " of this page" };
+    vec![
+        String::new(),
+        format!("Total{of}: {files} files, {directories} directories"),
+        format!("Combined size{of}: {}", readable(size)),
+    ]
 }
 
 /// Formats a size with two decimals, in the largest unit that is not larger than the size.

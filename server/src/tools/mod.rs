@@ -5,6 +5,7 @@
 //! takes two lines here: `mod`, and one in a table of tools.
 
 mod call;
+mod count;
 mod globs;
 mod steps;
 mod replace;
@@ -25,7 +26,11 @@ mod list_allowed_directories;
 mod git;
 mod run;
 
+use std::sync::Arc;
+
 use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::model::JsonObject;
+use serde_json::Value;
 
 pub(crate) use self::call::ANSWER;
 pub use self::list_allowed_directories::allowed_directories;
@@ -74,6 +79,7 @@ impl Server {
         }
         for tool in tools.map.values_mut().map(|route| &mut route.attr) {
             tool.output_schema.get_or_insert_with(call::text_schema);
+            without_null(Arc::make_mut(&mut tool.input_schema));
             if let Some(hints) = &mut tool.annotations {
                 hints.open_world_hint = Some(false);
             }
@@ -86,6 +92,16 @@ fn routers(tools: &[Tools]) -> ToolRouter<Server> {
     tools.iter().fold(ToolRouter::new(), |all, (router, _)| all + router())
 }
 
+/// Describes an optional parameter by its type alone. Not every client and model accepts a list of
+/// types, `null`, or the formats of Rust's numbers.
+fn without_null(schema: &mut JsonObject) {
+    if let Some(kind) = schema.get("type").and_then(|kind| kind.get(0)).cloned() {
+        schema.insert("type".to_owned(), kind);
+    }
+    schema.retain(|name, value| !value.is_null() && !(name == "format" && value.is_string()));
+    schema.values_mut().filter_map(Value::as_object_mut).for_each(without_null);
+}
+
 /// The limits of the tools, each with its value, as in README's table.
 #[must_use]
 pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
@@ -93,7 +109,7 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
     let mut limits = vec![
         ("text that a tool returns", mib(reading::TEXT)),
         ("file for read_media_file or as a resource, content for write_file", mib(LIMIT)),
-        ("entries in a listing or a tree", listing::ENTRIES.to_string()),
+        ("entries on a page of a listing, or in a tree", listing::ENTRIES.to_string()),
         ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
         ("entries that search_files looks at", search_entries.to_string()),
         ("patterns in a call", globs::PATTERNS.to_string()),
@@ -105,3 +121,23 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
 /// The maximum number of bytes to read from a file, or write to one. The content, its base64 encoding
 /// and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some clients and models refuse a tool, or all of them, for a schema that they do not know.
+    #[test]
+    fn schemas_have_one_type_for_each_parameter_and_are_short() {
+        let programs = Programs { git: true, run: vec![String::new()], extras: vec![] };
+        let mut size = 0;
+        for tool in Server::all_tools(&programs).list_all() {
+            let schema = serde_json::to_string(&tool.input_schema).unwrap();
+            for part in ["null", "\"type\":[", "anyOf", "oneOf", "\"format\"", "\"$ref\""] {
+                assert!(!schema.contains(part), "{part} in {}: {schema}", tool.name);
+            }
+            size += schema.len() + tool.name.len() + tool.description.unwrap_or_default().len();
+        }
+        assert!(size < 15_000, "{size} bytes");
+    }
+}

@@ -11,8 +11,7 @@ use rmcp::{tool, tool_router};
 use serde_json::json;
 
 use super::LIMIT;
-use super::call::{Call, OnePath, ToolResult, Work};
-use crate::memory::Room;
+use super::call::{Call, OnePath, Reply, ToolResult, Work};
 use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
 
@@ -26,27 +25,21 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn read_media_file(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
-        let has_audio = call.reply.has_audio;
-        call.result(move |roots, room| read_media(roots, room, &args.path, has_audio)).await
+        call.result(move |roots, reply| read_media(roots, reply, &args.path)).await
     }
 }
 
-fn read_media(
-    roots: &RequestRoots,
-    room: &Room,
-    path: &str,
-    has_audio: bool,
-) -> Work<CallToolResult> {
-    room.for_file(roots, path, LIMIT)?;
+fn read_media(roots: &RequestRoots, reply: &Reply, path: &str) -> Work<CallToolResult> {
+    reply.room.for_file(roots, path, LIMIT)?;
     let checked = roots.check(path)?;
     let content = checked.read(LIMIT)?;
     // The base64 text, and its copy in the structured content.
-    room.take(3 * content.len())?;
+    reply.room.take(3 * content.len())?;
     let data = STANDARD.encode(content);
     let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
     let block = match mime.split('/').next() {
         Some("image") => ContentBlock::image(data, mime),
-        Some("audio") if has_audio => ContentBlock::audio(data, mime),
+        Some("audio") if reply.has_audio => ContentBlock::audio(data, mime),
         _ => {
             ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime))
         }
@@ -54,7 +47,7 @@ fn read_media(
     let structured = serde_json::to_value([&block]).map_err(HandlerError::other)?;
     let mut result = CallToolResult::success(vec![block]);
     result.structured_content = Some(json!({ "content": structured }));
-    Ok(result)
+    reply.fitting(result)
 }
 
 fn media_schema() -> Arc<JsonObject> {

@@ -16,8 +16,8 @@ pub(super) fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError 
 
 // Advice on refusals.
 pub(super) const AS_IT_IS: &str = "to read it in base64, use read_media_file";
-pub(super) const WHOLE: &str =
-    "to read its first or last lines, use read_text_file with head or tail";
+pub(super) const WHOLE: &str = "to read a part, use read_text_file with offset and limit, head or \
+                                tail; to find lines, use search_content";
 
 /// The maximum number of bytes of text to read from files, which clients receive twice: as a content
 /// block and as structured content. Models rarely read as much.

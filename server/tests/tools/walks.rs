@@ -98,3 +98,60 @@ fn cancelled_walk_stops() {
     }
     panic!("the walk was not stopped");
 }
+
+/// Lines at the end of a large file are found by reading everything before them.
+#[cfg(target_os = "linux")]
+#[test]
+fn cancelled_read_stops() {
+    let served = ServedDirectory::new();
+    let mut client = served.client();
+    let huge = served.put("huge", "");
+    fs::File::options().write(true).open(&huge).unwrap().set_len(1 << 40).unwrap();
+    let id = client.begin_call("read_text_file", &json!({"path": "huge", "offset": 2}));
+    while open_beneath(&client, &huge) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client.notify("cancelled", &json!({ "requestId": id }));
+    let cancelled = Instant::now();
+    while open_beneath(&client, &huge) > 0 {
+        assert!(cancelled.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn large_directory_is_listed_in_pages_and_left_out_of_a_tree() {
+    let served = ServedDirectory::new();
+    let mut client = served.client();
+    for number in 0..10_050 {
+        served.put(&format!("a/many/{number:05}"), "");
+    }
+    served.put("b/c/d", "");
+    let (mut cursor, mut sizes, mut names) = (json!(null), Vec::new(), Vec::new());
+    while sizes.len() < 2 {
+        let page = json!({ "path": "a/many", "cursor": cursor });
+        let text = client.call("list_directory", &page).unwrap();
+        let (text, next) = text.split_once("\nThere are more entries: ").unwrap_or((&text, ""));
+        cursor = json!(next.split('"').nth(1));
+        sizes.push(text.lines().count());
+        names.extend(text.lines().map(str::to_owned));
+    }
+    assert_eq!((sizes, cursor), (vec![10_000, 50], json!(null)));
+    let expected: Vec<_> = (0..10_050).map(|number| format!("[FILE] {number:05}")).collect();
+    assert_eq!(names, expected);
+    let node = |name, children, truncated| {
+        let mut node = json!({ "name": name, "type": "directory", "children": children });
+        if truncated {
+            node["truncated"] = json!(true);
+        }
+        node
+    };
+    let [many, c] = ["many", "c"].map(|name| json!([node(name, json!([]), true)]));
+    let expected = [node("a", many, false), node("b", c, false)];
+    for arguments in [json!({ "path": "." }), json!({ "path": ".", "depth": 9 })] {
+        let tree = client.call("directory_tree", &arguments).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&tree).unwrap(), json!(expected));
+    }
+    let refused = client.call("directory_tree", &json!({ "path": "a/many" })).unwrap_err();
+    assert!(refused.contains("in pages with list_directory"), "{refused}");
+}
