@@ -4,7 +4,7 @@
 //! marked with `truncated`, and one that could not be listed has an `error`. A symlink is not
 //! followed, and has the type `file`.
 
-use mcp_roots_guard::limits::WALK_DEPTH;
+use mcp_roots_guard::limits::{WALK_DEPTH, WALK_ENTRIES};
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
@@ -92,7 +92,9 @@ fn levels(
     exclude: &[String],
     depth: usize,
 ) -> Work<Option<String>> {
-    let options = WalkOptions::default().max_depth(depth);
+    // Excluded entries do not count, but the walk counts them.
+    let most = if exclude.is_empty() { ENTRIES } else { WALK_ENTRIES };
+    let options = WalkOptions::default().max_depth(depth).max_entries(most);
     let mut steps = Steps::new(top, options, exclude, roots, progress)?;
     // The most recent entry and the directories above it, from the top.
     let mut open = vec![Node::new(String::new(), true, false)];

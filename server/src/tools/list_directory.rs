@@ -15,7 +15,7 @@ struct ListDirectory {
     path: String,
     /// Where to continue, as the previous result says.
     cursor: Option<String>,
-    /// Maximum number of entries.
+    /// Maximum number of entries, up to 10,000.
     #[serde(default)]
     limit: Count,
 }

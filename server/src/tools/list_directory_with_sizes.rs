@@ -18,7 +18,7 @@ struct ListWithSizes {
     sort_by: SortBy,
     /// Where to continue, as the previous result says.
     cursor: Option<String>,
-    /// Maximum number of entries.
+    /// Maximum number of entries, up to 10,000.
     #[serde(default)]
     limit: Count,
 }

@@ -98,7 +98,7 @@ fn without_null(schema: &mut JsonObject) {
     if let Some(kind) = schema.get("type").and_then(|kind| kind.get(0)).cloned() {
         schema.insert("type".to_owned(), kind);
     }
-    schema.retain(|name, value| !value.is_null() && !(name == "format" && value.is_string()));
+    schema.retain(|name, value| !(value.is_null() || name == "format" && value.is_string()));
     schema.values_mut().filter_map(Value::as_object_mut).for_each(without_null);
 }
 

@@ -102,7 +102,7 @@ async fn answer(args: ReadText, call: Call) -> ToolResult {
             let none = || format!("none, because the file is larger than {BYTES} bytes");
             let version = version.map_or_else(none, |version| version.to_string());
             let newline = if content.is_empty() || content.ends_with('\n') { "" } else { "\n" };
-            content.push_str(&format!("{newline}version: {version}"));
+            let _ = write!(content, "{newline}version: {version}");
         }
         match version {
             Some(version) => reply.versioned(content, version),
@@ -203,6 +203,32 @@ fn text(
     part: Part,
     line_numbers: bool,
 ) -> io::Result<String> {
+    let (bytes, first) = bytes(roots, file, part, line_numbers)?;
+    fitting(bytes.len())?;
+    let mut text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    if !matches!(part, Part::Whole) {
+        // A `\r` without `\n` is not a line ending.
+        let end = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n'));
+        text.truncate(end.map_or(text.len(), str::len));
+    }
+    if !line_numbers {
+        return Ok(text);
+    }
+    let mut numbered = String::new();
+    for (number, line) in (first..).zip(text.split_inclusive('\n')) {
+        let _ = write!(numbered, "{number:>6}\t{line}");
+        fitting(numbered.len())?;
+    }
+    Ok(numbered)
+}
+
+/// The bytes of a part, and the number of its first line if it is needed.
+fn bytes(
+    roots: &RequestRoots,
+    file: impl Read + Seek,
+    part: Part,
+    line_numbers: bool,
+) -> io::Result<(Vec<u8>, u64)> {
     let mut file = BufReader::with_capacity(BLOCK, file);
     let (mut bytes, mut line) = (Vec::new(), 1);
     match part {
@@ -237,22 +263,7 @@ fn text(
             })?;
         }
     }
-    fitting(bytes.len())?;
-    let text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
-    let text = match part {
-        Part::Whole => &text,
-        // A `\r` without `\n` is not a line ending.
-        _ => text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(&text),
-    };
-    if !line_numbers {
-        return Ok(text.to_owned());
-    }
-    let mut numbered = String::new();
-    for (number, line) in (line..).zip(text.split_inclusive('\n')) {
-        let _ = write!(numbered, "{number:>6}\t{line}");
-        fitting(numbered.len())?;
-    }
-    Ok(numbered)
+    Ok((bytes, line))
 }
 
 /// Moves to the start of a line.
@@ -278,11 +289,15 @@ fn skip_lines(
         if block.is_empty() {
             break;
         }
-        let left = usize::try_from(lines - skipped).unwrap_or(usize::MAX);
-        let end = memchr_iter(b'\n', block).nth(left - 1).map_or(block.len(), |at| at + 1);
-        let block = block.get(..end).unwrap_or(block);
-        skipped += memchr_iter(b'\n', block).count() as u64;
-        is_ended = block.ends_with(b"\n");
+        // Counting is faster than looking for each newline.
+        let newlines = memchr_iter(b'\n', block).count();
+        let end = match usize::try_from(lines - skipped) {
+            Ok(left @ 1..) if left <= newlines => memchr_iter(b'\n', block).nth(left - 1),
+            _ => None,
+        };
+        let end = end.map_or(block.len(), |newline| newline + 1);
+        skipped = lines.min(skipped + newlines as u64);
+        is_ended = block.get(..end).is_some_and(|skipped| skipped.ends_with(b"\n"));
         file.consume(end);
     }
     Ok((skipped, is_ended))
