@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_roots_guard::ContentHash;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::ErrorData;
 use rmcp::handler::server::common::FromContextPart;
@@ -54,8 +55,17 @@ impl Reply {
         self.fitting(result)
     }
 
+    /// Like [`text`](Self::text), with the version of a file as structured content.
+    pub(super) fn versioned(&self, content: String, version: ContentHash) -> Work<CallToolResult> {
+        let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
+        let members = [("content", content), ("version", version.to_string())];
+        let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+        result.structured_content = Some(JsonObject::from_iter(members).into());
+        self.fitting(result)
+    }
+
     /// The result, if there is room for it.
-    fn fitting(&self, result: CallToolResult) -> Work<CallToolResult> {
+    pub(super) fn fitting(&self, result: CallToolResult) -> Work<CallToolResult> {
         self.room.for_result(&result)?;
         Ok(result)
     }
@@ -108,15 +118,15 @@ impl Call {
         Box::pin(self.server.guard.respond(&self.ctx, self.answers, work)).await
     }
 
-    /// Performs the work, and returns its result.
+    /// Performs the work, and returns the result that it created with the reply.
     pub(super) async fn result<W>(self, work: W) -> ToolResult
     where
-        W: FnOnce(&RequestRoots, &Room) -> Work<CallToolResult> + Send + 'static,
+        W: FnOnce(&RequestRoots, &Reply) -> Work<CallToolResult> + Send + 'static,
     {
         let reply = self.reply;
         let work = move |roots: RequestRoots| {
             ensure_any(&roots)?;
-            reply.fitting(work(&roots, &reply.room)?)
+            work(&roots, &reply)
         };
         self.server.respond(&self.ctx, self.answers, work).await
     }
@@ -186,7 +196,7 @@ pub(super) struct TwoPaths {
 pub(super) fn text_schema() -> Arc<JsonObject> {
     Arc::new(object(json!({
         "type": "object",
-        "properties": { "content": { "type": "string" } },
+        "properties": { "content": { "type": "string" }, "version": { "type": "string" } },
         "required": ["content"],
     })))
 }

@@ -9,6 +9,7 @@ use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Result, WalkOptions, Writ
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
+use super::Limit;
 use super::call::{Call, Lines, Progress, ToolResult, TwoPaths, Work, shown};
 use super::steps::Steps;
 use crate::server::Server;
@@ -98,4 +99,8 @@ fn copy_entry(entry: &DirEntry, to: &CheckedPath, left: u64) -> Result<u64> {
 }
 
 /// The maximum number of bytes of one copy. A workspace with its build results is rarely larger.
-pub(super) const BYTES: u64 = 8 << 30;
+const BYTES: u64 = 8 << 30;
+
+pub(super) fn limits() -> Vec<Limit> {
+    vec![("bytes of one copy_directory", format!("{} GiB", BYTES >> 30))]
+}

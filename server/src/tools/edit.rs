@@ -16,6 +16,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
 
+use super::Limit;
 use super::call::{Call, ToolResult, Work, at_most, shown};
 use super::replace::{NotFound, find_first};
 use super::write::put;
@@ -208,7 +209,7 @@ fn same<'a>(old: impl Iterator<Item = &'a str>, new: impl Iterator<Item = &'a st
 pub(super) const BYTES: u64 = 4 << 20;
 
 /// The maximum number of edits in a call. To change more, write the whole file.
-pub(super) const EDITS: usize = 500;
+const EDITS: usize = 500;
 
 /// The maximum number of bytes to examine in a call. Examining them takes a few hundred
 /// milliseconds.
@@ -218,4 +219,12 @@ const EXAMINED: usize = 200_000_000;
 const TRIES: usize = 64;
 
 /// The maximum size of a diff: as much as a model is likely to review.
-pub(super) const DIFF_BYTES: usize = 256 << 10;
+const DIFF_BYTES: usize = 256 << 10;
+
+pub(super) fn limits() -> Vec<Limit> {
+    vec![
+        ("file for edit_file", format!("{} MiB", BYTES >> 20)),
+        ("edits in a call", EDITS.to_string()),
+        ("diff that edit_file returns", format!("{} KiB", DIFF_BYTES >> 10)),
+    ]
+}

@@ -1,43 +1,76 @@
 //! The tools of the reference filesystem server, with the same names, parameters, annotations and
 //! result formats, and tools that run programs. README.md lists the differences in behavior.
+//!
+//! A tool is a file with its description for the model, its schema and its limits. A new one also
+//! takes two lines here: `mod`, and one in a table of tools.
 
 mod call;
+mod count;
 mod globs;
 mod steps;
 mod replace;
-mod read;
+mod reading;
+mod read_text_file;
+mod read_multiple_files;
+mod read_media_file;
 mod write;
 mod copy;
 mod edit;
-mod list;
-mod tree;
+mod listing;
+mod list_directory;
+mod list_directory_with_sizes;
+mod directory_tree;
 mod search;
-mod info;
+mod get_file_info;
+mod list_allowed_directories;
 mod git;
 mod run;
 
+use std::sync::Arc;
+
 use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::model::JsonObject;
+use serde_json::Value;
 
 pub(crate) use self::call::ANSWER;
-pub use self::info::allowed_directories;
+pub use self::list_allowed_directories::allowed_directories;
 
 use crate::programs::Programs;
 use crate::server::Server;
 
+/// The tools of a file, and their limits.
+type Tools = (fn() -> ToolRouter<Server>, fn() -> Vec<Limit>);
+
+/// What is limited, and the limit, as in README's table.
+pub(crate) type Limit = (&'static str, String);
+
+const READING: &[Tools] = &[
+    (Server::read_text_file_tools, Vec::new),
+    (Server::read_multiple_files_tools, read_multiple_files::limits),
+    (Server::read_media_file_tools, Vec::new),
+    (Server::list_directory_tools, Vec::new),
+    (Server::list_directory_with_sizes_tools, Vec::new),
+    (Server::directory_tree_tools, Vec::new),
+    (Server::search_tools, search::limits),
+    (Server::get_file_info_tools, Vec::new),
+    (Server::list_allowed_directories_tools, Vec::new),
+];
+
+const CHANGING: &[Tools] = &[
+    (Server::write_tools, Vec::new),
+    (Server::copy_tools, copy::limits),
+    (Server::edit_tools, edit::limits),
+];
+
 impl Server {
     /// The tools that change files.
     pub(crate) fn changing_tools() -> ToolRouter<Self> {
-        Self::write_tools() + Self::copy_tools() + Self::edit_tools()
+        routers(CHANGING)
     }
 
     /// The tools that a server with these programs offers.
     pub(crate) fn all_tools(programs: &Programs) -> ToolRouter<Self> {
-        let mut tools = Self::read_tools()
-            + Self::changing_tools()
-            + Self::list_tools()
-            + Self::tree_tools()
-            + Self::search_tools()
-            + Self::info_tools();
+        let mut tools = routers(READING) + Self::changing_tools();
         if programs.git {
             tools += Self::git_tools();
         }
@@ -46,6 +79,7 @@ impl Server {
         }
         for tool in tools.map.values_mut().map(|route| &mut route.attr) {
             tool.output_schema.get_or_insert_with(call::text_schema);
+            without_null(Arc::make_mut(&mut tool.input_schema));
             if let Some(hints) = &mut tool.annotations {
                 hints.open_world_hint = Some(false);
             }
@@ -54,30 +88,56 @@ impl Server {
     }
 }
 
+fn routers(tools: &[Tools]) -> ToolRouter<Server> {
+    tools.iter().fold(ToolRouter::new(), |all, (router, _)| all + router())
+}
+
+/// Describes an optional parameter by its type alone. Not every client and model accepts a list of
+/// types, `null`, or the formats of Rust's numbers.
+fn without_null(schema: &mut JsonObject) {
+    if let Some(kind) = schema.get("type").and_then(|kind| kind.get(0)).cloned() {
+        schema.insert("type".to_owned(), kind);
+    }
+    schema.retain(|name, value| !(value.is_null() || name == "format" && value.is_string()));
+    schema.values_mut().filter_map(Value::as_object_mut).for_each(without_null);
+}
+
 /// The limits of the tools, each with its value, as in README's table.
 #[must_use]
 pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
-    vec![
-        ("text that a tool returns", mib(TEXT)),
+    let mut limits = vec![
+        ("text that a tool returns", mib(reading::TEXT)),
         ("file for read_media_file or as a resource, content for write_file", mib(LIMIT)),
-        ("file for edit_file", mib(edit::BYTES)),
-        ("edits in a call", edit::EDITS.to_string()),
-        ("diff that edit_file returns", format!("{} KiB", edit::DIFF_BYTES >> 10)),
-        ("files in read_multiple_files", read::PATHS.to_string()),
-        ("entries in a listing or a tree", list::ENTRIES.to_string()),
-        ("matches of search_files", search::MATCHES.to_string()),
-        ("entries that search_files looks at", search_entries.to_string()),
+        ("entries on a page of a listing, or in a tree", listing::ENTRIES.to_string()),
         ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
+        ("entries that search_files looks at", search_entries.to_string()),
         ("patterns in a call", globs::PATTERNS.to_string()),
-        ("bytes of one copy_directory", format!("{} GiB", copy::BYTES >> 30)),
-    ]
+    ];
+    limits.extend(READING.iter().chain(CHANGING).flat_map(|(_, limits)| limits()));
+    limits
 }
 
 /// The maximum number of bytes to read from a file, or write to one. The content, its base64 encoding
 /// and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
 
-/// The maximum number of bytes of text to read from files, which clients receive twice: as a content
-/// block and as structured content. Models rarely read as much.
-const TEXT: u64 = 2 << 20;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some clients and models refuse a tool, or all of them, for a schema that they do not know.
+    #[test]
+    fn schemas_have_one_type_for_each_parameter_and_are_short() {
+        let programs = Programs { git: true, run: vec![String::new()], extras: vec![] };
+        let mut size = 0;
+        for tool in Server::all_tools(&programs).list_all() {
+            let schema = serde_json::to_string(&tool.input_schema).unwrap();
+            for part in ["null", "\"type\":[", "anyOf", "oneOf", "\"format\"", "\"$ref\""] {
+                assert!(!schema.contains(part), "{part} in {}: {schema}", tool.name);
+            }
+            size += schema.len() + tool.name.len() + tool.description.unwrap_or_default().len();
+        }
+        assert!(size < 15_000, "{size} bytes");
+    }
+}

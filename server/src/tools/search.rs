@@ -8,6 +8,7 @@ use mcp_roots_guard::{DirEntry, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
+use super::Limit;
 use super::call::{Call, Lines, Progress, ToolResult, Work, is_plain};
 use super::globs::Globs;
 use super::steps::Steps;
@@ -91,4 +92,8 @@ fn named(entry: &DirEntry) -> String {
 }
 
 /// The maximum number of matches: more would not be useful.
-pub(super) const MATCHES: usize = 1_000;
+const MATCHES: usize = 1_000;
+
+pub(super) fn limits() -> Vec<Limit> {
+    vec![("matches of search_files", MATCHES.to_string())]
+}

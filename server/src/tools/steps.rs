@@ -35,7 +35,9 @@ impl<'a> Steps<'a> {
     ) -> Work<Self> {
         let excluded = Globs::excluding(exclude)?;
         let walk = top.walk(options.skip_unreadable())?;
-        Ok(Self { walk, excluded, seen: 0, looked: None, is_full: false, roots, progress })
+        // A call can walk several times.
+        let seen = *progress.borrow();
+        Ok(Self { walk, excluded, seen, looked: None, is_full: false, roots, progress })
     }
 
     /// The next entry that is not excluded.

@@ -30,7 +30,8 @@ fn definition(tool: &Value) -> String {
     format!("{}:{parameters} |{hints} | {content}", tool["name"].as_str().unwrap())
 }
 
-/// The reference server has no `respectGitignore` and no `copy_directory`.
+/// The reference server has only `head`, `tail`, `sortBy`, `excludePatterns` and `dryRun` as optional
+/// parameters, and no `copy_directory`.
 #[test]
 fn tool_definitions_match_the_reference_server() {
     let listed = ServedDirectory::new().client().request("tools/list", json!({})).unwrap();
@@ -53,16 +54,29 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
     served.put("line", "x".repeat((10 << 20) + 1));
     let lines: Vec<String> = (0..100_000).map(|line| format!("line {line}")).collect();
     served.put("long", lines.join("\n"));
+    let many: Vec<_> = (1..=500_000).map(|line| format!("line {line}")).collect();
+    served.put("many", many.join("\n") + "\n");
     for (arguments, expected) in [
         (json!({"path": "huge", "head": 2}), "first\nsecond"),
         (json!({"path": "huge", "tail": 2}), "last but one\nlast"),
         (json!({"path": "long", "tail": 50_000}), &lines[50_000..].join("\n")),
         (json!({"path": "long", "head": 50_000}), &lines[..50_000].join("\n")),
+        (json!({"path": "long", "offset": 50_001}), &lines[50_000..].join("\n")),
+        (json!({"path": "huge", "offset": 2, "limit": 1}), "second"),
+        (json!({"path": "many", "offset": 400_000, "limit": 2}), "line 400000\nline 400001"),
+        (json!({"path": "many", "offset": 400_000, "column": 6, "length": 3}), "400"),
+        (json!({"path": "many", "tail": 1, "lineNumbers": true}), "500000\tline 500000"),
+        (
+            json!({"path": "many", "head": 1, "withVersion": true}),
+            "line 1\nversion: none, because the file is larger than 4194304 bytes",
+        ),
+        (json!({"path": "line", "column": 10 << 20, "length": 9}), "xx"),
     ] {
         assert_eq!(client.call("read_text_file", &arguments).unwrap(), expected, "{arguments}");
     }
     served.put("medium", "x".repeat(5 << 18));
-    let (fewer, line) = ("lines are larger than 2097152 bytes; request fewer", "a single line");
+    let (fewer, line) =
+        ("larger than 2097152 bytes; request fewer", "column and length read a part");
     let content = "x".repeat((10 << 20) + 1);
     let more = |old: &str, new: &str| json!([{ "oldText": old, "newText": new }]);
     served.put("edited", "a\n");
@@ -75,9 +89,18 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
     for (tool, arguments, why) in [
         ("read_text_file", json!({"path": "huge", "head": 3}), fewer),
         ("read_text_file", json!({"path": "huge", "tail": 3}), fewer),
-        ("read_text_file", json!({"path": "huge"}), "with head or tail"),
+        ("read_text_file", json!({"path": "huge"}), "with offset and limit"),
         ("read_text_file", json!({"path": "line", "head": 1}), line),
         ("read_text_file", json!({"path": "line", "tail": 1}), line),
+        ("read_text_file", json!({"path": "huge", "offset": 3, "limit": 1}), line),
+        ("read_text_file", json!({"path": "many", "offset": 2}), fewer),
+        ("read_text_file", json!({"path": "many", "offset": 500_001}), "has only 500000 lines"),
+        ("read_text_file", json!({"path": "line", "column": 2}), "request a smaller length"),
+        (
+            "read_text_file",
+            json!({"path": "repeated", "lineNumbers": true, "head": 500_000}),
+            fewer,
+        ),
         ("read_media_file", json!({"path": "line"}), "larger than 10485760 bytes"),
         ("read_multiple_files", json!({"paths": vec!["b"; 101]}), "at most 100"),
         ("write_file", json!({"path": "new", "content": content}), "10485760"),
@@ -96,7 +119,7 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
     let text = client.call("read_multiple_files", &paths).unwrap();
     let parts: Vec<_> = text.split("\n---\n").collect();
     assert!(parts[1].contains("medium: Error") && parts[1].contains("another call"));
-    assert!(parts[2].contains("with head or tail") && parts[3] == "edited:\na\n\n");
+    assert!(parts[2].contains("with offset and limit") && parts[3] == "edited:\na\n\n");
     // A long diff is truncated, but the edit is applied completely.
     served.put("old", "a\n".repeat(200_000));
     let (old, new) = ("a\n".repeat(200_000), "b\n".repeat(200_000));
@@ -140,15 +163,18 @@ fn text_over_the_limit_is_refused_with_the_way_to_read_a_part() {
     let read = |arguments: Value| ("read_text_file", arguments);
     let (tool, whole) = read(json!({ "path": "most" }));
     assert_eq!(client.call(tool, &whole).unwrap().len(), 2 << 20);
-    for arguments in [json!({ "path": "large" }), json!({ "path": "large", "head": 2049 })] {
+    for (arguments, advice) in [
+        (json!({ "path": "large" }), "offset and limit, head or tail; to find lines"),
+        (json!({ "path": "large", "head": 2049 }), "fewer lines with head, tail or limit"),
+    ] {
         let refused = client.call("read_text_file", &arguments).unwrap_err();
         assert!(refused.contains("larger than 2097152 bytes"), "{refused}");
-        assert!(refused.contains("head or tail"), "{refused}");
+        assert!(refused.contains(advice), "{refused}");
     }
     let part = client.call("read_text_file", &json!({ "path": "large", "tail": 2 })).unwrap();
     assert_eq!(part.len(), 2 * 1024 - 1);
     let several = client.said("read_multiple_files", &json!({ "paths": ["most", "large"] }));
-    assert!(several.contains("large: Error - larger than 2097152 bytes; to read its first"));
+    assert!(several.contains("large: Error - larger than 2097152 bytes; to read a part"));
 }
 
 /// The schema of 2024-11-05 has no audio content.

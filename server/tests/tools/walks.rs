@@ -98,3 +98,23 @@ fn cancelled_walk_stops() {
     }
     panic!("the walk was not stopped");
 }
+
+/// Lines at the end of a large file are found by reading everything before them.
+#[cfg(target_os = "linux")]
+#[test]
+fn cancelled_read_stops() {
+    let served = ServedDirectory::new();
+    let mut client = served.client();
+    let huge = served.put("huge", "");
+    fs::File::options().write(true).open(&huge).unwrap().set_len(1 << 40).unwrap();
+    let id = client.begin_call("read_text_file", &json!({"path": "huge", "offset": 2}));
+    while open_beneath(&client, &huge) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client.notify("cancelled", &json!({ "requestId": id }));
+    let cancelled = Instant::now();
+    while open_beneath(&client, &huge) > 0 {
+        assert!(cancelled.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,28 +1,14 @@
-//! The tools `get_file_info` and `list_allowed_directories`. Neither opens a file.
+//! The tool `list_allowed_directories`, which looks at none of them.
 
-use std::time::SystemTime;
-
-use jiff::Timestamp;
-use mcp_roots_guard::{Access, Metadata, Root, Roots};
-use rmcp::handler::server::wrapper::Parameters;
+use mcp_roots_guard::{Access, Root, Roots};
 use rmcp::{tool, tool_router};
 
-use super::call::{Call, OnePath, ToolResult, shown};
+use super::call::{Call, ToolResult, shown};
 use crate::replaced::ConfinedDirectories;
 use crate::server::Server;
 
-#[tool_router(router = info_tools, vis = "pub(super)")]
+#[tool_router(router = list_allowed_directories_tools, vis = "pub(super)")]
 impl Server {
-    #[tool(
-        title = "Get File Info",
-        description = "Returns the size, times (UTC), type and permissions of a file or directory. \
-                       Follows symlinks inside the allowed directories.",
-        annotations(read_only_hint = true)
-    )]
-    async fn get_file_info(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
-        call.text(move |roots, _| Ok(described(&roots.metadata(&args.path)?))).await
-    }
-
     #[tool(
         title = "List Allowed Directories",
         description = "Lists the directories and files that the other tools can access, whether or \
@@ -64,28 +50,3 @@ fn allowed(root: &Root, confined: &ConfinedDirectories) -> String {
     let path = shown(root.client_path());
     if remarks.is_empty() { path } else { format!("{path} ({})", remarks.join(", ")) }
 }
-
-fn described(metadata: &Metadata) -> String {
-    let permissions =
-        metadata.mode().map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
-    [
-        ("size", metadata.len().to_string()),
-        ("created", time(metadata.created())),
-        ("modified", time(metadata.modified())),
-        ("accessed", time(metadata.accessed())),
-        ("isDirectory", metadata.file_type().is_dir().to_string()),
-        ("isFile", metadata.file_type().is_file().to_string()),
-        ("permissions", permissions),
-    ]
-    .map(|(key, value)| format!("{key}: {value}"))
-    .join("\n")
-}
-
-/// Formats a time as in RFC 3339. Returns [`UNKNOWN`] if there is no time, or if it is outside the
-/// calendar's range, which the owner of a file can cause.
-fn time(time: Option<SystemTime>) -> String {
-    let time = time.and_then(|time| Timestamp::try_from(time).ok());
-    time.map_or_else(|| UNKNOWN.into(), |time| time.to_string())
-}
-
-const UNKNOWN: &str = "unknown";
