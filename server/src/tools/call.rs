@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_roots_guard::ContentHash;
 use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::ErrorData;
@@ -55,6 +56,14 @@ impl Reply {
         self.fitting(result)
     }
 
+    /// Like [`text`](Self::text), with the version of a file as structured content.
+    pub(super) fn versioned(&self, content: String, version: ContentHash) -> Work<CallToolResult> {
+        let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
+        let version = version.to_string();
+        result.structured_content = Some(json!({ "content": content, "version": version }));
+        self.fitting(result)
+    }
+
     /// The result, if there is room for it.
     fn fitting(&self, result: CallToolResult) -> Work<CallToolResult> {
         self.room.for_result(&result)?;
@@ -72,6 +81,20 @@ impl Call {
         let work = move |roots: RequestRoots| {
             ensure_any(&roots)?;
             reply.text(work(&roots, &reply.room)?)
+        };
+        self.server.respond(&self.ctx, self.answers, work).await
+    }
+
+    /// Like [`text`](Self::text), with the version that the file has now.
+    pub(super) async fn versioned<W>(self, work: W) -> ToolResult
+    where
+        W: FnOnce(&RequestRoots, &Room) -> Work<(String, ContentHash)> + Send + 'static,
+    {
+        let reply = self.reply;
+        let work = move |roots: RequestRoots| {
+            ensure_any(&roots)?;
+            let (content, version) = work(&roots, &reply.room)?;
+            reply.versioned(content, version)
         };
         self.server.respond(&self.ctx, self.answers, work).await
     }
@@ -184,7 +207,7 @@ pub(super) struct TwoPaths {
 pub(super) fn text_schema() -> Arc<JsonObject> {
     Arc::new(object(json!({
         "type": "object",
-        "properties": { "content": { "type": "string" } },
+        "properties": { "content": { "type": "string" }, "version": { "type": "string" } },
         "required": ["content"],
     })))
 }

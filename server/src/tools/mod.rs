@@ -4,11 +4,18 @@
 mod call;
 mod globs;
 mod steps;
+mod text;
 mod replace;
 mod read;
 mod write;
 mod copy;
 mod edit;
+mod edit_files;
+mod patch_format;
+mod hunks;
+mod patch;
+mod append;
+mod delete;
 mod list;
 mod tree;
 mod search;
@@ -16,6 +23,7 @@ mod info;
 mod git;
 mod run;
 
+use mcp_roots_guard::limits::CHANGES;
 use rmcp::handler::server::router::tool::ToolRouter;
 
 pub(crate) use self::call::ANSWER;
@@ -27,7 +35,13 @@ use crate::server::Server;
 impl Server {
     /// The tools that change files.
     pub(crate) fn changing_tools() -> ToolRouter<Self> {
-        Self::write_tools() + Self::copy_tools() + Self::edit_tools()
+        Self::write_tools()
+            + Self::append_tools()
+            + Self::delete_tools()
+            + Self::copy_tools()
+            + Self::edit_tools()
+            + Self::edit_files_tools()
+            + Self::patch_tools()
     }
 
     /// The tools that a server with these programs offers.
@@ -60,10 +74,12 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     vec![
         ("text that a tool returns", mib(TEXT)),
-        ("file for read_media_file or as a resource, content for write_file", mib(LIMIT)),
-        ("file for edit_file", mib(edit::BYTES)),
+        ("file for read_media_file or as a resource, content to write", mib(LIMIT)),
+        ("file to edit or to patch", mib(edit::BYTES)),
         ("edits in a call", edit::EDITS.to_string()),
-        ("diff that edit_file returns", format!("{} KiB", edit::DIFF_BYTES >> 10)),
+        ("occurrences that replaceAll replaces", replace::OCCURRENCES.to_string()),
+        ("files in edit_files or apply_patch; a moved file counts twice", CHANGES.to_string()),
+        ("diff that an edit returns", format!("{} KiB", edit::DIFF_BYTES >> 10)),
         ("files in read_multiple_files", read::PATHS.to_string()),
         ("entries in a listing or a tree", list::ENTRIES.to_string()),
         ("matches of search_files", search::MATCHES.to_string()),
