@@ -54,9 +54,9 @@ fn delete(roots: &RequestRoots, args: &DeletePath) -> Work {
         _ => entry.remove_file(),
     };
     match deleted {
-        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && !recursive => Err(
-            HandlerError::new(format!("{error}; to delete everything in it, set recursive")),
-        ),
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && !recursive => {
+            Err(HandlerError::new(format!("{error}; to delete everything in it, set recursive")))
+        }
         deleted => Ok(deleted.map(|()| format!("Deleted {path}"))?),
     }
 }

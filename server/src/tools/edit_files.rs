@@ -7,14 +7,12 @@
 
 use mcp_roots_guard::ContentHash;
 use mcp_roots_guard::limits::CHANGES;
-use mcp_roots_guard::rmcp::RequestRoots;
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, Work, at_most};
-use super::edit::{
-    DIFF_BYTES, EDITS, EXAMINED, Edit, diff, edited, ensure_version, read_to_edit,
-};
+use super::edit::{DIFF_BYTES, EDITS, EXAMINED, Edit, diff, edited, ensure_version, read_to_edit};
 use super::write::if_unchanged;
 use crate::memory::Room;
 use crate::server::Server;
@@ -58,6 +56,9 @@ impl Server {
 }
 
 fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
+    if args.files.is_empty() {
+        return Err(HandlerError::new("files is empty: at least one file is required"));
+    }
     at_most(CHANGES, args.files.len(), "files")?;
     at_most(EDITS, args.files.iter().map(|file| file.edits.len()).sum(), "edits")?;
     let (mut changes, mut left, mut result) = (roots.change_set(), EXAMINED, String::new());

@@ -56,9 +56,8 @@ impl<'a> Lines<'a> {
     fn find(&self, hunk: &Hunk<'_>, mut from: usize, spend: Spend) -> Result<usize, String> {
         for below in &hunk.below {
             let found = self.seek(&[below], from, false, spend)?;
-            from = 1 + found.ok_or_else(|| {
-                format!("the line {below:?} after @@ is not in the file below line {from}")
-            })?;
+            let why = || format!("the line {below:?} after @@ is not in the file{}", after(from));
+            from = 1 + found.ok_or_else(why)?;
         }
         let old: Vec<&str> = hunk.lines.iter().filter_map(Line::old).collect();
         if old.is_empty() {
@@ -66,11 +65,12 @@ impl<'a> Lines<'a> {
             return Ok(if is_below { from } else { self.lines.len() });
         }
         self.seek(&old, from, hunk.is_at_end, spend)?.ok_or_else(|| {
-            let place = if hunk.is_at_end { " at its end" } else { "" };
             let first = old.first().copied().unwrap_or_default();
             format!(
-                "its lines to keep and to remove, which begin with {first:?}, are not in the file \
-                 below line {from}{place}; read the file and copy them exactly"
+                "its lines to keep and to remove, which begin with {first:?}, are not {} the \
+                 file{}; read the file and copy them exactly",
+                if hunk.is_at_end { "at the end of" } else { "in" },
+                after(from)
             )
         })
     }
@@ -133,6 +133,11 @@ impl<'a> Lines<'a> {
     fn start(&self, line: usize) -> usize {
         self.starts.get(line).copied().unwrap_or(self.text.len())
     }
+}
+
+/// Where the search began.
+fn after(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(" below line {line}") }
 }
 
 impl<'a> Line<'a> {
