@@ -59,8 +59,9 @@ impl Reply {
     /// Like [`text`](Self::text), with the version of a file as structured content.
     pub(super) fn versioned(&self, content: String, version: ContentHash) -> Work<CallToolResult> {
         let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
-        let version = version.to_string();
-        result.structured_content = Some(json!({ "content": content, "version": version }));
+        let members = [("content", content), ("version", version.to_string())];
+        let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+        result.structured_content = Some(JsonObject::from_iter(members).into());
         self.fitting(result)
     }
 

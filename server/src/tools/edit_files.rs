@@ -5,6 +5,8 @@
 //! completely. If the system refuses one of them then, the error names the files that were changed.
 //! If the server is killed meanwhile, the files before that one are new, and the others are old.
 
+use std::fmt::Write as _;
+
 use mcp_roots_guard::ContentHash;
 use mcp_roots_guard::limits::CHANGES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -67,7 +69,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
         let version = ensure_version(path, &old, *version)?;
         let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
         if new == old {
-            result += &format!("The edits do not change {path}\n");
+            let _ = writeln!(result, "The edits do not change {path}");
             continue;
         }
         if !args.dry_run {

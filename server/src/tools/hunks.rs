@@ -34,7 +34,7 @@ pub(super) fn patched(content: &str, hunks: &[Hunk<'_>], spend: Spend) -> Result
 
 /// The lines of a text with `\n` line endings.
 struct Lines<'a> {
-    lines: Vec<&'a str>,
+    all: Vec<&'a str>,
     /// Where each line starts.
     starts: Vec<usize>,
     text: &'a str,
@@ -49,7 +49,7 @@ impl<'a> Lines<'a> {
             Some(start)
         });
         let starts = starts.collect();
-        Self { lines: lines.map(|line| line.trim_end_matches('\n')).collect(), starts, text }
+        Self { all: lines.map(|line| line.trim_end_matches('\n')).collect(), starts, text }
     }
 
     /// The number of the line, from 0, with which a hunk begins.
@@ -62,7 +62,7 @@ impl<'a> Lines<'a> {
         let old: Vec<&str> = hunk.lines.iter().filter_map(Line::old).collect();
         if old.is_empty() {
             let is_below = !hunk.below.is_empty() && !hunk.is_at_end;
-            return Ok(if is_below { from } else { self.lines.len() });
+            return Ok(if is_below { from } else { self.all.len() });
         }
         self.seek(&old, from, hunk.is_at_end, spend)?.ok_or_else(|| {
             let first = old.first().copied().unwrap_or_default();
@@ -83,12 +83,12 @@ impl<'a> Lines<'a> {
         is_at_end: bool,
         spend: Spend,
     ) -> Result<Option<usize>, String> {
-        let Some(last) = self.lines.len().checked_sub(sought.len()) else { return Ok(None) };
+        let Some(last) = self.all.len().checked_sub(sought.len()) else { return Ok(None) };
         let from = if is_at_end { from.max(last) } else { from };
         for is_same in PASSES {
             for start in from..=last {
                 let mut examined = 0;
-                let mut pairs = self.lines.iter().skip(start).zip(sought);
+                let mut pairs = self.all.iter().skip(start).zip(sought);
                 let is_found = pairs.all(|(line, sought)| {
                     examined += LINE + line.len();
                     is_same(line, sought)
@@ -107,8 +107,11 @@ impl<'a> Lines<'a> {
         let (mut start, mut end, mut new) = (first, first, String::new());
         let mut add = |lines: std::ops::Range<usize>, mut new: String| {
             let part = self.start(lines.start)..self.start(lines.end);
-            let is_after_last = part.start == self.text.len() && !self.text.is_empty();
-            if !new.is_empty() && is_after_last && !self.text.ends_with('\n') {
+            let is_first_at_end = part.start == self.text.len()
+                && parts.last().is_none_or(|(before, _)| before.end < part.start);
+            // The last line of the file may have no newline.
+            let is_open = !self.text.is_empty() && !self.text.ends_with('\n');
+            if is_first_at_end && is_open && !new.is_empty() {
                 new.insert(0, '\n');
             }
             if !(part.is_empty() && new.is_empty()) {

@@ -47,15 +47,15 @@ impl Server {
     }
 }
 
-fn apply(roots: &RequestRoots, room: &Room, patch: &str) -> Work {
-    if u64::try_from(patch.len()).map_or(true, |size| size > BYTES) {
+fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
+    if u64::try_from(text.len()).map_or(true, |size| size > BYTES) {
         return Err(HandlerError::new(format!("the patch is larger than {BYTES} bytes; split it")));
     }
     // The new files, and what each line takes.
-    room.take(patch.len() + 48 * patch.lines().count())?;
+    room.take(text.len() + 48 * text.lines().count())?;
     let mut files = Files { roots, room, changes: roots.change_set(), left: EXAMINED };
     let mut result = Lines::default();
-    for section in parse(patch).map_err(HandlerError::new)? {
+    for section in parse(text).map_err(HandlerError::new)? {
         roots.ensure_active()?;
         let path = section.path;
         let (letter, to) = match section.change {
@@ -91,7 +91,7 @@ struct Files<'a> {
 impl Files<'_> {
     fn update(&mut self, path: &str, to: Option<&str>, hunks: &[Hunk<'_>]) -> Work<()> {
         if let (Some(to), []) = (to, hunks) {
-            return Ok(self.changes.rename(path, to, Overwrite::Never).map_err(advised)?);
+            return self.changes.rename(path, to, Overwrite::Never).map_err(advised);
         }
         let (_, old) = read_to_edit(self.roots, self.room, path)?;
         let version = ContentHash::of(old.as_bytes());

@@ -50,8 +50,8 @@ pub(super) enum Line<'a> {
 type Lines<'a, 'b> = Peekable<Zip<RangeFrom<usize>, Iter<'b, &'a str>>>;
 
 /// Returns the sections, of which there is at least one.
-pub(super) fn parse(patch: &str) -> Result<Vec<Section<'_>>, String> {
-    let all: Vec<&str> = patch.trim().lines().collect();
+pub(super) fn parse(text: &str) -> Result<Vec<Section<'_>>, String> {
+    let all: Vec<&str> = text.trim().lines().collect();
     let mut marked = all.as_slice();
     if let [first, inner @ .., last] = marked {
         let heredoc = first.trim_start_matches("apply_patch").trim();

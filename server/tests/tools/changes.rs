@@ -29,7 +29,7 @@ fn concurrent_appends_are_all_kept() {
 fn concurrent_changes_of_several_files_are_complete_or_refused() {
     let served = ServedDirectory::new();
     let mut client = served.client();
-    let lines: String = (0..20).map(|line| format!("<{line}>\n")).collect();
+    let lines = (0..20).map(|line| format!("<{line}>\n")).collect::<Vec<_>>().concat();
     for name in ["a", "b"] {
         served.put(name, &lines);
     }

@@ -108,7 +108,7 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
         ("append_file", json!({"path": "edited", "content": content}), "10485760"),
         ("apply_patch", json!({"patch": content}), "larger than 4194304 bytes"),
         ("apply_patch", json!({"patch": patch("line", "-x\n+y")}), "larger than"),
-        ("apply_patch", json!({"patch": patch("most", &added)}), "would be larger"),
+        ("apply_patch", json!({"patch": patch("most", added)}), "would be larger"),
         ("apply_patch", json!({"patch": patch("repeated", &hunk)}), "too complex"),
     ] {
         let error = client.call(tool, &arguments).unwrap_err();
