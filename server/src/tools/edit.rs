@@ -182,16 +182,16 @@ fn advice(why: Refusal, which: Which) -> String {
             "oldText is not in the file; its first line matches line {line}, but the following \
              lines do not match"
         ),
-        Refusal::Count(count, mut lines) => {
+        Refusal::Count(count, lines) => {
             let more = if lines.len() < count { ", …" } else { "" };
-            let first = lines.split_off(0).into_iter().map(|line| line.to_string());
-            let lines = first.collect::<Vec<_>>().join(", ") + more;
+            let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
             let advice = match which {
                 Which::Only => "add more lines to oldText, or set occurrence or replaceAll",
                 Which::Number(_) => "there is no occurrence with this number",
                 Which::All => "these are too many for one edit; write the whole file",
             };
-            format!("oldText occurs {count} times, at lines {lines}; {advice}")
+            let lines = lines.join(", ");
+            format!("oldText occurs {count} times, at lines {lines}{more}; {advice}")
         }
         Refusal::TooLarge => format!("the file would be larger than {BYTES} bytes"),
         Refusal::Stopped => "too many edits for a file of this size; split the call, and copy \

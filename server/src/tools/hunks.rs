@@ -14,6 +14,7 @@
 //! A line that is kept stays as it is in the file. Each added line ends with a newline.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::patch_format::{Hunk, Line};
 use super::replace::{LINE, Spend};
@@ -105,7 +106,7 @@ impl<'a> Lines<'a> {
     /// Adds the parts that a hunk replaces, and returns the number of the line below it.
     fn replace(&self, hunk: &Hunk<'_>, first: usize, parts: &mut Vec<Part<'_>>) -> usize {
         let (mut start, mut end, mut new) = (first, first, String::new());
-        let mut add = |lines: std::ops::Range<usize>, mut new: String| {
+        let mut add = |lines: Range<usize>, mut new: String| {
             let part = self.start(lines.start)..self.start(lines.end);
             let is_first_at_end = part.start == self.text.len()
                 && parts.last().is_none_or(|(before, _)| before.end < part.start);
