@@ -120,6 +120,17 @@ pub(super) fn read_to_edit(
     Ok((file, content))
 }
 
+/// Adds a file to those that a call changes, each of which it names once.
+pub(super) fn add_once(files: &mut Vec<CheckedPath>, file: CheckedPath, path: &str) -> Work<()> {
+    if files.contains(&file) {
+        return Err(HandlerError::new(format!(
+            "{path:?} is in the call twice; put all changes of a file together. No file was changed"
+        )));
+    }
+    files.push(file);
+    Ok(())
+}
+
 /// Returns the version of a file's content, or an error if it is not the one that the model read.
 pub(super) fn ensure_version(
     path: &str,

@@ -14,7 +14,9 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, Work, at_most};
-use super::edit::{DIFF_BYTES, EDITS, EXAMINED, Edit, diff, edited, ensure_version, read_to_edit};
+use super::edit::{
+    DIFF_BYTES, EDITS, EXAMINED, Edit, add_once, diff, edited, ensure_version, read_to_edit,
+};
 use super::write::if_unchanged;
 use crate::memory::Room;
 use crate::server::Server;
@@ -64,8 +66,10 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
     at_most(CHANGES, args.files.len(), "files")?;
     at_most(EDITS, args.files.iter().map(|file| file.edits.len()).sum(), "edits")?;
     let (mut changes, mut left, mut result) = (roots.change_set(), EXAMINED, String::new());
+    let mut files = Vec::new();
     for FileEdits { path, edits, version } in &args.files {
-        let (_, old) = read_to_edit(roots, room, path)?;
+        let (file, old) = read_to_edit(roots, room, path)?;
+        add_once(&mut files, file, path)?;
         let version = ensure_version(path, &old, *version)?;
         let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
         if new == old {

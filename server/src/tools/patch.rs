@@ -10,12 +10,14 @@
 //! moved where something exists. A file has one section at most.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChangeSet, ContentHash, Error, ErrorKind, Overwrite, WriteOptions};
+use mcp_roots_guard::{
+    ChangeSet, CheckedPath, ContentHash, Error, ErrorKind, Overwrite, WriteOptions,
+};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, Lines, ToolResult, Work, shown};
-use super::edit::{BYTES, EXAMINED, read_to_edit, spend};
+use super::edit::{BYTES, EXAMINED, add_once, read_to_edit, spend};
 use super::hunks::patched;
 use super::patch_format::{Change, Hunk, parse};
 use super::write::if_unchanged;
@@ -53,7 +55,8 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
     }
     // The new files, and what each line takes.
     room.take(text.len() + 48 * text.lines().count())?;
-    let mut files = Files { roots, room, changes: roots.change_set(), left: EXAMINED };
+    let (changes, updated) = (roots.change_set(), Vec::new());
+    let mut files = Files { roots, room, changes, updated, left: EXAMINED };
     let mut result = Lines::default();
     for section in parse(text).map_err(HandlerError::new)? {
         roots.ensure_active()?;
@@ -84,6 +87,7 @@ struct Files<'a> {
     roots: &'a RequestRoots,
     room: &'a Room,
     changes: ChangeSet,
+    updated: Vec<CheckedPath>,
     /// How many bytes may still be examined.
     left: usize,
 }
@@ -93,7 +97,8 @@ impl Files<'_> {
         if let (Some(to), []) = (to, hunks) {
             return self.changes.rename(path, to, Overwrite::Never).map_err(advised);
         }
-        let (_, old) = read_to_edit(self.roots, self.room, path)?;
+        let (file, old) = read_to_edit(self.roots, self.room, path)?;
+        add_once(&mut self.updated, file, path)?;
         let version = ContentHash::of(old.as_bytes());
         let mut spend = |more| spend(self.roots, &mut self.left, more);
         let new = patched(&old, hunks, &mut spend);
