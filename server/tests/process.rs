@@ -35,6 +35,11 @@ fn server_survives_a_write_beyond_the_file_size_limit() {
     server.said("write_file", &json!({ "path": other, "content": "small" }));
     assert_eq!(server.read(&other), "small");
     assert_eq!(fs::read_dir(&files.directory).unwrap().count(), 2);
+    // An append leaves what was there, and says how much was added.
+    let refused =
+        server.said("append_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
+    let added = server.read(&file).strip_prefix("old").unwrap().len();
+    assert!(refused.ends_with(&format!("; {added} of 100000 bytes were added")), "{refused}");
 }
 
 /// rmcp drops such a message, and the client would wait for a response.

@@ -85,6 +85,20 @@ impl Call {
         self.server.respond(&self.ctx, self.answers, work).await
     }
 
+    /// Like [`text`](Self::text), with the version that the file has now.
+    pub(super) async fn versioned<W>(self, work: W) -> ToolResult
+    where
+        W: FnOnce(&RequestRoots, &Room) -> Work<(String, ContentHash)> + Send + 'static,
+    {
+        let reply = self.reply;
+        let work = move |roots: RequestRoots| {
+            ensure_any(&roots)?;
+            let (content, version) = work(&roots, &reply.room)?;
+            reply.versioned(content, version)
+        };
+        self.server.respond(&self.ctx, self.answers, work).await
+    }
+
     /// Like [`text`](Self::text), for a walk, which reports progress.
     pub(super) async fn long<W>(self, work: W) -> ToolResult
     where

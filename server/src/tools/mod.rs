@@ -8,6 +8,7 @@ mod call;
 mod count;
 mod globs;
 mod steps;
+mod text;
 mod replace;
 mod reading;
 mod read_text_file;
@@ -16,6 +17,12 @@ mod read_media_file;
 mod write;
 mod copy;
 mod edit;
+mod edit_files;
+mod patch_format;
+mod hunks;
+mod patch;
+mod append;
+mod delete;
 mod listing;
 mod list_directory;
 mod list_directory_with_sizes;
@@ -58,8 +65,12 @@ const READING: &[Tools] = &[
 
 const CHANGING: &[Tools] = &[
     (Server::write_tools, Vec::new),
+    (Server::append_tools, Vec::new),
+    (Server::delete_tools, Vec::new),
     (Server::copy_tools, copy::limits),
     (Server::edit_tools, edit::limits),
+    (Server::edit_files_tools, edit_files::limits),
+    (Server::patch_tools, Vec::new),
 ];
 
 impl Server {
@@ -108,7 +119,7 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     let mut limits = vec![
         ("text that a tool returns", mib(reading::TEXT)),
-        ("file for read_media_file or as a resource, content for write_file", mib(LIMIT)),
+        ("file for read_media_file or as a resource, content to write", mib(LIMIT)),
         ("entries on a page of a listing, or in a tree", listing::ENTRIES.to_string()),
         ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
         ("entries that search_files looks at", search_entries.to_string()),

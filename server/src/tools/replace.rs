@@ -1,83 +1,157 @@
-//! Finds the part of a text that an edit replaces.
+//! Finds the parts of a text that an edit replaces.
 //!
-//! All texts have `\n` line endings. The part is the first exact occurrence of the old text. If
-//! there is none, it is the first sequence of lines that matches when white space around each line
-//! is ignored. In that case, the new lines are indented like the matching lines in the file.
+//! All texts have `\n` line endings. The old text occurs where it is found exactly. If it is not
+//! found, it occurs where a sequence of lines matches when white space around each line is ignored.
+//! In that case, the new lines are indented like the matching lines in the file. Occurrences do not
+//! overlap. If there are several, the edit says which it means.
 //!
 //! The work stops when its budget is exhausted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ops::Range;
+
+use super::edit::BYTES;
+use super::text::Part;
+
+/// The occurrences that an edit replaces.
+#[derive(Clone, Copy)]
+pub(super) enum Which {
+    /// The only one.
+    Only,
+    /// The one with this number, from 1.
+    Number(usize),
+    All,
+}
 
 /// The reason why an edit could not be applied.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotFound {
+pub(super) enum Refusal {
     /// The old text does not occur. Contains the number of the first line, from 1, that matches the
     /// first line of the old text.
     Nowhere(Option<usize>),
+    /// The old text does not occur as often as the edit expects. Contains how often it does, and the
+    /// lines of the first occurrences.
+    Count(usize, Vec<usize>),
+    /// The text would become too large.
+    TooLarge,
     /// The budget is exhausted, or the call was cancelled.
     Stopped,
 }
 
 /// Reserves budget for examining a number of bytes, or fails if the work must stop.
-pub(super) type Spend<'a> = &'a mut dyn FnMut(usize) -> Result<(), NotFound>;
+pub(super) type Spend<'a> = &'a mut dyn FnMut(usize) -> Result<(), Refusal>;
 
-/// Returns the first part of the text that matches, and its replacement.
-pub(super) fn find_first(
+/// Returns the parts of the text to replace, and their replacements.
+pub(super) fn find<'a>(
     text: &str,
     old: &str,
-    new: &str,
+    new: &'a str,
+    which: Which,
     spend: Spend,
-) -> Result<(Range<usize>, String), NotFound> {
+) -> Result<Vec<Part<'a>>, Refusal> {
     spend(text.len() + old.len() + new.len())?;
-    if let Some(start) = text.find(old) {
-        return Ok((start..start + old.len(), new.to_owned()));
+    let exact = text.match_indices(old).map(|(start, _)| start);
+    if exact.clone().next().is_some() {
+        let line = |start| text.get(..start).map_or(0, |before| before.matches('\n').count());
+        let starts = choose(exact, which, line, spend)?;
+        let parts = starts.into_iter().map(|start| (start..start + old.len(), Cow::Borrowed(new)));
+        return bounded(text, parts.map(Ok));
     }
-    let wanted: Vec<&str> = old.lines().collect();
+    let found = matching_lines(text, old, spend)?;
+    let chosen = choose(found.iter(), which, |(line, _)| *line, spend)?;
+    bounded(text, chosen.into_iter().map(|(_, start)| part(text, *start, old, new, spend)))
+}
+
+/// The occurrences that the edit means. `line` returns the number of an occurrence's line, from 0.
+fn choose<T>(
+    found: impl Iterator<Item = T> + Clone,
+    which: Which,
+    line: impl Fn(T) -> usize,
+    spend: Spend,
+) -> Result<Vec<T>, Refusal> {
+    let count = found.clone().count();
+    spend(LINE * count)?;
+    Ok(match which {
+        Which::Only if count == 1 => found.collect(),
+        Which::Number(number @ 1..) if number <= count => found.skip(number - 1).take(1).collect(),
+        Which::All if count <= OCCURRENCES => found.collect(),
+        _ => {
+            let lines = found.take(SHOWN).map(|occurrence| line(occurrence) + 1);
+            return Err(Refusal::Count(count, lines.collect()));
+        }
+    })
+}
+
+/// Collects the parts, unless the text would become too large.
+fn bounded<'a>(
+    text: &str,
+    parts: impl Iterator<Item = Result<Part<'a>, Refusal>>,
+) -> Result<Vec<Part<'a>>, Refusal> {
+    let mut size = text.len();
+    let fits = |part: Result<Part<'a>, Refusal>| {
+        let (range, new) = part?;
+        size = size.saturating_sub(range.len()).saturating_add(new.len());
+        let is_small = u64::try_from(size).is_ok_and(|size| size <= BYTES);
+        if is_small { Ok((range, new)) } else { Err(Refusal::TooLarge) }
+    };
+    parts.map(fits).collect()
+}
+
+/// Where the lines of the old text occur, at least once: the number of the first line, from 0, and
+/// its position.
+fn matching_lines(text: &str, old: &str, spend: Spend) -> Result<Vec<(usize, usize)>, Refusal> {
     let (lines, sought) = (trimmed(text), trimmed(old));
     // An old text that contains only blank lines is not searched for, because it would match almost
     // anywhere.
     let Some(first) = sought.iter().find(|line| !line.is_empty()) else {
-        return Err(NotFound::Nowhere(None));
+        return Err(Refusal::Nowhere(None));
     };
-    for start in 0..lines.len() {
-        let following = lines.iter().skip(start).zip(&sought);
-        let matching = following.take_while(|(line, sought)| line == sought).count();
-        spend(LINE * (matching + 1))?;
-        if matching == sought.len() {
-            return part(text, start, old, &wanted, new, spend);
+    let (mut found, mut next, mut position) = (Vec::new(), 0, 0);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if number >= next {
+            let following = lines.iter().skip(number).zip(&sought);
+            let matching = following.take_while(|(line, sought)| line == sought).count();
+            spend(LINE * (matching + 1))?;
+            if matching == sought.len() {
+                found.push((number, position));
+                next = number + matching;
+            }
         }
+        position += line.len();
     }
-    Err(NotFound::Nowhere(lines.iter().position(|line| line == first).map(|line| line + 1)))
+    if found.is_empty() {
+        let first = lines.iter().position(|line| line == first);
+        return Err(Refusal::Nowhere(first.map(|line| line + 1)));
+    }
+    Ok(found)
 }
 
 fn trimmed(text: &str) -> Vec<&str> {
     text.lines().map(str::trim).collect()
 }
 
-/// The part that consists of the matching lines, starting at line `first`, and its replacement.
-/// Whole lines are replaced. The newline of the last line is included only if the old text ends
-/// with one.
-fn part(
+/// The part that consists of the matching lines, starting at a position, and its replacement. Whole
+/// lines are replaced. The newline of the last line is included only if the old text ends with one.
+fn part<'a>(
     text: &str,
-    first: usize,
+    start: usize,
     old: &str,
-    wanted: &[&str],
     new: &str,
     spend: Spend,
-) -> Result<(Range<usize>, String), NotFound> {
-    let mut lines = text.split_inclusive('\n');
-    let start = lines.by_ref().take(first).map(str::len).sum();
+) -> Result<Part<'a>, Refusal> {
+    let wanted: Vec<&str> = old.lines().collect();
+    let lines = text.get(start..).unwrap_or_default().split_inclusive('\n');
     let found: Vec<&str> = lines.take(wanted.len()).collect();
     let end = start + found.iter().map(|line| line.len()).sum::<usize>();
     let kept = !old.ends_with('\n') && found.last().is_some_and(|line| line.ends_with('\n'));
-    Ok((start..end - usize::from(kept), indented(new, wanted, &found, spend)?))
+    spend(old.len() + new.len())?;
+    Ok((start..end - usize::from(kept), Cow::Owned(indented(new, &wanted, &found, spend)?)))
 }
 
 /// Indents the new lines. If a new line's indentation starts with that of a line in the old text,
 /// the common part is replaced with the indentation of the matching line in the file. Other lines
 /// are unchanged.
-fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, NotFound> {
+fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, Refusal> {
     let pairs = wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty());
     let mut indents = HashMap::new();
     for (wanted, found) in pairs {
@@ -112,7 +186,13 @@ fn indent(line: &str) -> &str {
 }
 
 /// The cost of comparing a line, expressed in bytes.
-const LINE: usize = 32;
+pub(super) const LINE: usize = 32;
+
+/// The maximum number of occurrences that an edit replaces. Each takes 40 bytes in the meantime.
+pub(super) const OCCURRENCES: usize = 100_000;
+
+/// How many lines a refusal names.
+const SHOWN: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -133,11 +213,11 @@ mod tests {
             (lines(0, 1000).replace('x', "x "), lines(0, 1000), lines(1001, 2500)),
         ] {
             let (start, mut left) = (Instant::now(), 100_000_000_usize);
-            let found = find_first(&text, &old, &new, &mut |more| {
-                left = left.checked_sub(more).ok_or(NotFound::Stopped)?;
+            let found = find(&text, &old, &new, Which::All, &mut |more| {
+                left = left.checked_sub(more).ok_or(Refusal::Stopped)?;
                 Ok(())
             });
-            assert_eq!(found.err(), Some(NotFound::Stopped));
+            assert_eq!(found.err(), Some(Refusal::Stopped));
             assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         }
     }

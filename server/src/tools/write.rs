@@ -4,12 +4,12 @@
 //! which is written in place. A move never replaces an existing file.
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ErrorKind, Overwrite, Result, WriteOptions};
+use mcp_roots_guard::{CheckedPath, ContentHash, ErrorKind, Overwrite, Result, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Call, OnePath, ToolResult, TwoPaths};
+use super::call::{Call, OnePath, ToolResult, TwoPaths, Work};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -19,6 +19,10 @@ struct WriteFile {
     path: String,
     /// Complete new content of the file.
     content: String,
+    /// The version of the file that was read: keep the file if it has changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    version: Option<ContentHash>,
 }
 
 #[tool_router(router = write_tools, vis = "pub(super)")]
@@ -30,15 +34,13 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true)
     )]
     async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> ToolResult {
-        call.text(move |roots, _| {
-            let WriteFile { path, content } = args;
-            if u64::try_from(content.len()).is_ok_and(|size| size > LIMIT) {
-                return Err(HandlerError::new(format!(
-                    "the content is larger than {LIMIT} bytes, the limit for reading and writing"
-                )));
-            }
-            put(&roots.check(&path)?, &content, WriteOptions::default())?;
-            Ok(format!("Wrote {} bytes to {path}", content.len()))
+        call.versioned(move |roots, _| {
+            let WriteFile { path, content, version } = args;
+            ensure_small(&content)?;
+            let options = version.map_or_else(WriteOptions::default, if_unchanged);
+            put(&roots.check(&path)?, &content, options)?;
+            let written = format!("Wrote {} bytes to {path}", content.len());
+            Ok((written, ContentHash::of(content.as_bytes())))
         })
         .await
     }
@@ -70,6 +72,21 @@ impl Server {
         })
         .await
     }
+}
+
+/// Refuses content that is too large to be read again.
+pub(super) fn ensure_small(content: &str) -> Work<()> {
+    if u64::try_from(content.len()).is_ok_and(|size| size <= LIMIT) {
+        return Ok(());
+    }
+    Err(HandlerError::new(format!(
+        "the content is larger than {LIMIT} bytes, the limit for reading and writing"
+    )))
+}
+
+/// Options for replacing a file that still has this version.
+pub(super) fn if_unchanged(version: ContentHash) -> WriteOptions {
+    WriteOptions::default().overwrite(Overwrite::IfUnchanged(version))
 }
 
 /// Replaces the content of a file, completely or not at all. A root that is a file cannot be

@@ -109,6 +109,7 @@ impl Case {
             "file" => Ok(json!(self.served.content(arguments.as_str().unwrap()))),
             "sh" => Ok(json!(self.served.sh(arguments.as_str().unwrap()))),
             "edit" => self.edit(arguments),
+            "patch" => self.patch(arguments),
             "read" => self.read(arguments),
             "complete" => self.complete(arguments),
             "list" => self.request("list", arguments.clone()).map(|it| it["resources"].clone()),
@@ -161,7 +162,11 @@ impl Case {
 
     /// Edits a file with this content, first in a dry run, and returns the new content.
     fn edit(&mut self, arguments: &Value) -> Result<Value, Value> {
-        let edit = |edit: &Value| json!({ "oldText": edit[0], "newText": edit[1] });
+        let edit = |edit: &Value| {
+            let mut arguments = edit.get(2).cloned().unwrap_or(json!({}));
+            (arguments["oldText"], arguments["newText"]) = (edit[0].clone(), edit[1].clone());
+            arguments
+        };
         let edits: Vec<_> = arguments[1].as_array().unwrap().iter().map(edit).collect();
         self.served.put("edited", arguments[0].as_str().unwrap());
         let diffs = [true, false].map(|dry_run| {
@@ -172,6 +177,17 @@ impl Case {
         let content = json!(self.served.content("edited"));
         assert!(diffs[0].is_ok() || content == arguments[0], "a failed edit changes nothing");
         diffs[0].clone().map(|_| content).map_err(Value::from)
+    }
+
+    /// Applies hunks to a file with this content, and returns the new content.
+    fn patch(&mut self, arguments: &Value) -> Result<Value, Value> {
+        let [old, hunks] = [0, 1].map(|number| arguments[number].as_str().unwrap());
+        self.served.put("edited", old);
+        let patch = format!("*** Begin Patch\n*** Update File: edited\n{hunks}\n*** End Patch\n");
+        let done = self.client.call("apply_patch", &json!({ "patch": patch }));
+        let content = json!(self.served.content("edited"));
+        assert!(done.is_ok() || content == arguments[0], "a failed patch changes nothing");
+        done.map(|_| content).map_err(Value::from)
     }
 
     /// Reads a resource. An error is its kind, URI, and code in a session, where not found is

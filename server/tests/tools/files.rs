@@ -79,13 +79,21 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
         ("larger than 2097152 bytes; request fewer", "column and length read a part");
     let content = "x".repeat((10 << 20) + 1);
     let more = |old: &str, new: &str| json!([{ "oldText": old, "newText": new }]);
+    let all =
+        |old: &str, new: &str| json!([{ "oldText": old, "newText": new, "replaceAll": true }]);
     served.put("edited", "a\n");
     // The limit applies to the size of the file to write, in which lines end with `\r\n`.
     served.put("crlf", "\r\n".repeat((2 << 20) - 1) + "a");
     served.put("repeated", "x\n".repeat(2 << 20));
-    let mut slow = vec![json!({"oldText": "x", "newText": "x"}); 499];
+    let mut slow = vec![json!({"oldText": "x", "newText": "x", "occurrence": 1}); 499];
     slow.push(json!({"oldText": "y", "newText": "z"}));
     let edits = vec![json!({"oldText": "a", "newText": "a"}); 501];
+    served.put("spaced", "\tx\n".repeat(90_000));
+    served.put("most", "x".repeat(4 << 20));
+    let patch = |path: &str, hunk: &str| {
+        format!("*** Begin Patch\n*** Update File: {path}\n@@\n{hunk}\n*** End Patch")
+    };
+    let (added, hunk) = ("+x", " x\n".repeat(100_000) + "-y");
     for (tool, arguments, why) in [
         ("read_text_file", json!({"path": "huge", "head": 3}), fewer),
         ("read_text_file", json!({"path": "huge", "tail": 3}), fewer),
@@ -109,6 +117,22 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
         ("edit_file", json!({"path": "edited", "edits": more("a", &content)}), "would be larger"),
         ("edit_file", json!({"path": "crlf", "edits": more("a", "b\nb")}), "would be larger"),
         ("edit_file", json!({"path": "repeated", "edits": slow}), "split the call"),
+        ("edit_file", json!({"path": "repeated", "edits": more("x", "y")}), "2097152 times"),
+        ("edit_file", json!({"path": "repeated", "edits": all("x", "y")}), "too many for one edit"),
+        ("edit_file", json!({"path": "repeated", "edits": all(" x\n", "y")}), "split the call"),
+        ("edit_file", json!({"path": "spaced", "edits": all("x", &content)}), "would be larger"),
+        ("edit_file", json!({"path": "spaced", "edits": all(" x", &content)}), "would be larger"),
+        (
+            "edit_files",
+            json!({"files": vec![json!({"path": "edited", "edits": []}); 65]}),
+            "most 64",
+        ),
+        ("edit_files", json!({"files": [{"path": "edited", "edits": edits}]}), "at most 500"),
+        ("append_file", json!({"path": "edited", "content": content}), "10485760"),
+        ("apply_patch", json!({"patch": content}), "larger than 4194304 bytes"),
+        ("apply_patch", json!({"patch": patch("line", "-x\n+y")}), "larger than"),
+        ("apply_patch", json!({"patch": patch("most", added)}), "would be larger"),
+        ("apply_patch", json!({"patch": patch("repeated", &hunk)}), "too complex"),
     ] {
         let error = client.call(tool, &arguments).unwrap_err();
         assert!(error.contains(why), "{why}: {error}");

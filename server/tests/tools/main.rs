@@ -6,6 +6,7 @@
 #[path = "../client/mod.rs"]
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
+mod changes;
 mod files;
 #[path = "../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
@@ -17,4 +18,9 @@ use client::{Declares, Era};
 #[test]
 fn calls_have_the_results_in_the_data() {
     client::cases::check(include_str!("../data/tools.txt"), Era::Session, Declares::Nothing);
+}
+
+#[test]
+fn patches_have_the_results_in_the_data() {
+    client::cases::check(include_str!("../data/patches.txt"), Era::Session, Declares::Nothing);
 }

@@ -1,0 +1,133 @@
+//! The `apply_patch` tool, which applies a patch in the format that Codex's models write.
+//!
+//! Everything is prepared before the first change, and if a part of the patch fails, no file is
+//! changed. The changes are then made in the order of the patch, each completely. If the system
+//! refuses one of them then, the error names those that were made. If the server is killed
+//! meanwhile, the changes before that one were made. A file that is moved is first written under its
+//! new name, so it is never lost.
+//!
+//! Unlike Codex, this never overwrites a file that is not to be updated: one is neither added nor
+//! moved where something exists. A file has one section at most.
+
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::{
+    ChangeSet, CheckedPath, ContentHash, Error, ErrorKind, Overwrite, WriteOptions,
+};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::{schemars, tool, tool_router};
+
+use super::call::{Call, Lines, ToolResult, Work, shown};
+use super::edit::{BYTES, EXAMINED, add_once, read_to_edit, spend};
+use super::hunks::patched;
+use super::patch_format::{Change, Hunk, parse};
+use super::write::if_unchanged;
+use crate::memory::Room;
+use crate::server::Server;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ApplyPatch {
+    /// The patch, from *** Begin Patch to *** End Patch.
+    #[serde(alias = "input")]
+    patch: String,
+}
+
+#[tool_router(router = patch_tools, vis = "pub(super)")]
+impl Server {
+    #[tool(
+        title = "Apply Patch",
+        description = "Adds, updates, moves and deletes text files by a patch in the format of \
+                       Codex: *** Begin Patch, sections that begin with *** Add File: PATH (lines \
+                       after +), *** Delete File: PATH or *** Update File: PATH (optionally *** \
+                       Move to: PATH, then hunks of lines after a space, - or +, each begun by @@ \
+                       or @@ LINE ABOVE), and *** End Patch. Lists the changed files. If a part \
+                       fails, no file is changed.",
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
+    )]
+    async fn apply_patch(Parameters(args): Parameters<ApplyPatch>, call: Call) -> ToolResult {
+        call.text(move |roots, room| apply(roots, room, &args.patch)).await
+    }
+}
+
+fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
+    if u64::try_from(text.len()).map_or(true, |size| size > BYTES) {
+        return Err(HandlerError::new(format!("the patch is larger than {BYTES} bytes; split it")));
+    }
+    // The new files, and what each line takes.
+    room.take(text.len() + 48 * text.lines().count())?;
+    let (changes, updated) = (roots.change_set(), Vec::new());
+    let mut files = Files { roots, room, changes, updated, left: EXAMINED };
+    let mut result = Lines::default();
+    for section in parse(text).map_err(HandlerError::new)? {
+        roots.ensure_active()?;
+        let path = section.path;
+        let (letter, to) = match section.change {
+            Change::Add(content) => {
+                files.changes.write(path, content, new_file()).map_err(advised)?;
+                ('A', None)
+            }
+            Change::Delete => {
+                files.changes.remove_file(path)?;
+                ('D', None)
+            }
+            Change::Update { to, hunks } => {
+                files.update(path, to, &hunks)?;
+                ('M', to)
+            }
+        };
+        let to = to.map(|to| format!(" -> {}", shown(to))).unwrap_or_default();
+        result.push(&format!("{letter} {}{to}", shown(path)));
+    }
+    files.changes.commit()?;
+    Ok(result.finish([]))
+}
+
+/// The files that a patch changes.
+struct Files<'a> {
+    roots: &'a RequestRoots,
+    room: &'a Room,
+    changes: ChangeSet,
+    updated: Vec<CheckedPath>,
+    /// How many bytes may still be examined.
+    left: usize,
+}
+
+impl Files<'_> {
+    fn update(&mut self, path: &str, to: Option<&str>, hunks: &[Hunk<'_>]) -> Work<()> {
+        if let (Some(to), []) = (to, hunks) {
+            return self.changes.rename(path, to, Overwrite::Never).map_err(advised);
+        }
+        let (file, old) = read_to_edit(self.roots, self.room, path)?;
+        add_once(&mut self.updated, file, path)?;
+        let version = ContentHash::of(old.as_bytes());
+        let mut spend = |more| spend(self.roots, &mut self.left, more);
+        let new = patched(&old, hunks, &mut spend);
+        self.roots.ensure_active()?;
+        let new = new.map_err(|why| {
+            HandlerError::new(format!("update {path:?}: {why}. No file was changed"))
+        })?;
+        if u64::try_from(new.len()).map_or(true, |size| size > BYTES) {
+            let why = format!("update {path:?}: the file would be larger than {BYTES} bytes");
+            return Err(HandlerError::new(why));
+        }
+        if let Some(to) = to {
+            self.changes.write(to, new, new_file()).map_err(advised)?;
+            self.changes.remove_file_if_unchanged(path, version)?;
+        } else {
+            self.changes.write(path, new, if_unchanged(version))?;
+        }
+        Ok(())
+    }
+}
+
+fn new_file() -> WriteOptions {
+    WriteOptions::default().overwrite(Overwrite::Never).create_parents()
+}
+
+fn advised(error: Error) -> HandlerError {
+    if error.kind() == ErrorKind::AlreadyExists {
+        let advice = "to change it, use *** Update File, or delete it first in another patch";
+        return HandlerError::new(format!("{error}; {advice}. No file was changed"));
+    }
+    error.into()
+}
