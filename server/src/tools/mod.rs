@@ -12,6 +12,8 @@ mod edit;
 mod list;
 mod tree;
 mod search;
+mod expression;
+mod search_content;
 mod info;
 mod git;
 mod run;
@@ -37,6 +39,7 @@ impl Server {
             + Self::list_tools()
             + Self::tree_tools()
             + Self::search_tools()
+            + Self::search_content_tools()
             + Self::info_tools();
         if programs.git {
             tools += Self::git_tools();
@@ -67,7 +70,17 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
         ("files in read_multiple_files", read::PATHS.to_string()),
         ("entries in a listing or a tree", list::ENTRIES.to_string()),
         ("matches of search_files", search::MATCHES.to_string()),
-        ("entries that search_files looks at", search_entries.to_string()),
+        ("matches or files on a page of search_content", search_content::MATCHES.to_string()),
+        ("page of search_content", format!("{} KiB", search_content::PAGE_BYTES >> 10)),
+        ("lines of context before or after a match", search_content::CONTEXT.to_string()),
+        ("bytes that are shown of a matching line", search_content::LINE.to_string()),
+        ("lines that are shown of a match", search_content::MATCH_LINES.to_string()),
+        (
+            "line that search_content searches, or file with multiline",
+            format!("{} MiB", expression::LONGEST >> 20),
+        ),
+        ("time of a search_content call", format!("{} seconds", expression::TIME.as_secs())),
+        ("entries that a search looks at", search_entries.to_string()),
         ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
         ("patterns in a call", globs::PATTERNS.to_string()),
         ("bytes of one copy_directory", format!("{} GiB", copy::BYTES >> 30)),
