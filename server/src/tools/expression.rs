@@ -8,6 +8,7 @@
 use std::cell::{Cell, OnceCell};
 use std::time::{Duration, Instant};
 
+use grep_matcher::LineMatchKind::{Candidate, Confirmed};
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -52,9 +53,11 @@ impl<'a> Expression<'a> {
             .word(syntax.is_word)
             .multi_line(true)
             .crlf(true)
-            .line_terminator((!syntax.is_multi_line).then_some(b'\n'))
             .size_limit(SIZE)
             .dfa_size_limit(CACHE);
+        if syntax.is_multi_line {
+            builder.line_terminator(None);
+        }
         let matcher = builder.build(pattern).map_err(|error| match error.to_string() {
             text if text.contains("not allowed in a regex") => {
                 HandlerError::new(format!("{text}; to match across lines, set multiline"))
@@ -121,22 +124,22 @@ impl Matcher for Expression<'_> {
     /// Searches whole lines, with a look before each piece.
     fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Self::Error> {
         let (mut rest, mut before) = (text, 0);
-        while !rest.is_empty() {
+        loop {
             self.look()?;
-            let after = rest.iter().skip(PIECE_WORK / self.work).position(|byte| *byte == b'\n');
-            let end = after.map_or(rest.len(), |after| after + PIECE_WORK / self.work + 1);
+            let least = PIECE_WORK / self.work;
+            let line_end = rest.iter().skip(least).position(|byte| *byte == b'\n');
+            let end = line_end.map_or(rest.len(), |at| least + at + 1);
             let (piece, next) = rest.split_at_checked(end).unwrap_or((rest, &[]));
             match self.matcher.find_candidate_line(piece).map_err(never)? {
-                Some(LineMatchKind::Confirmed(at)) => {
-                    return Ok(Some(LineMatchKind::Confirmed(before + at)));
-                }
-                Some(LineMatchKind::Candidate(at)) => {
-                    return Ok(Some(LineMatchKind::Candidate(before + at)));
-                }
-                None => (rest, before) = (next, before + piece.len()),
+                // A line that begins behind the piece is in the next one.
+                Some(Confirmed(at) | Candidate(at)) if at == end && !next.is_empty() => {}
+                Some(Confirmed(at)) => return Ok(Some(Confirmed(before + at))),
+                Some(Candidate(at)) => return Ok(Some(Candidate(before + at))),
+                None if next.is_empty() => return Ok(None),
+                None => {}
             }
+            (rest, before) = (next, before + end);
         }
-        Ok(None)
     }
 }
 

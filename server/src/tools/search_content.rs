@@ -12,7 +12,7 @@
 //! | count | `path:` and the number of matching lines | files |
 //! | files | `path` | files |
 
-use std::io;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use grep_matcher::{LineTerminator, Matcher as _};
@@ -52,11 +52,11 @@ struct SearchContent {
     multiline: bool,
     /// Lines of context before each match.
     #[serde(default)]
-    #[schemars(range(max = CONTEXT))]
+    #[schemars(with = "i32", range(min = 0, max = CONTEXT))]
     before: usize,
     /// Lines of context after each match.
     #[serde(default)]
-    #[schemars(range(max = CONTEXT))]
+    #[schemars(with = "i32", range(min = 0, max = CONTEXT))]
     after: usize,
     /// Globs for files to search, or with `!` for files and directories to omit. A glob without
     /// `/` matches at any depth.
@@ -75,15 +75,16 @@ struct SearchContent {
     output: Output,
     /// Matches on a page, or files for count and files.
     #[serde(default = "page")]
-    #[schemars(range(min = 1, max = MATCHES))]
+    #[schemars(with = "i32", range(min = 1, max = MATCHES))]
     limit: usize,
     /// The cursor of the previous page. The other arguments must be the same.
     #[serde(default)]
     cursor: String,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, serde::Deserialize, serde::Serialize)]
-#[derive(schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Default, PartialEq, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 enum Output {
@@ -313,7 +314,7 @@ impl<'a> Page<'a> {
         };
         self.searched += 1;
         let mut found = Found::new(self, file, line);
-        let result = searcher.search_reader(found.page.expression, opened, &mut found);
+        let result = searcher.search_reader(found.page.expression, Blocks(opened), &mut found);
         let Found { count, is_binary, next, after, .. } = found;
         self.expression.ensure_active()?;
         self.binary += usize::from(is_binary);
@@ -469,6 +470,17 @@ impl Sink for Found<'_, '_> {
     }
 }
 
+/// Reads a file in blocks of the same size, whatever the size of the searcher's buffer is. Otherwise,
+/// the files before a binary file would decide where its search ends.
+struct Blocks<R>(R);
+
+impl<R: Read> Read for Blocks<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = into.len().min(BLOCK);
+        self.0.read(into.get_mut(..length).unwrap_or_default())
+    }
+}
+
 /// Where a match begins in its line. As in ripgrep, only an expression for several lines sees the
 /// end of the line.
 fn position(
@@ -536,6 +548,9 @@ pub(super) const LINE: usize = 500;
 
 /// The maximum number of lines that are shown of a match.
 pub(super) const MATCH_LINES: usize = 100;
+
+/// The size of the searcher's buffer at first.
+const BLOCK: usize = 64 << 10;
 
 /// The memory of a search besides that of its walk: the text that it looks at, which is copied when
 /// it grows, and four caches of the expression.

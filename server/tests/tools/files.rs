@@ -30,7 +30,7 @@ fn definition(tool: &Value) -> String {
     format!("{}:{parameters} |{hints} | {content}", tool["name"].as_str().unwrap())
 }
 
-/// The reference server has no `respectGitignore` and no `copy_directory`.
+/// The reference server has no `respectGitignore`, `copy_directory` and `search_content`.
 #[test]
 fn tool_definitions_match_the_reference_server() {
     let listed = ServedDirectory::new().client().request("tools/list", json!({})).unwrap();
