@@ -89,7 +89,7 @@ pub struct Options {
     /// Do not offer these tools. Can be repeated, or have several names with commas.
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     pub disable_tools: Vec<String>,
-    /// Maximum number of files and directories that search_files looks at.
+    /// Maximum number of files and directories that a search looks at.
     #[arg(long, value_name = "NUMBER", default_value = "100000")]
     #[arg(value_parser = RangedI64ValueParser::<usize>::new().range(1..=10_000_000))]
     pub search_entries: usize,

@@ -70,8 +70,7 @@ impl Server {
         Self { confined, ..self }
     }
 
-    /// Sets how many entries `search_files` looks at. The default is
-    /// [`WALK_ENTRIES`].
+    /// Sets how many entries a search looks at. The default is [`WALK_ENTRIES`].
     #[must_use]
     pub fn search_entries(self, search_entries: usize) -> Self {
         Self { search_entries, ..self }

@@ -256,6 +256,15 @@ impl Lines {
         !self.is_cut
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The size in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// Returns the lines, a notice if some were dropped, and the remarks.
     pub(super) fn finish(mut self, remarks: impl IntoIterator<Item = String>) -> String {
         if self.is_cut {

@@ -45,7 +45,8 @@ impl Globs {
     }
 }
 
-fn bounded<'a>(patterns: impl IntoIterator<Item = &'a str> + Clone) -> Work<()> {
+/// Returns an error if the patterns are too large.
+pub(super) fn bounded<'a>(patterns: impl IntoIterator<Item = &'a str> + Clone) -> Work<()> {
     let bytes: usize = patterns.clone().into_iter().map(str::len).sum();
     if bytes > BYTES {
         return Err(HandlerError::new(format!("the patterns are longer than {BYTES} bytes")));

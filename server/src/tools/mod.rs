@@ -28,6 +28,8 @@ mod list_directory;
 mod list_directory_with_sizes;
 mod directory_tree;
 mod search;
+mod expression;
+mod search_content;
 mod get_file_info;
 mod list_allowed_directories;
 mod git;
@@ -59,6 +61,7 @@ const READING: &[Tools] = &[
     (Server::list_directory_with_sizes_tools, Vec::new),
     (Server::directory_tree_tools, Vec::new),
     (Server::search_tools, search::limits),
+    (Server::search_content_tools, search_content::limits),
     (Server::get_file_info_tools, Vec::new),
     (Server::list_allowed_directories_tools, Vec::new),
 ];
@@ -122,7 +125,7 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
         ("file for read_media_file or as a resource, content to write", mib(LIMIT)),
         ("entries on a page of a listing, or in a tree", listing::ENTRIES.to_string()),
         ("listing, tree, or output of a program", format!("{} MiB", call::ANSWER >> 20)),
-        ("entries that search_files looks at", search_entries.to_string()),
+        ("entries that a search looks at", search_entries.to_string()),
         ("patterns in a call", globs::PATTERNS.to_string()),
     ];
     limits.extend(READING.iter().chain(CHANGING).flat_map(|(_, limits)| limits()));

@@ -64,6 +64,11 @@ impl<'a> Steps<'a> {
         }
     }
 
+    /// Does not enter the directory that was returned last.
+    pub(super) fn skip_current_dir(&mut self) {
+        self.walk.skip_current_dir();
+    }
+
     /// Why directories could not be listed completely. A directory's error is added by the step
     /// after the one that returned it.
     pub(super) fn unreadable(&self) -> &[Error] {

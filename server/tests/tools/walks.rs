@@ -118,3 +118,30 @@ fn cancelled_read_stops() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn cancelled_search_of_contents_stops_inside_a_file() {
+    let served = ServedDirectory::new();
+    let mut client = served.client();
+    // At almost each byte, the expression is in a state that it has not been in before.
+    let mut random = 1_u32;
+    let text = std::iter::repeat_with(|| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if random >> 16 & 4095 == 0 { '\n' } else { char::from(b'a' + (random >> 31) as u8) }
+    });
+    let file = served.put("slow", text.take(4 << 20).collect::<String>());
+    let arguments = json!({"path": "slow", "pattern": "a.{500}[^ab]"});
+    let id = client.begin_call("search_content", &arguments);
+    while open_beneath(&client, &file) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(open_beneath(&client, &file) > 0, "the search takes many seconds");
+    let cancelled = Instant::now();
+    client.notify("cancelled", &json!({ "requestId": id }));
+    while open_beneath(&client, &file) > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(cancelled.elapsed() < Duration::from_secs(5), "{:?}", cancelled.elapsed());
+}
