@@ -153,7 +153,7 @@ fn everything_can_be_read_and_one_directory_written() {
 
 #[test]
 fn server_does_not_start_confined_without_directories() {
-    let none = "no allowed directory is configured";
+    let none = "no allowed directory is configured (there is nothing to confine the process to)";
     let (success, said) = run(&["--confine"]);
     assert_eq!((success, said), (false, format!("mcp-filesystem-guarded: {none}\n")));
     // By default, it starts. Its client left at once.

@@ -19,7 +19,7 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AppendFile {
-    /// A path inside the allowed directories, or a `file:` URI. Its directory must exist.
+    /// A path, or a `file:` URI. Its directory must exist.
     path: String,
     /// Text to add, with its line endings.
     content: String,

@@ -192,7 +192,7 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OnePath {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     pub(super) path: String,
 }
 
@@ -200,7 +200,7 @@ pub(super) struct OnePath {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TwoPaths {
-    /// What to move or copy: a path inside the allowed directories, or a `file:` URI.
+    /// What to move or copy: a path, or a `file:` URI.
     pub(super) source: String,
     /// The new path, which must not exist. Its parent must exist.
     pub(super) destination: String,

@@ -15,12 +15,12 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DeletePath {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     path: String,
     /// Delete a directory with everything in it.
     #[serde(default)]
     recursive: bool,
-    /// The version of the file that was read: keep the file if it has changed since.
+    /// Refuse if the file has changed since this version was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     version: Option<ContentHash>,

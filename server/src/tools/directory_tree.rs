@@ -19,10 +19,9 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DirectoryTree {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     path: String,
-    /// Globs for entries to exclude, with everything beneath them. A glob without `*` excludes
-    /// entries with that name at any depth.
+    /// Globs for entries to exclude with everything beneath them; without `*`, a name at any depth.
     #[serde(default)]
     exclude_patterns: Vec<String>,
     /// Number of levels: 1 for the directory's own entries. The default is as many as fit.

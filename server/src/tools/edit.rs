@@ -24,7 +24,7 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EditFile {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     path: String,
     /// Edits to apply in this order. Each edit applies to the result of the previous one.
     #[schemars(length(max = EDITS))]
@@ -32,7 +32,7 @@ struct EditFile {
     /// Return the diff without changing the file.
     #[serde(default)]
     dry_run: bool,
-    /// The version of the file that was read: refuse the edits if the file has changed since.
+    /// Refuse if the file has changed since this version was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     version: Option<ContentHash>,

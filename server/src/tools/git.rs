@@ -33,7 +33,7 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GitDiff {
-    /// A directory of the repository: a path inside the allowed directories, or a `file:` URI.
+    /// A directory of the repository: a path, or a `file:` URI.
     path: String,
     /// Compare the index with a commit, instead of the working tree with the index.
     #[serde(default)]
@@ -45,7 +45,7 @@ struct GitDiff {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GitLog {
-    /// A directory of the repository: a path inside the allowed directories, or a `file:` URI.
+    /// A directory of the repository: a path, or a `file:` URI.
     path: String,
     /// The maximum number of commits. The default is 10.
     max_count: Option<u16>,

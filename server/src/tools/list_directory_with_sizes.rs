@@ -11,7 +11,7 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ListWithSizes {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     path: String,
     /// Sort by name, or by size with the largest file first.
     #[serde(default)]

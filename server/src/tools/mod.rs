@@ -93,7 +93,7 @@ impl Server {
         }
         for tool in tools.map.values_mut().map(|route| &mut route.attr) {
             tool.output_schema.get_or_insert_with(call::text_schema);
-            without_null(Arc::make_mut(&mut tool.input_schema));
+            simplify(Arc::make_mut(&mut tool.input_schema));
             if let Some(hints) = &mut tool.annotations {
                 hints.open_world_hint = Some(false);
             }
@@ -107,13 +107,18 @@ fn routers(tools: &[Tools]) -> ToolRouter<Server> {
 }
 
 /// Describes an optional parameter by its type alone. Not every client and model accepts a list of
-/// types, `null`, or the formats of Rust's numbers.
-fn without_null(schema: &mut JsonObject) {
+/// types, `null`, the formats of Rust's numbers, or the name of a dialect. A number from 0 needs no
+/// minimum, because all are.
+fn simplify(schema: &mut JsonObject) {
     if let Some(kind) = schema.get("type").and_then(|kind| kind.get(0)).cloned() {
         schema.insert("type".to_owned(), kind);
     }
-    schema.retain(|name, value| !(value.is_null() || name == "format" && value.is_string()));
-    schema.values_mut().filter_map(Value::as_object_mut).for_each(without_null);
+    schema.retain(|name, value| match name.as_str() {
+        "$schema" | "format" => !value.is_string(),
+        "minimum" => *value != 0,
+        _ => !value.is_null(),
+    });
+    schema.values_mut().filter_map(Value::as_object_mut).for_each(simplify);
 }
 
 /// The limits of the tools, each with its value, as in README's table.

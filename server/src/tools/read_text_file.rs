@@ -30,7 +30,7 @@ use crate::server::Server;
 #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReadText {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     path: String,
     /// Number of lines to read from the start of the file.
     #[serde(default)]
@@ -61,7 +61,7 @@ struct ReadText {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadFile {
-    /// A path inside the allowed directories, or a `file:` URI.
+    /// A path, or a `file:` URI.
     path: String,
     /// Number of lines to read from the start of the file.
     #[serde(default)]

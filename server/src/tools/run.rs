@@ -20,7 +20,7 @@ struct Run {
     /// The program's arguments. No shell interprets them.
     #[serde(default)]
     arguments: Vec<String>,
-    /// The working directory: a path inside the allowed directories, or a `file:` URI.
+    /// The working directory: a path, or a `file:` URI.
     path: String,
     /// How many seconds the program may run, up to 600. The default is 60.
     timeout_seconds: Option<u16>,

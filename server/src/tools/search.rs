@@ -17,18 +17,15 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SearchFiles {
-    /// Directory to search: a path inside the allowed directories, or a `file:` URI.
+    /// Directory to search: a path, or a `file:` URI.
     path: String,
     /// Glob for paths relative to that directory: `*.rs` matches in the directory itself, and
     /// `**/*.rs` matches at any depth.
     pattern: String,
-    /// Globs for entries to exclude, with everything beneath them. A glob without `*` excludes
-    /// entries with that name at any depth.
+    /// Globs for entries to exclude with everything beneath them; without `*`, a name at any depth.
     #[serde(default)]
     exclude_patterns: Vec<String>,
-    /// Omit entries that git ignores. The rules are those of `.gitignore`, `.ignore` and
-    /// `.git/info/exclude` in the searched directories and above them, inside the allowed
-    /// directory.
+    /// Omit entries that git ignores.
     #[serde(default)]
     respect_gitignore: bool,
 }

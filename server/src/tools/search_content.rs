@@ -36,7 +36,7 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SearchContent {
-    /// Directory or file to search: a path inside the allowed directories, or a `file:` URI.
+    /// Directory or file to search: a path, or a `file:` URI.
     path: String,
     /// Regular expression, with the syntax of ripgrep.
     pattern: String,

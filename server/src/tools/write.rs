@@ -15,11 +15,11 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteFile {
-    /// A path inside the allowed directories, or a `file:` URI. Its directory must exist.
+    /// A path, or a `file:` URI. Its directory must exist.
     path: String,
     /// Complete new content of the file.
     content: String,
-    /// The version of the file that was read: keep the file if it has changed since.
+    /// Refuse if the file has changed since this version was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     version: Option<ContentHash>,
