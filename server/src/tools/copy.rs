@@ -20,7 +20,7 @@ impl Server {
         title = "Copy Directory",
         description = "Copies a directory and everything in it to a new directory. Fails if the \
                        destination exists. Symlinks that lead inside the allowed directories are \
-                       copied as symlinks. The result names what could not be copied.",
+                       copied as symlinks.",
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
     async fn copy_directory(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {

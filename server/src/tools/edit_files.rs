@@ -25,7 +25,7 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EditFiles {
-    /// Different files, each with its edits.
+    /// Different files with their edits.
     #[schemars(length(min = 1, max = CHANGES))]
     files: Vec<FileEdits>,
     /// Return the diffs without changing the files.

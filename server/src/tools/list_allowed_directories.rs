@@ -16,8 +16,7 @@ impl Server {
                        except protected names. What is in several entries has the access of the \
                        innermost one, which is writable unless it is marked read-only. \
                        Relative paths are resolved against the first entry, and refused if the \
-                       client lists roots but none of them is available. An entry that is always \
-                       in force does not depend on the client's roots.",
+                       client lists roots but none of them is available.",
         annotations(read_only_hint = true)
     )]
     async fn list_allowed_directories(call: Call) -> ToolResult {
