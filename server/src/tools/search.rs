@@ -36,7 +36,7 @@ impl Server {
         title = "Search Files",
         description = "Finds files and directories whose path matches a glob, and returns their \
                        full paths. *.ext matches in the directory itself, and **/*.ext matches at \
-                       any depth. File contents are not searched.",
+                       any depth. To search contents, use search_content.",
         annotations(read_only_hint = true)
     )]
     async fn search_files(Parameters(args): Parameters<SearchFiles>, call: Call) -> ToolResult {
