@@ -37,7 +37,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_io_timeout::TimeoutWriter;
 
 use crate::listen::{Listener, Stream};
@@ -156,7 +156,12 @@ pub async fn serve_http(
             biased;
             // Clients have already sent requests on the connections that wait to be accepted.
             accepted = accept(&listener, &connections) => accepted,
-            () = listening.cancelled() => break,
+            () = async {
+                listening.cancelled().await;
+                listener.close_queue();
+                // Those in the queue are seen when the runtime has looked again.
+                sleep(QUIET).await;
+            } => break,
         };
         // Those who go on connecting do not keep the server from stopping.
         let Some(left) = backlog.checked_sub(usize::from(listening.is_cancelled())) else { break };
@@ -171,7 +176,7 @@ pub async fn serve_http(
         });
         let stream = TokioIo::new(Box::pin(stream));
         let connection = protocol.serve_connection(stream, answer);
-        let stopping = listening.clone();
+        let (stopping, begun) = (listening.clone(), Instant::now());
         let serving = async move {
             let mut connection = pin!(connection);
             // An error ends only this connection.
@@ -179,7 +184,11 @@ pub async fn serve_http(
                 biased;
                 // A request that has arrived is served.
                 _ = connection.as_mut() => {}
-                () = stopping.cancelled() => {
+                () = async {
+                    stopping.cancelled().await;
+                    // A client that has just connected sends its request.
+                    sleep_until(begun + ARRIVAL).await;
+                } => {
                     connection.as_mut().graceful_shutdown();
                     let _ = connection.await;
                 }
@@ -566,6 +575,12 @@ pub const STOP: Duration = Duration::from_secs(10);
 /// How often memory is returned to the system, if the server was used in the meantime. It takes a few
 /// milliseconds.
 const RETURN: Duration = Duration::from_secs(20);
+
+/// The time without a new connection after which the server stops accepting them.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// How long a new connection is kept for its first request when the server stops.
+const ARRIVAL: Duration = Duration::from_millis(500);
 
 /// The time to send the ends of streams.
 const ENDS: Duration = Duration::from_secs(1);

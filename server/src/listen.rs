@@ -156,6 +156,18 @@ impl Listener {
         }
     }
 
+    /// Lets the system queue no further connections (listen(2)). The client of a connection that is
+    /// in the queue when the listener is closed would lose its request; one that is not connects to
+    /// nothing.
+    #[cfg_attr(not(unix), expect(clippy::unused_self, reason = "it has the signature of Unix's"))]
+    pub(crate) fn close_queue(&self) {
+        #[cfg(unix)]
+        let _ = match self {
+            Self::Loopback(listener) => rustix::net::listen(listener, 0),
+            Self::Socket(listener, _) => rustix::net::listen(listener, 0),
+        };
+    }
+
     pub(crate) async fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Loopback(listener) => {

@@ -13,6 +13,7 @@ mod hung_filesystem;
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;
 
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -117,6 +118,21 @@ fn stop_completes_a_call_without_a_session() {
         assert!(answer.contains(r#""id":1,"result":"#), "{answer}");
         assert!(succeeds(&mut server.0));
     });
+}
+
+#[test]
+fn stop_answers_a_client_that_has_just_connected() {
+    let (mut server, http) = start(&ServedDirectory::new());
+    let mut client = TcpStream::connect(&http.address).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    terminate(&server.0);
+    assert!(until(|| TcpStream::connect(&http.address).is_err()));
+    client
+        .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let answer = end(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("stopping"), "{answer}");
+    assert!(succeeds(&mut server.0));
 }
 
 /// Nobody waits for the result of a call whose client has disconnected, but its work is not cut off.
