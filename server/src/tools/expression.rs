@@ -25,10 +25,9 @@ pub(super) struct Expression<'a> {
     end: OnceCell<Instant>,
 }
 
-/// How a pattern is read.
+/// How a regular expression is read.
 #[derive(Clone, Copy)]
 pub(super) struct Syntax {
-    pub(super) is_literal: bool,
     pub(super) ignores_case: bool,
     pub(super) is_word: bool,
     pub(super) is_multi_line: bool,
@@ -39,7 +38,7 @@ impl<'a> Expression<'a> {
         if pattern.len() > BYTES {
             return Err(HandlerError::new(format!("the pattern is longer than {BYTES} bytes")));
         }
-        let work = if syntax.is_literal { pattern.len() } else { parsed(pattern, syntax)? };
+        let work = parsed(pattern, syntax)?;
         if work > WORK {
             return Err(HandlerError::new(format!(
                 "the expression is too large: with its repetitions, it has more than {WORK} \
@@ -48,7 +47,6 @@ impl<'a> Expression<'a> {
         }
         let mut builder = RegexMatcherBuilder::new();
         builder
-            .fixed_strings(syntax.is_literal)
             .case_insensitive(syntax.ignores_case)
             .word(syntax.is_word)
             .multi_line(true)
@@ -62,7 +60,7 @@ impl<'a> Expression<'a> {
             text if text.contains("not allowed in a regex") => {
                 HandlerError::new(format!("{text}; to match across lines, set multiline"))
             }
-            text => refused(text),
+            text => refused(&text),
         })?;
         let (looked, end) = (Cell::new(None), OnceCell::new());
         Ok(Self { matcher, work: work.max(1), roots, looked, end })
@@ -152,7 +150,7 @@ fn never(_: grep_matcher::NoError) -> &'static str {
 fn parsed(pattern: &str, syntax: Syntax) -> Work<usize> {
     let mut parser = regex_syntax::ParserBuilder::new();
     let parser = parser.utf8(false).case_insensitive(syntax.ignores_case);
-    Ok(work(&parser.build().parse(pattern).map_err(|error| refused(error.to_string()))?))
+    Ok(work(&parser.build().parse(pattern).map_err(|error| refused(&error.to_string()))?))
 }
 
 /// The number of positions in an expression. A search may have to consider each of them for each
@@ -174,7 +172,7 @@ fn work(expression: &Hir) -> usize {
     }
 }
 
-fn refused(error: String) -> HandlerError {
+fn refused(error: &str) -> HandlerError {
     HandlerError::new(format!("{error}; to search for the text itself, set literal"))
 }
 

@@ -35,6 +35,7 @@ use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "they are arguments")]
 struct SearchContent {
     /// Directory or file to search: a path, or a `file:` URI.
     path: String,
@@ -133,12 +134,13 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchContent, most:
         }
     }
     let syntax = Syntax {
-        is_literal: args.literal,
         ignores_case: args.ignore_case,
         is_word: args.whole_word,
         is_multi_line: args.multiline,
     };
-    let expression = Expression::new(&args.pattern, syntax, roots)?;
+    let literal = args.literal.then(|| regex_syntax::escape(&args.pattern));
+    let pattern = literal.as_ref().unwrap_or(&args.pattern);
+    let expression = Expression::new(pattern, syntax, roots)?;
     let (filter, start) = (Filter::new(args)?, Start::new(&args.cursor)?);
     let (mut page, mut searcher) = (Page::new(args, &expression), searcher(args, &expression));
     let top = roots.check(&args.path)?;
