@@ -41,7 +41,7 @@ fn tool_definitions_match_the_reference_server() {
 }
 
 #[test]
-fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
+fn large_files_are_read_in_part_or_refused() {
     let served = ServedDirectory::new();
     let mut client = served.client();
     // The file is sparse and has a size of 1 TiB, which does not fit in memory. On Windows, files
@@ -77,6 +77,42 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
     served.put("medium", "x".repeat(5 << 18));
     let (fewer, line) =
         ("larger than 2097152 bytes; request fewer", "column and length read a part");
+    served.put("repeated", "x\n".repeat(2 << 20));
+    served.put("small", "a\n");
+    for (tool, arguments, why) in [
+        ("read_text_file", json!({"path": "huge", "head": 3}), fewer),
+        ("read_text_file", json!({"path": "huge", "tail": 3}), fewer),
+        ("read_text_file", json!({"path": "huge"}), "with offset and limit"),
+        ("read_text_file", json!({"path": "line", "head": 1}), line),
+        ("read_text_file", json!({"path": "line", "tail": 1}), line),
+        ("read_text_file", json!({"path": "huge", "offset": 3, "limit": 1}), line),
+        ("read_text_file", json!({"path": "many", "offset": 2}), fewer),
+        ("read_text_file", json!({"path": "many", "offset": 500_001}), "has only 500000 lines"),
+        ("read_text_file", json!({"path": "line", "column": 2}), "request a smaller length"),
+        (
+            "read_text_file",
+            json!({"path": "repeated", "lineNumbers": true, "head": 500_000}),
+            fewer,
+        ),
+        ("read_media_file", json!({"path": "line"}), "larger than 10485760 bytes"),
+        ("read_multiple_files", json!({"paths": vec!["b"; 101]}), "at most 100"),
+    ] {
+        let error = client.call(tool, &arguments).unwrap_err();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    // All files together have the same size limit as a single file.
+    let paths = json!({"paths": ["medium", "medium", "line", "small"]});
+    let text = client.call("read_multiple_files", &paths).unwrap();
+    let parts: Vec<_> = text.split("\n---\n").collect();
+    assert!(parts[1].contains("medium: Error") && parts[1].contains("another call"));
+    assert!(parts[2].contains("with offset and limit") && parts[3] == "small:\na\n\n");
+}
+
+#[test]
+fn changes_of_large_files_are_bounded_and_whole() {
+    let served = ServedDirectory::new();
+    let mut client = served.client();
+    served.put("line", "x".repeat((10 << 20) + 1));
     let content = "x".repeat((10 << 20) + 1);
     let more = |old: &str, new: &str| json!([{ "oldText": old, "newText": new }]);
     let all =
@@ -95,22 +131,6 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
     };
     let (added, hunk) = ("+x", " x\n".repeat(100_000) + "-y");
     for (tool, arguments, why) in [
-        ("read_text_file", json!({"path": "huge", "head": 3}), fewer),
-        ("read_text_file", json!({"path": "huge", "tail": 3}), fewer),
-        ("read_text_file", json!({"path": "huge"}), "with offset and limit"),
-        ("read_text_file", json!({"path": "line", "head": 1}), line),
-        ("read_text_file", json!({"path": "line", "tail": 1}), line),
-        ("read_text_file", json!({"path": "huge", "offset": 3, "limit": 1}), line),
-        ("read_text_file", json!({"path": "many", "offset": 2}), fewer),
-        ("read_text_file", json!({"path": "many", "offset": 500_001}), "has only 500000 lines"),
-        ("read_text_file", json!({"path": "line", "column": 2}), "request a smaller length"),
-        (
-            "read_text_file",
-            json!({"path": "repeated", "lineNumbers": true, "head": 500_000}),
-            fewer,
-        ),
-        ("read_media_file", json!({"path": "line"}), "larger than 10485760 bytes"),
-        ("read_multiple_files", json!({"paths": vec!["b"; 101]}), "at most 100"),
         ("write_file", json!({"path": "new", "content": content}), "10485760"),
         ("edit_file", json!({"path": "line", "edits": more("x", "y")}), "larger than"),
         ("edit_file", json!({"path": "edited", "edits": edits}), "at most 500"),
@@ -138,12 +158,6 @@ fn large_files_are_read_in_part_with_bounded_memory_or_refused() {
         assert!(error.contains(why), "{why}: {error}");
     }
     assert_eq!((served.content("edited").unwrap(), served.content("new")), ("a\n".into(), None));
-    // All files together have the same size limit as a single file.
-    let paths = json!({"paths": ["medium", "medium", "line", "edited"]});
-    let text = client.call("read_multiple_files", &paths).unwrap();
-    let parts: Vec<_> = text.split("\n---\n").collect();
-    assert!(parts[1].contains("medium: Error") && parts[1].contains("another call"));
-    assert!(parts[2].contains("with offset and limit") && parts[3] == "edited:\na\n\n");
     // A long diff is truncated, but the edit is applied completely.
     served.put("old", "a\n".repeat(200_000));
     let (old, new) = ("a\n".repeat(200_000), "b\n".repeat(200_000));
