@@ -11,9 +11,9 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, Progress, ToolResult, Work};
-use super::count::Count;
 use super::listing::ENTRIES;
 use super::steps::Steps;
+use super::whole_number::WholeNumber;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -26,7 +26,7 @@ struct DirectoryTree {
     exclude_patterns: Vec<String>,
     /// Number of levels: 1 for the directory's own entries. The default is as many as fit.
     #[serde(default)]
-    depth: Count,
+    depth: WholeNumber,
 }
 
 #[tool_router(router = directory_tree_tools, vis = "pub(super)")]

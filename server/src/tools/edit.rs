@@ -15,7 +15,7 @@ use similar::TextDiff;
 
 use super::Limit;
 use super::call::{Call, ToolResult, Work, at_most, shown};
-use super::replace::{OCCURRENCES, Refusal, Which, find};
+use super::replace::{EditRefusal, OCCURRENCES, Which, find};
 use super::text::{Text, plain};
 use super::write::{if_unchanged, put};
 use crate::memory::Room;
@@ -146,9 +146,13 @@ pub(super) fn ensure_version(
 }
 
 /// Spends the budget of a call until the request is cancelled.
-pub(super) fn spend(roots: &RequestRoots, left: &mut usize, more: usize) -> Result<(), Refusal> {
+pub(super) fn spend(
+    roots: &RequestRoots,
+    left: &mut usize,
+    more: usize,
+) -> Result<(), EditRefusal> {
     let less = left.checked_sub(more).filter(|_| roots.ensure_active().is_ok());
-    *left = less.ok_or(Refusal::Stopped)?;
+    *left = less.ok_or(EditRefusal::Stopped)?;
     Ok(())
 }
 
@@ -177,7 +181,7 @@ pub(super) fn edited(
         let found = find(text.plain(), &old, &new, which, &mut spend);
         let replaced = found.map(|parts| text.replace(&parts));
         let is_large = u64::try_from(text.len()).map_or(true, |size| size > BYTES);
-        if let Err(why) = replaced.and(if is_large { Err(Refusal::TooLarge) } else { Ok(()) }) {
+        if let Err(why) = replaced.and(if is_large { Err(EditRefusal::TooLarge) } else { Ok(()) }) {
             roots.ensure_active()?;
             return Err(failed(advice(why, which)));
         }
@@ -185,16 +189,16 @@ pub(super) fn edited(
     Ok(text.content())
 }
 
-fn advice(why: Refusal, which: Which) -> String {
+fn advice(why: EditRefusal, which: Which) -> String {
     match why {
-        Refusal::Nowhere(None) => {
+        EditRefusal::Nowhere(None) => {
             "oldText is not in the file; read the file and copy the text from it".into()
         }
-        Refusal::Nowhere(Some(line)) => format!(
+        EditRefusal::Nowhere(Some(line)) => format!(
             "oldText is not in the file; its first line matches line {line}, but the following \
              lines do not match"
         ),
-        Refusal::Count(count, lines) => {
+        EditRefusal::Count(count, lines) => {
             let more = if lines.len() < count { ", …" } else { "" };
             let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
             let advice = match which {
@@ -205,8 +209,8 @@ fn advice(why: Refusal, which: Which) -> String {
             let lines = lines.join(", ");
             format!("oldText occurs {count} times, at lines {lines}{more}; {advice}")
         }
-        Refusal::TooLarge => format!("the file would be larger than {BYTES} bytes"),
-        Refusal::Stopped => "too many edits for a file of this size; split the call, and copy \
+        EditRefusal::TooLarge => format!("the file would be larger than {BYTES} bytes"),
+        EditRefusal::Stopped => "too many edits for a file of this size; split the call, and copy \
                              each oldText exactly"
             .into(),
     }

@@ -16,14 +16,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::patch_format::{Hunk, Line};
+use super::patch_format::{Hunk, HunkLine};
 use super::replace::{LINE, Spend};
 use super::text::{Part, Text};
 
 /// Returns the content with the hunks applied.
 pub(super) fn patched(content: &str, hunks: &[Hunk<'_>], spend: Spend) -> Result<String, String> {
     let mut text = Text::new(content);
-    let file = Lines::new(text.plain());
+    let file = FileLines::new(text.plain());
     let (mut parts, mut next) = (Vec::new(), 0);
     for (number, hunk) in (1..).zip(hunks) {
         let first = file.find(hunk, next, spend).map_err(|why| format!("hunk {number}: {why}"))?;
@@ -34,14 +34,14 @@ pub(super) fn patched(content: &str, hunks: &[Hunk<'_>], spend: Spend) -> Result
 }
 
 /// The lines of a text with `\n` line endings.
-struct Lines<'a> {
+struct FileLines<'a> {
     all: Vec<&'a str>,
     /// Where each line starts.
     starts: Vec<usize>,
     text: &'a str,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> FileLines<'a> {
     fn new(text: &'a str) -> Self {
         let lines = text.split_inclusive('\n');
         let starts = lines.clone().scan(0, |next, line| {
@@ -60,7 +60,7 @@ impl<'a> Lines<'a> {
             let why = || format!("the line {below:?} after @@ is not in the file{}", after(from));
             from = 1 + found.ok_or_else(why)?;
         }
-        let old: Vec<&str> = hunk.lines.iter().filter_map(Line::old).collect();
+        let old: Vec<&str> = hunk.lines.iter().filter_map(HunkLine::old).collect();
         if old.is_empty() {
             let is_below = !hunk.below.is_empty() && !hunk.is_at_end;
             return Ok(if is_below { from } else { self.all.len() });
@@ -121,9 +121,9 @@ impl<'a> Lines<'a> {
         };
         for line in &hunk.lines {
             match line {
-                Line::Add(line) => new.extend([line, "\n"]),
-                Line::Remove(_) => end += 1,
-                Line::Keep(_) => {
+                HunkLine::Add(line) => new.extend([line, "\n"]),
+                HunkLine::Remove(_) => end += 1,
+                HunkLine::Keep(_) => {
                     add(start..end, std::mem::take(&mut new));
                     end += 1;
                     start = end;
@@ -144,7 +144,7 @@ fn after(line: usize) -> String {
     if line == 0 { String::new() } else { format!(" below line {line}") }
 }
 
-impl<'a> Line<'a> {
+impl<'a> HunkLine<'a> {
     /// The line in the file, if it is there already.
     fn old(&self) -> Option<&'a str> {
         match self {

@@ -4,8 +4,8 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, shown};
-use super::count::Count;
-use super::listing::Page;
+use super::listing::ListingQuery;
+use super::whole_number::WholeNumber;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -17,7 +17,7 @@ struct ListDirectory {
     cursor: Option<String>,
     /// Maximum number of entries, up to 10,000.
     #[serde(default)]
-    limit: Count,
+    limit: WholeNumber,
 }
 
 #[tool_router(router = list_directory_tools, vis = "pub(super)")]
@@ -31,7 +31,8 @@ impl Server {
     async fn list_directory(Parameters(args): Parameters<ListDirectory>, call: Call) -> ToolResult {
         call.text(move |roots, _| {
             let ListDirectory { path, cursor, limit } = args;
-            let page = Page { path, cursor, limit, ..Page::default() }.list(roots)?;
+            let page =
+                ListingQuery { path, cursor, limit, ..ListingQuery::default() }.list(roots)?;
             Ok(page
                 .text(|entry| format!("{} {}", entry.label(), shown(&entry.name)), |_, _| vec![]))
         })

@@ -4,8 +4,8 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, shown};
-use super::count::Count;
-use super::listing::{ListEntry, Page, SortBy};
+use super::listing::{ListEntry, ListingQuery, SortBy};
+use super::whole_number::WholeNumber;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -20,7 +20,7 @@ struct ListWithSizes {
     cursor: Option<String>,
     /// Maximum number of entries, up to 10,000.
     #[serde(default)]
-    limit: Count,
+    limit: WholeNumber,
 }
 
 #[tool_router(router = list_directory_with_sizes_tools, vis = "pub(super)")]
@@ -37,7 +37,8 @@ impl Server {
     ) -> ToolResult {
         call.text(move |roots, _| {
             let ListWithSizes { path, sort_by, cursor, limit } = args;
-            let page = Page { path, cursor, limit, sort_by, has_sizes: true }.list(roots)?;
+            let page =
+                ListingQuery { path, cursor, limit, sort_by, has_sizes: true }.list(roots)?;
             let line = |entry: &ListEntry| {
                 let size = entry.size.map(readable).unwrap_or_default();
                 let line = format!("{} {:30} {size:>10}", entry.label(), shown(&entry.name));

@@ -18,14 +18,14 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use rmcp::schemars;
 
 use super::call::{Lines, Work};
-use super::count::Count;
+use super::whole_number::WholeNumber;
 
 /// The entries of a directory to list.
 #[derive(Default)]
-pub(super) struct Page {
+pub(super) struct ListingQuery {
     pub(super) path: String,
     pub(super) cursor: Option<String>,
-    pub(super) limit: Count,
+    pub(super) limit: WholeNumber,
     pub(super) sort_by: SortBy,
     pub(super) has_sizes: bool,
 }
@@ -43,7 +43,7 @@ pub(super) enum SortBy {
 type Position = (Reverse<u64>, Vec<u8>);
 
 /// A page of a listing.
-pub(super) struct Listing {
+pub(super) struct ListingPage {
     entries: Vec<ListEntry>,
     sort_by: SortBy,
     is_first: bool,
@@ -85,9 +85,9 @@ fn size(entry: &DirEntry) -> Result<Option<u64>> {
     Ok(metadata.file_type().is_file().then_some(metadata.len()))
 }
 
-impl Page {
+impl ListingQuery {
     /// Lists the entries. One that was removed in the meantime is omitted.
-    pub(super) fn list(&self, roots: &RequestRoots) -> Work<Listing> {
+    pub(super) fn list(&self, roots: &RequestRoots) -> Work<ListingPage> {
         let after = self.cursor.as_deref().map(|cursor| self.parsed(cursor)).transpose()?;
         let limit = self.limit.get().and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.map_or(ENTRIES, |limit| limit.min(ENTRIES));
@@ -120,7 +120,7 @@ impl Page {
                 Err(error) => count(error),
             }
         }
-        Ok(Listing { entries, sort_by: self.sort_by, is_first: after.is_none(), end, unknown })
+        Ok(ListingPage { entries, sort_by: self.sort_by, is_first: after.is_none(), end, unknown })
     }
 
     fn position(&self, entry: &DirEntry) -> Result<Position> {
@@ -145,7 +145,7 @@ impl Page {
     }
 }
 
-impl Listing {
+impl ListingPage {
     /// The page as text: a line for each entry, the totals, and remarks. The totals are told whether
     /// the page is the whole directory.
     pub(super) fn text(

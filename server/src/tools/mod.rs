@@ -5,7 +5,7 @@
 //! takes two lines here: `mod`, and one in a table of tools.
 
 mod call;
-mod count;
+mod whole_number;
 mod globs;
 mod steps;
 mod text;

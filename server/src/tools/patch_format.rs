@@ -35,19 +35,19 @@ pub(super) enum Change<'a> {
 pub(super) struct Hunk<'a> {
     /// The lines above them, which need not be adjacent.
     pub(super) below: Vec<&'a str>,
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<HunkLine<'a>>,
     pub(super) is_at_end: bool,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Line<'a> {
+pub(super) enum HunkLine<'a> {
     Keep(&'a str),
     Remove(&'a str),
     Add(&'a str),
 }
 
 /// The lines of a patch with their numbers, from 1 for the first mark.
-type Lines<'a, 'b> = Peekable<Zip<RangeFrom<usize>, Iter<'b, &'a str>>>;
+type PatchLines<'a, 'b> = Peekable<Zip<RangeFrom<usize>, Iter<'b, &'a str>>>;
 
 /// Returns the sections, of which there is at least one.
 pub(super) fn parse(text: &str) -> Result<Vec<Section<'_>>, String> {
@@ -86,7 +86,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section<'_>>, String> {
 }
 
 /// The content of a new file.
-fn added(lines: &mut Lines<'_, '_>) -> String {
+fn added(lines: &mut PatchLines<'_, '_>) -> String {
     let mut content = String::new();
     while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with('+')) {
         content.extend([line.strip_prefix('+').unwrap_or_default(), "\n"]);
@@ -94,7 +94,7 @@ fn added(lines: &mut Lines<'_, '_>) -> String {
     content
 }
 
-fn update<'a>(lines: &mut Lines<'a, '_>) -> Result<Change<'a>, String> {
+fn update<'a>(lines: &mut PatchLines<'a, '_>) -> Result<Change<'a>, String> {
     let to = lines.next_if(|(_, line)| line.trim().starts_with(MOVE));
     let to = to.and_then(|(_, line)| line.trim().strip_prefix(MOVE)).map(str::trim);
     let mut hunks = Vec::new();
@@ -110,7 +110,7 @@ fn update<'a>(lines: &mut Lines<'a, '_>) -> Result<Change<'a>, String> {
     }
 }
 
-fn hunk<'a>(lines: &mut Lines<'a, '_>, is_first: bool) -> Result<Hunk<'a>, String> {
+fn hunk<'a>(lines: &mut PatchLines<'a, '_>, is_first: bool) -> Result<Hunk<'a>, String> {
     let number = lines.peek().map_or(0, |(number, _)| *number);
     let mut hunk = Hunk { below: Vec::new(), lines: Vec::new(), is_at_end: false };
     let (mut is_begun, mut length) = (is_first, 0);
@@ -123,7 +123,7 @@ fn hunk<'a>(lines: &mut Lines<'a, '_>, is_first: bool) -> Result<Hunk<'a>, Strin
             break;
         }
         hunk.lines.push(line);
-        if !matches!(line, Line::Keep("")) {
+        if !matches!(line, HunkLine::Keep("")) {
             length = hunk.lines.len();
         }
         lines.next();
@@ -147,13 +147,13 @@ fn below(line: &str) -> Option<&str> {
     if below.trim().is_empty() { Some("") } else { below.strip_prefix(' ') }
 }
 
-fn line_of_hunk(line: &str) -> Option<Line<'_>> {
+fn line_of_hunk(line: &str) -> Option<HunkLine<'_>> {
     let mut rest = line.chars();
     Some(match rest.next() {
-        None => Line::Keep(""),
-        Some(' ') => Line::Keep(rest.as_str()),
-        Some('-') => Line::Remove(rest.as_str()),
-        Some('+') => Line::Add(rest.as_str()),
+        None => HunkLine::Keep(""),
+        Some(' ') => HunkLine::Keep(rest.as_str()),
+        Some('-') => HunkLine::Remove(rest.as_str()),
+        Some('+') => HunkLine::Add(rest.as_str()),
         Some(_) => return None,
     })
 }

@@ -21,9 +21,9 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, Work};
-use super::count::Count;
 use super::edit::BYTES;
 use super::reading::{AS_IT_IS, TEXT, WHOLE, advised};
+use super::whole_number::WholeNumber;
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -34,22 +34,22 @@ struct ReadText {
     path: String,
     /// Number of lines to read from the start of the file.
     #[serde(default)]
-    head: Count,
+    head: WholeNumber,
     /// Number of lines to read from the end of the file.
     #[serde(default)]
-    tail: Count,
+    tail: WholeNumber,
     /// First line to read, from 1.
     #[serde(default)]
-    offset: Count,
+    offset: WholeNumber,
     /// Number of lines to read from there. The default is all.
     #[serde(default)]
-    limit: Count,
+    limit: WholeNumber,
     /// For a part of a long line, the one at offset: first character to read, from 1.
     #[serde(default)]
-    column: Count,
+    column: WholeNumber,
     /// Number of characters to read of that line.
     #[serde(default)]
-    length: Count,
+    length: WholeNumber,
     /// Begin each line with its number and a tab.
     #[serde(default)]
     line_numbers: bool,
@@ -65,10 +65,10 @@ struct ReadFile {
     path: String,
     /// Number of lines to read from the start of the file.
     #[serde(default)]
-    head: Count,
+    head: WholeNumber,
     /// Number of lines to read from the end of the file.
     #[serde(default)]
-    tail: Count,
+    tail: WholeNumber,
 }
 
 #[tool_router(router = read_text_file_tools, vis = "pub(super)")]
@@ -114,18 +114,18 @@ async fn answer(args: ReadText, call: Call) -> ToolResult {
 
 /// A part of a file. Lines and characters are counted from 1.
 #[derive(Clone, Copy)]
-enum Part {
+enum TextPart {
     Whole,
     Lines { first: u64, count: u64 },
     LastLines { count: u64 },
     Characters { line: u64, first: u64, count: u64 },
 }
 
-impl Part {
+impl TextPart {
     fn of(args: &ReadText) -> Work<Self> {
-        let [head, tail] = [args.head, args.tail].map(Count::get);
-        let [offset, limit] = [args.offset, args.limit].map(Count::get);
-        let [column, length] = [args.column, args.length].map(Count::get);
+        let [head, tail] = [args.head, args.tail].map(WholeNumber::get);
+        let [offset, limit] = [args.offset, args.limit].map(WholeNumber::get);
+        let [column, length] = [args.column, args.length].map(WholeNumber::get);
         let (is_range, is_in_line) = (offset.or(limit).is_some(), column.or(length).is_some());
         let line = offset.unwrap_or(1);
         let refused = |why: &str| Err(HandlerError::new(why));
@@ -162,7 +162,7 @@ impl Part {
 
 /// Reads the part of a file that the arguments name, and the version of a file that can be edited.
 fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Option<ContentHash>)> {
-    let (path, part) = (&args.path, Part::of(args)?);
+    let (path, part) = (&args.path, TextPart::of(args)?);
     room.for_file(roots, path, BYTES)?;
     let refused = |error: Error| advised("", &error, part.advice());
     let failed = |error: io::Error| match error.kind() {
@@ -175,7 +175,7 @@ fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Opt
         io::ErrorKind::InvalidInput => HandlerError::new(format!("read {path:?}: {error}")),
         _ => advised(&format!("read {path:?}: "), &error.into(), part.advice()),
     };
-    let content = if let Part::Whole = part {
+    let content = if let TextPart::Whole = part {
         roots.read(path, TEXT)
     } else {
         let file = roots.open(path).map_err(refused)?;
@@ -200,13 +200,13 @@ fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Opt
 fn text(
     roots: &RequestRoots,
     file: impl Read + Seek,
-    part: Part,
+    part: TextPart,
     line_numbers: bool,
 ) -> io::Result<String> {
     let (bytes, first) = bytes(roots, file, part, line_numbers)?;
     fitting(bytes.len())?;
     let mut text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
-    if !matches!(part, Part::Whole) {
+    if !matches!(part, TextPart::Whole) {
         // A `\r` without `\n` is not a line ending.
         let end = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n'));
         text.truncate(end.map_or(text.len(), str::len));
@@ -226,14 +226,14 @@ fn text(
 fn bytes(
     roots: &RequestRoots,
     file: impl Read + Seek,
-    part: Part,
+    part: TextPart,
     line_numbers: bool,
 ) -> io::Result<(Vec<u8>, u64)> {
     let mut file = BufReader::with_capacity(BLOCK, file);
     let (mut bytes, mut line) = (Vec::new(), 1);
     match part {
-        Part::Whole => _ = file.read_to_end(&mut bytes)?,
-        Part::Lines { first, count } => {
+        TextPart::Whole => _ = file.read_to_end(&mut bytes)?,
+        TextPart::Lines { first, count } => {
             line = first;
             skip_to(roots, &mut file, line)?;
             let mut lines = file.take(TEXT + 1);
@@ -243,14 +243,14 @@ fn bytes(
                 }
             }
         }
-        Part::LastLines { count } => {
+        TextPart::LastLines { count } => {
             let start = last_lines(&mut file, count, &mut bytes)?;
             if line_numbers {
                 file.rewind()?;
                 line += skip_lines(roots, &mut file.take(start), u64::MAX)?.0;
             }
         }
-        Part::Characters { line: number, first, count } => {
+        TextPart::Characters { line: number, first, count } => {
             line = number;
             skip_to(roots, &mut file, line)?;
             let before = characters(roots, &mut file, first - 1, |_| Ok(()))?;

@@ -25,7 +25,7 @@ pub(super) enum Which {
 
 /// The reason why an edit could not be applied.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum EditRefusal {
     /// The old text does not occur. Contains the number of the first line, from 1, that matches the
     /// first line of the old text.
     Nowhere(Option<usize>),
@@ -39,7 +39,7 @@ pub(super) enum Refusal {
 }
 
 /// Reserves budget for examining a number of bytes, or fails if the work must stop.
-pub(super) type Spend<'a> = &'a mut dyn FnMut(usize) -> Result<(), Refusal>;
+pub(super) type Spend<'a> = &'a mut dyn FnMut(usize) -> Result<(), EditRefusal>;
 
 /// Returns the parts of the text to replace, and their replacements.
 pub(super) fn find<'a>(
@@ -48,7 +48,7 @@ pub(super) fn find<'a>(
     new: &'a str,
     which: Which,
     spend: Spend,
-) -> Result<Vec<Part<'a>>, Refusal> {
+) -> Result<Vec<Part<'a>>, EditRefusal> {
     spend(text.len() + old.len() + new.len())?;
     let exact = text.match_indices(old).map(|(start, _)| start);
     if exact.clone().next().is_some() {
@@ -68,7 +68,7 @@ fn choose<T>(
     which: Which,
     line: impl Fn(T) -> usize,
     spend: Spend,
-) -> Result<Vec<T>, Refusal> {
+) -> Result<Vec<T>, EditRefusal> {
     let count = found.clone().count();
     spend(LINE * count)?;
     Ok(match which {
@@ -77,7 +77,7 @@ fn choose<T>(
         Which::All if count <= OCCURRENCES => found.collect(),
         _ => {
             let lines = found.take(SHOWN).map(|occurrence| line(occurrence) + 1);
-            return Err(Refusal::Count(count, lines.collect()));
+            return Err(EditRefusal::Count(count, lines.collect()));
         }
     })
 }
@@ -85,26 +85,26 @@ fn choose<T>(
 /// Collects the parts, unless the text would become too large.
 fn bounded<'a>(
     text: &str,
-    parts: impl Iterator<Item = Result<Part<'a>, Refusal>>,
-) -> Result<Vec<Part<'a>>, Refusal> {
+    parts: impl Iterator<Item = Result<Part<'a>, EditRefusal>>,
+) -> Result<Vec<Part<'a>>, EditRefusal> {
     let mut size = text.len();
-    let fits = |part: Result<Part<'a>, Refusal>| {
+    let fits = |part: Result<Part<'a>, EditRefusal>| {
         let (range, new) = part?;
         size = size.saturating_sub(range.len()).saturating_add(new.len());
         let is_small = u64::try_from(size).is_ok_and(|size| size <= BYTES);
-        if is_small { Ok((range, new)) } else { Err(Refusal::TooLarge) }
+        if is_small { Ok((range, new)) } else { Err(EditRefusal::TooLarge) }
     };
     parts.map(fits).collect()
 }
 
 /// Where the lines of the old text occur, at least once: the number of the first line, from 0, and
 /// its position.
-fn matching_lines(text: &str, old: &str, spend: Spend) -> Result<Vec<(usize, usize)>, Refusal> {
+fn matching_lines(text: &str, old: &str, spend: Spend) -> Result<Vec<(usize, usize)>, EditRefusal> {
     let (lines, sought) = (trimmed(text), trimmed(old));
     // An old text that contains only blank lines is not searched for, because it would match almost
     // anywhere.
     let Some(first) = sought.iter().find(|line| !line.is_empty()) else {
-        return Err(Refusal::Nowhere(None));
+        return Err(EditRefusal::Nowhere(None));
     };
     let (mut found, mut next, mut position) = (Vec::new(), 0, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -121,7 +121,7 @@ fn matching_lines(text: &str, old: &str, spend: Spend) -> Result<Vec<(usize, usi
     }
     if found.is_empty() {
         let first = lines.iter().position(|line| line == first);
-        return Err(Refusal::Nowhere(first.map(|line| line + 1)));
+        return Err(EditRefusal::Nowhere(first.map(|line| line + 1)));
     }
     Ok(found)
 }
@@ -138,7 +138,7 @@ fn part<'a>(
     old: &str,
     new: &str,
     spend: Spend,
-) -> Result<Part<'a>, Refusal> {
+) -> Result<Part<'a>, EditRefusal> {
     let wanted: Vec<&str> = old.lines().collect();
     let lines = text.get(start..).unwrap_or_default().split_inclusive('\n');
     let found: Vec<&str> = lines.take(wanted.len()).collect();
@@ -151,7 +151,12 @@ fn part<'a>(
 /// Indents the new lines. If a new line's indentation starts with that of a line in the old text,
 /// the common part is replaced with the indentation of the matching line in the file. Other lines
 /// are unchanged.
-fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, Refusal> {
+fn indented(
+    new: &str,
+    wanted: &[&str],
+    found: &[&str],
+    spend: Spend,
+) -> Result<String, EditRefusal> {
     let pairs = wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty());
     let mut indents = HashMap::new();
     for (wanted, found) in pairs {
@@ -214,10 +219,10 @@ mod tests {
         ] {
             let (start, mut left) = (Instant::now(), 100_000_000_usize);
             let found = find(&text, &old, &new, Which::All, &mut |more| {
-                left = left.checked_sub(more).ok_or(Refusal::Stopped)?;
+                left = left.checked_sub(more).ok_or(EditRefusal::Stopped)?;
                 Ok(())
             });
-            assert_eq!(found.err(), Some(Refusal::Stopped));
+            assert_eq!(found.err(), Some(EditRefusal::Stopped));
             assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         }
     }

@@ -142,7 +142,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchContent, most:
     let pattern = literal.as_ref().unwrap_or(&args.pattern);
     let expression = Expression::new(pattern, syntax, roots)?;
     let (filter, start) = (Filter::new(args)?, Start::new(&args.cursor)?);
-    let (mut page, mut searcher) = (Page::new(args, &expression), searcher(args, &expression));
+    let (mut page, mut searcher) = (MatchPage::new(args, &expression), searcher(args, &expression));
     let top = roots.check(&args.path)?;
     if !top.metadata()?.file_type().is_dir() {
         // It is an error if this file cannot be read.
@@ -274,7 +274,7 @@ impl Filter {
 }
 
 /// A page of matches, and what is to be said about it.
-struct Page<'a> {
+struct MatchPage<'a> {
     args: &'a SearchContent,
     expression: &'a Expression<'a>,
     lines: Lines,
@@ -289,7 +289,7 @@ struct Page<'a> {
     next: Option<String>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> MatchPage<'a> {
     fn new(args: &'a SearchContent, expression: &'a Expression<'a>) -> Self {
         Self {
             args,
@@ -316,9 +316,9 @@ impl<'a> Page<'a> {
             Ok(opened) => opened,
         };
         self.searched += 1;
-        let mut found = Found::new(self, file, line);
+        let mut found = FileSearch::new(self, file, line);
         let result = searcher.search_reader(found.page.expression, Blocks(opened), &mut found);
-        let Found { count, is_binary, next, after, .. } = found;
+        let FileSearch { count, is_binary, next, after, .. } = found;
         self.expression.ensure_active()?;
         self.binary += usize::from(is_binary);
         let mut next = next;
@@ -381,8 +381,8 @@ impl<'a> Page<'a> {
 }
 
 /// What a search finds in a file.
-struct Found<'p, 'a> {
-    page: &'p mut Page<'a>,
+struct FileSearch<'p, 'a> {
+    page: &'p mut MatchPage<'a>,
     file: &'p CheckedPath,
     name: Option<String>,
     /// The first line of a match that is on the page.
@@ -397,8 +397,8 @@ struct Found<'p, 'a> {
     next: Option<u64>,
 }
 
-impl<'p, 'a> Found<'p, 'a> {
-    fn new(page: &'p mut Page<'a>, file: &'p CheckedPath, first: u64) -> Self {
+impl<'p, 'a> FileSearch<'p, 'a> {
+    fn new(page: &'p mut MatchPage<'a>, file: &'p CheckedPath, first: u64) -> Self {
         let has_gap = page.args.before + page.args.after > 0;
         let (name, after, count) = (None, first, 0);
         Self { page, file, name, first, after, count, is_binary: false, has_gap, next: None }
@@ -424,7 +424,7 @@ impl<'p, 'a> Found<'p, 'a> {
     }
 }
 
-impl Sink for Found<'_, '_> {
+impl Sink for FileSearch<'_, '_> {
     type Error = io::Error;
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {

@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer, de};
 /// A whole number. It is 0 if the argument is omitted or `null`; some clients send 0 for an omitted
 /// argument.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Count(u64);
+pub(super) struct WholeNumber(u64);
 
-impl Count {
+impl WholeNumber {
     /// The number, unless it is omitted.
     pub(super) fn get(self) -> Option<u64> {
         Some(self.0).filter(|&count| count > 0)
@@ -18,7 +18,7 @@ impl Count {
 }
 
 /// As in the reference server, a number can be any JSON number with a whole value.
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for WholeNumber {
     fn deserialize<D: Deserializer<'de>>(number: D) -> Result<Self, D::Error> {
         let count = Option::<f64>::deserialize(number)?.unwrap_or(0.0);
         if count < 0.0 || count.fract() != 0.0 {
@@ -34,13 +34,13 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-impl JsonSchema for Count {
+impl JsonSchema for WholeNumber {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "Count".into()
+        "WholeNumber".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
