@@ -323,7 +323,7 @@ impl<'a> Page<'a> {
         let mut next = next;
         if let Err(error) = result {
             if !self.expression.is_over() {
-                self.fail(format!("{}: {error}", named(file)));
+                self.fail(format!("{}: {}", named(file), self.reason(&error)));
             } else if self.searched > 1 {
                 self.next = Some(cursor(file, Some(after)));
                 return Ok(());
@@ -348,6 +348,15 @@ impl<'a> Page<'a> {
             self.next = Some(cursor(file, Some(line)));
         }
         Ok(())
+    }
+
+    fn reason(&self, error: &io::Error) -> String {
+        let longest = self.expression.longest();
+        match error.to_string() {
+            text if !text.contains("allocation limit") => text,
+            _ if self.args.multiline => format!("larger than {longest} bytes; omit multiline"),
+            _ => format!("a line is longer than {longest} bytes"),
+        }
     }
 
     fn fail(&mut self, why: String) {
@@ -512,9 +521,11 @@ fn part(line: &[u8], position: usize) -> (String, bool) {
     }
     let start = position.saturating_sub(LINE / 4).min(line.len() - LINE);
     let part = line.get(start..start + LINE).unwrap_or_default();
+    let is_cut = [start > 0, start + LINE < line.len()];
+    let [before, after] = is_cut.map(|is_cut| if is_cut { "…" } else { "" });
     // A character can begin or end outside.
     let part = String::from_utf8_lossy(part);
-    (format!("…{}…", part.trim_matches(char::REPLACEMENT_CHARACTER)), false)
+    (format!("{before}{}{after}", part.trim_matches(char::REPLACEMENT_CHARACTER)), false)
 }
 
 /// The shortest path by which another tool can name the file, or its URI if the path cannot be part
