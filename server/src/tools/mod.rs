@@ -13,6 +13,7 @@ mod list;
 mod tree;
 mod search;
 mod expression;
+mod page;
 mod search_content;
 mod info;
 mod git;
@@ -71,10 +72,10 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
         ("entries in a listing or a tree", list::ENTRIES.to_string()),
         ("matches of search_files", search::MATCHES.to_string()),
         ("matches or files on a page of search_content", search_content::MATCHES.to_string()),
-        ("page of search_content", format!("{} KiB", search_content::PAGE_BYTES >> 10)),
+        ("page of search_content", format!("{} KiB", page::PAGE_BYTES >> 10)),
         ("lines of context before or after a match", search_content::CONTEXT.to_string()),
-        ("bytes that are shown of a matching line", search_content::LINE.to_string()),
-        ("lines that are shown of a match", search_content::MATCH_LINES.to_string()),
+        ("bytes that are shown of a matching line", page::LINE.to_string()),
+        ("lines that are shown of a match", page::MATCH_LINES.to_string()),
         (
             "line that search_content searches, or file with multiline",
             format!("{} MiB", expression::LONGEST >> 20),
