@@ -40,10 +40,7 @@ impl<'a> Expression<'a> {
         }
         let work = parsed(pattern, syntax)?;
         if work > WORK {
-            return Err(HandlerError::new(format!(
-                "the expression is too large: with its repetitions, it has more than {WORK} \
-                 characters; use smaller repetitions"
-            )));
+            return Err(too_large());
         }
         let mut builder = RegexMatcherBuilder::new();
         builder
@@ -60,6 +57,7 @@ impl<'a> Expression<'a> {
             text if text.contains("not allowed in a regex") => {
                 HandlerError::new(format!("{text}; to match across lines, set multiline"))
             }
+            text if text.contains("exceeds size limit") => too_large(),
             text => refused(&text),
         })?;
         let (looked, end) = (Cell::new(None), OnceCell::new());
@@ -150,7 +148,9 @@ fn never(_: grep_matcher::NoError) -> &'static str {
 fn parsed(pattern: &str, syntax: Syntax) -> Work<usize> {
     let mut parser = regex_syntax::ParserBuilder::new();
     let parser = parser.utf8(false).case_insensitive(syntax.ignores_case);
-    Ok(work(&parser.build().parse(pattern).map_err(|error| refused(&error.to_string()))?))
+    let parsed = parser.build().parse(pattern).map_err(|error| refused(&error.to_string()))?;
+    // A text alone is found without its positions.
+    Ok(if matches!(parsed.kind(), HirKind::Literal(_)) { 1 } else { work(&parsed) })
 }
 
 /// The number of positions in an expression. A search may have to consider each of them for each
@@ -172,6 +172,14 @@ fn work(expression: &Hir) -> usize {
     }
 }
 
+fn too_large() -> HandlerError {
+    HandlerError::new(format!(
+        "the expression is too large: with its repetitions, it has more than {WORK} characters, or \
+         {} MiB when compiled; use smaller repetitions",
+        SIZE >> 20
+    ))
+}
+
 fn refused(error: &str) -> HandlerError {
     HandlerError::new(format!("{error}; to search for the text itself, set literal"))
 }
@@ -188,8 +196,9 @@ const WORK: usize = 10_000;
 /// The work between two looks: 20 ms, if each position takes 10 ns.
 const PIECE_WORK: usize = 2_000_000;
 
-/// The work of the longest text that is searched at once: about a second.
-const LONGEST_WORK: usize = 100_000_000;
+/// The work of the longest text that is searched at once: 200 ms. Lines of a megabyte, as in
+/// generated files, can be searched by expressions as long as people write them.
+const LONGEST_WORK: usize = 20_000_000;
 
 /// The maximum number of bytes of a line, or of a file with `multiline`.
 pub(super) const LONGEST: usize = 4 << 20;

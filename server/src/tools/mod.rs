@@ -29,6 +29,7 @@ mod list_directory_with_sizes;
 mod directory_tree;
 mod search;
 mod expression;
+mod page;
 mod search_content;
 mod get_file_info;
 mod list_allowed_directories;
