@@ -108,7 +108,11 @@ fn cancelled_search_of_contents_stops_inside_a_file() {
     let mut random = 1_u32;
     let text = std::iter::repeat_with(|| {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        if (random >> 16) % 4096 == 0 { '\n' } else { char::from(b'a' + (random >> 31) as u8) }
+        if (random >> 16).is_multiple_of(4096) {
+            '\n'
+        } else {
+            char::from(b'a' + (random >> 31) as u8)
+        }
     });
     let file = served.put("slow", text.take(4 << 20).collect::<String>());
     let arguments = json!({"path": "slow", "pattern": "a.{500}[^ab]"});
