@@ -106,10 +106,9 @@ impl<'a> MatchPage<'a> {
         self.searched += 1;
         let mut found = FileSearch::new(self, file, line);
         let result = searcher.search_reader(found.page.expression, Blocks(opened), &mut found);
-        let FileSearch { count, is_binary, next, after, .. } = found;
+        let FileSearch { count, is_binary, mut next, after, .. } = found;
         self.expression.ensure_active()?;
         self.binary += usize::from(is_binary);
-        let mut next = next;
         if let Err(error) = result {
             if !self.expression.is_over() {
                 self.fail(format!("{}: {}", named(file), self.reason(&error)));
@@ -122,21 +121,28 @@ impl<'a> MatchPage<'a> {
             }
         }
         if self.shape.output != Output::Matches && count > 0 && !is_binary {
-            match self.left.checked_sub(1) {
-                Some(left) => self.left = left,
-                None => next = Some(0),
-            }
-            let name = named(file);
-            match self.shape.output {
-                _ if next.is_some() => {}
-                Output::Count => _ = self.lines.push(&format!("{name}:{count}")),
-                _ => _ = self.lines.push(&name),
+            match (self.left, self.shape.output) {
+                (0, _) => next = Some(0),
+                (_, Output::Count) => self.add(&format!("{}:{count}", named(file))),
+                _ => self.add(&named(file)),
             }
         }
         if let Some(line) = next {
             self.next = Some(cursor(file, Some(line)));
         }
         Ok(())
+    }
+
+    /// Adds the line of a file.
+    fn add(&mut self, line: &str) {
+        self.lines.push(line);
+        self.take_one();
+    }
+
+    /// Counts a match, or a file.
+    fn take_one(&mut self) {
+        let is_full = self.lines.len() > PAGE_BYTES;
+        self.left = if is_full { 0 } else { self.left.saturating_sub(1) };
     }
 
     fn reason(&self, error: &io::Error) -> String {
@@ -246,8 +252,7 @@ impl Sink for FileSearch<'_, '_> {
         let rest = lines.count();
         self.page.shortened += usize::from(rest > 0);
         self.after = number + to_u64(found.lines().count());
-        let is_full = self.page.lines.len() > PAGE_BYTES;
-        self.page.left = if is_full { 0 } else { self.page.left - 1 };
+        self.page.take_one();
         Ok(true)
     }
 
