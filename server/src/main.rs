@@ -61,6 +61,17 @@ fn say(what: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{NAME}: {what}");
 }
 
+/// Raises the limit of open files to what the system allows (setrlimit(2)), which is often a thousand
+/// for programs that wait for them with select(2).
+#[cfg(unix)]
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // The system may have a lower limit for all.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
 /// Confines the process before the runtime starts. A thread that already exists would not be
 /// confined.
 fn run(options: &Options) -> Outcome {
@@ -68,6 +79,8 @@ fn run(options: &Options) -> Outcome {
     if !options.run.is_empty() && !options.run_as_root && rustix::process::geteuid().is_root() {
         return Err("--run as root requires --run-as-root; run the server as another user".into());
     }
+    #[cfg(unix)]
+    raise_file_limit();
     if let Some(remark) = options.remark() {
         say(remark);
     }

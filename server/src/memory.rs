@@ -10,8 +10,8 @@
 //! of its request therefore become shared, or the request is cancelled.
 //!
 //! A walk counts as the most that it can keep (`WALK_BYTES`), whatever it finds, until it ends. So
-//! only few walks run at a time. The others wait in their client's slots, of which the guard leaves
-//! each client some.
+//! only few walks run at a time, and no session has all of them. The others wait in their client's
+//! slots, of which the guard leaves each client some.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::model::{Extensions, RequestId};
 use serde::Serialize;
@@ -37,6 +36,8 @@ pub(crate) struct Memory {
     /// The requests in progress, and whether each is settled. rmcp would keep the stream of one
     /// whose id is used again, and would keep a response that is sent after a cancellation.
     requests: Mutex<HashMap<Request, bool>>,
+    /// How many walks each session has, and all requests without one.
+    walks: Mutex<HashMap<Option<HeaderValue>, usize>>,
 }
 
 /// A session and the id of a request in it.
@@ -44,7 +45,11 @@ type Request = (HeaderValue, RequestId);
 
 impl Memory {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { left: AtomicUsize::new(SHARED), requests: Mutex::default() })
+        Arc::new(Self {
+            left: AtomicUsize::new(SHARED),
+            requests: Mutex::default(),
+            walks: Mutex::default(),
+        })
     }
 
     /// The number of shared bytes that requests hold.
@@ -143,20 +148,39 @@ impl Room {
     }
 
     /// Waits for the room of a walk, which is taken until the result is dropped.
-    pub(crate) fn for_walk(&self, roots: &RequestRoots) -> Result<WalkRoom<'_>, HandlerError> {
+    pub(crate) fn for_walk(
+        &self,
+        bytes: usize,
+        roots: &RequestRoots,
+    ) -> Result<WalkRoom<'_>, HandlerError> {
         let end = Instant::now() + WAIT;
-        while !self.try_take(WALK_BYTES) {
+        while !self.try_walk(bytes) {
             roots.ensure_active()?;
             if Instant::now() >= end {
-                return Err(HandlerError::new(FULL));
+                return Err(HandlerError::new(WALKING));
             }
             thread::sleep(LOOK);
         }
-        Ok(WalkRoom(self))
+        Ok(WalkRoom { room: self, bytes })
+    }
+
+    /// Begins a walk, unless its client has enough of them, or there is no room.
+    fn try_walk(&self, bytes: usize) -> bool {
+        let Some(memory) = &self.memory else { return true };
+        let mut walks = lock(&memory.walks);
+        let of_client = walks.entry(self.client()).or_default();
+        let is_possible = *of_client < WALKS && self.try_take(bytes);
+        *of_client += usize::from(is_possible);
+        is_possible
+    }
+
+    /// The session, or one value for all requests without one.
+    fn client(&self) -> Option<HeaderValue> {
+        self.request.get().map(|(session, _)| session.clone())
     }
 
     /// Takes room for the content of a file, of which at most `limit` bytes are read. Call it before
-    /// reading the file. If the file cannot be read, reading it returns the reason.
+    /// reading the file.
     pub(crate) fn for_file(
         &self,
         roots: &RequestRoots,
@@ -166,7 +190,7 @@ impl Room {
         if self.memory.is_none() {
             return Ok(());
         }
-        let size = roots.metadata(path).map_or(0, |metadata| metadata.len().min(limit));
+        let size = roots.metadata(path)?.len().min(limit);
         self.take(usize::try_from(size).unwrap_or(usize::MAX))
     }
 
@@ -185,13 +209,25 @@ impl Room {
 }
 
 /// The room that a walk has taken.
-pub(crate) struct WalkRoom<'a>(&'a Room);
+pub(crate) struct WalkRoom<'a> {
+    room: &'a Room,
+    bytes: usize,
+}
 
 impl Drop for WalkRoom<'_> {
     fn drop(&mut self) {
-        let mut held = lock(&self.0.held);
-        let Usage { bytes, own } = *held;
-        self.0.replace(&mut held, Usage { bytes: bytes.saturating_sub(WALK_BYTES), own });
+        let Some(memory) = &self.room.memory else { return };
+        {
+            let mut held = lock(&self.room.held);
+            let Usage { bytes, own } = *held;
+            let left = Usage { bytes: bytes.saturating_sub(self.bytes), own };
+            self.room.replace(&mut held, left);
+        }
+        let mut walks = lock(&memory.walks);
+        walks.retain(|client, count| {
+            *count -= usize::from(*client == self.room.client());
+            *count > 0
+        });
     }
 }
 
@@ -231,6 +267,13 @@ const FULL: &str = "the server has too little memory left for this result, becau
 
 /// How long a walk waits for room, of the 30 seconds that a client waits for its result.
 const WAIT: Duration = Duration::from_secs(20);
+
+/// How many walks of a session may run at a time, so that others have room. There is room for five
+/// searches of contents.
+const WALKS: usize = 3;
+
+/// What a model reads if a walk has waited for too long.
+const WALKING: &str = "too many searches and listings of trees are running; try again later";
 
 /// How often a walk that waits looks for room, and whether it is cancelled.
 const LOOK: Duration = Duration::from_millis(10);

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, ErrorKind, Location, WalkOptions};
 use rmcp::ErrorData;
@@ -31,7 +32,7 @@ pub(crate) async fn list(
     let room = Room::of(&ctx.extensions);
     let work = move |roots: RequestRoots| {
         let mut page = {
-            let _walking = room.for_walk(&roots)?;
+            let _walking = room.for_walk(WALK_BYTES, &roots)?;
             page(&roots, after.as_deref())?
         };
         let is_last = page.len() <= PAGE;

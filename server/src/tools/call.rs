@@ -99,8 +99,8 @@ impl Call {
         self.server.respond(&self.ctx, self.answers, work).await
     }
 
-    /// Like [`text`](Self::text), for a walk, which reports progress.
-    pub(super) async fn long<W>(self, work: W) -> ToolResult
+    /// Like [`text`](Self::text), for a walk, which takes memory and reports progress.
+    pub(super) async fn long<W>(self, memory: usize, work: W) -> ToolResult
     where
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
@@ -109,7 +109,7 @@ impl Call {
         let work = server.respond(&ctx, answers, move |roots| {
             ensure_any(&roots)?;
             let done = {
-                let _walking = reply.room.for_walk(&roots)?;
+                let _walking = reply.room.for_walk(memory, &roots)?;
                 work(&roots, &progress)?
             };
             reply.text(done)

@@ -4,6 +4,7 @@
 //! text if that leads inside. What cannot be copied is named in the result. If the copy is
 //! interrupted, what was copied so far remains.
 
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Result, WalkOptions, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
@@ -24,7 +25,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
     async fn copy_directory(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {
-        call.long(move |roots, progress| copy(roots, progress, &args)).await
+        call.long(WALK_BYTES, move |roots, progress| copy(roots, progress, &args)).await
     }
 }
 

@@ -30,8 +30,8 @@ struct DeletePath {
 impl Server {
     #[tool(
         title = "Delete File or Directory",
-        description = "Deletes a file, a symlink (not its target) or an empty directory, without \
-                       confirmation. It cannot be undone.",
+        description = "Deletes a file, a symlink (not its target) or an empty directory, or with \
+                       recursive one with everything in it. It cannot be undone.",
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn delete_path(Parameters(args): Parameters<DeletePath>, call: Call) -> ToolResult {
@@ -42,6 +42,10 @@ impl Server {
 fn delete(roots: &RequestRoots, args: &DeletePath) -> Work {
     let DeletePath { path, recursive, version } = args;
     if let Some(version) = version {
+        if *recursive {
+            let why = "a version is that of a file, and only a directory is deleted recursively";
+            return Err(HandlerError::new(format!("{why}: omit one of them")));
+        }
         let mut changes = roots.change_set();
         changes.remove_file_if_unchanged(path, *version)?;
         changes.commit()?;

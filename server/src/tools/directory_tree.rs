@@ -4,6 +4,7 @@
 //! marked with `truncated`, and one that could not be listed has an `error`. A symlink is not
 //! followed, and has the type `file`.
 
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::limits::{WALK_DEPTH, WALK_ENTRIES};
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, WalkOptions};
@@ -39,7 +40,7 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn directory_tree(Parameters(args): Parameters<DirectoryTree>, call: Call) -> ToolResult {
-        call.long(move |roots, progress| tree(roots, progress, &args)).await
+        call.long(WALK_BYTES, move |roots, progress| tree(roots, progress, &args)).await
     }
 }
 

@@ -17,7 +17,8 @@ use super::Limit;
 use super::call::{Call, ToolResult, Work, at_most, shown};
 use super::replace::{EditRefusal, OCCURRENCES, Which, find};
 use super::text::{Text, plain};
-use super::write::{if_unchanged, put};
+use super::whole_number::WholeNumber;
+use super::write::{if_unchanged, put, turn};
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -52,16 +53,17 @@ pub(super) struct Edit {
     replace_all: bool,
     /// Replace only this occurrence, counted from 1.
     #[serde(default)]
-    occurrence: u32,
+    occurrence: WholeNumber,
 }
 
 impl Edit {
     /// The occurrences to replace. Some clients send 0 for an omitted argument.
     fn which(&self) -> Result<Which, String> {
-        match (self.replace_all, usize::try_from(self.occurrence)) {
-            (false, Ok(0)) => Ok(Which::Only),
-            (true, Ok(0)) => Ok(Which::All),
-            (false, Ok(number)) => Ok(Which::Number(number)),
+        let number = self.occurrence.get().map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+        match (self.replace_all, number) {
+            (false, None) => Ok(Which::Only),
+            (true, None) => Ok(Which::All),
+            (false, Some(number)) => Ok(Which::Number(number)),
             _ => Err("replaceAll and occurrence cannot be combined".into()),
         }
     }
@@ -93,6 +95,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work<(String, Con
         let mut result = (diff(&args.path, &content, &new, DIFF_BYTES), version);
         if !args.dry_run {
             roots.ensure_active()?;
+            let _turn = turn(roots)?;
             match put(&file, &new, if_unchanged(version)) {
                 Err(error) if error.kind() == ErrorKind::Changed => {
                     content = file.read_to_string(BYTES)?;
@@ -220,8 +223,7 @@ fn advice(why: EditRefusal, which: Which) -> String {
 /// backticks in the diff.
 pub(super) fn diff(path: &str, old: &str, new: &str, limit: usize) -> String {
     let (name, old, new) = (shown(path), plain(old), plain(new));
-    // After this time, a larger diff is acceptable.
-    let diff = TextDiff::configure().timeout(Duration::from_millis(200)).diff_lines(&old, &new);
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old, &new);
     let mut diff = diff.unified_diff().header(&name, &name).to_string();
     let end = (0..=limit.min(diff.len())).rfind(|&at| diff.is_char_boundary(at)).unwrap_or(0);
     let remark = if end == diff.len() { "" } else { "The diff is truncated\n" };
@@ -245,6 +247,9 @@ pub(super) const EXAMINED: usize = 200_000_000;
 
 /// The maximum number of attempts. An attempt fails if the file changed in the meantime.
 const TRIES: usize = 64;
+
+/// The time after which a diff may show more than what has changed.
+const DIFF_TIME: Duration = Duration::from_secs(2);
 
 /// The maximum size of a diff: as much as a model is likely to review.
 pub(super) const DIFF_BYTES: usize = 256 << 10;

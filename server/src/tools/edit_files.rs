@@ -1,7 +1,7 @@
 //! The `edit_files` tool, which edits several text files as one change.
 //!
-//! The edits of all files are applied before the first file is changed, and if one fails, or a file
-//! changes in the meantime, no file is changed. The files are then replaced one after another, each
+//! The edits of all files are applied before the first file is changed, and if one fails, or another
+//! program changes a file in the meantime, no file is changed. Calls of this process take turns. The files are then replaced one after another, each
 //! completely. If the system refuses one of them then, the error names the files that were changed.
 //! If the server is killed meanwhile, the files before that one are new, and the others are old.
 
@@ -18,7 +18,7 @@ use super::call::{Call, ToolResult, Work, at_most};
 use super::edit::{
     DIFF_BYTES, EDITS, EXAMINED, Edit, add_once, diff, edited, ensure_version, read_to_edit,
 };
-use super::write::if_unchanged;
+use super::write::{if_unchanged, turn};
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -66,6 +66,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
     }
     at_most(CHANGES, args.files.len(), "files")?;
     at_most(EDITS, args.files.iter().map(|file| file.edits.len()).sum(), "edits")?;
+    let _turn = turn(roots)?;
     let (mut changes, mut left, mut result) = (roots.change_set(), EXAMINED, String::new());
     let mut files = Vec::new();
     for FileEdits { path, edits, version } in &args.files {
@@ -88,5 +89,8 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
 }
 
 pub(super) fn limits() -> Vec<Limit> {
-    vec![("files in edit_files or apply_patch; a moved file counts twice", CHANGES.to_string())]
+    vec![(
+        "files in edit_files or apply_patch; a moved and changed one counts twice",
+        CHANGES.to_string(),
+    )]
 }

@@ -48,6 +48,7 @@ impl<'a> Expression<'a> {
             .word(syntax.is_word)
             .multi_line(true)
             .crlf(true)
+            .ban_byte(Some(0))
             .size_limit(SIZE)
             .dfa_size_limit(CACHE);
         if syntax.is_multi_line {
@@ -125,6 +126,9 @@ impl Matcher for Expression<'_> {
             let least = PIECE_WORK / self.work;
             let line_end = rest.iter().skip(least).position(|byte| *byte == b'\n');
             let end = line_end.map_or(rest.len(), |at| least + at + 1);
+            if end > least + self.longest() {
+                return Err(TOO_LONG);
+            }
             let (piece, next) = rest.split_at_checked(end).unwrap_or((rest, &[]));
             match self.matcher.find_candidate_line(piece).map_err(never)? {
                 // A line that begins behind the piece is in the next one.
@@ -139,6 +143,9 @@ impl Matcher for Expression<'_> {
     }
 }
 
+/// The error of a line that is longer than [`Expression::longest`].
+pub(super) const TOO_LONG: &str = "a line is too long";
+
 /// A compiled expression has no errors.
 fn never(_: grep_matcher::NoError) -> &'static str {
     "the expression failed"
@@ -149,6 +156,11 @@ fn parsed(pattern: &str, syntax: Syntax) -> Work<usize> {
     let mut parser = regex_syntax::ParserBuilder::new();
     let parser = parser.utf8(false).case_insensitive(syntax.ignores_case);
     let parsed = parser.build().parse(pattern).map_err(|error| refused(&error.to_string()))?;
+    if parsed.properties().explicit_captures_len() > GROUPS {
+        return Err(HandlerError::new(format!(
+            "the expression has more than {GROUPS} groups; use (?:…) for those without a name"
+        )));
+    }
     // A text alone is found without its positions.
     Ok(if matches!(parsed.kind(), HirKind::Literal(_)) { 1 } else { work(&parsed) })
 }
@@ -175,7 +187,7 @@ fn work(expression: &Hir) -> usize {
 fn too_large() -> HandlerError {
     HandlerError::new(format!(
         "the expression is too large: with its repetitions, it has more than {WORK} characters, or \
-         {} MiB when compiled; use smaller repetitions",
+         {} MiB when compiled; use smaller repetitions, or [0-9A-Za-z_] for \\w",
         SIZE >> 20
     ))
 }
@@ -186,6 +198,9 @@ fn refused(error: &str) -> HandlerError {
 
 /// The maximum length of a pattern in bytes, as for globs.
 const BYTES: usize = 4096;
+
+/// The maximum number of groups. Some searches take a megabyte for each.
+pub(super) const GROUPS: usize = 10;
 
 /// The positions of a class of characters, which can have four bytes.
 const CLASS: usize = 4;

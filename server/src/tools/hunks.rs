@@ -16,7 +16,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::patch_format::{Hunk, HunkLine};
+use super::patch_format::{Hunk, HunkLine, shortened};
 use super::replace::{LINE, Spend};
 use super::text::{Part, Text};
 
@@ -57,7 +57,13 @@ impl<'a> FileLines<'a> {
     fn find(&self, hunk: &Hunk<'_>, mut from: usize, spend: Spend) -> Result<usize, String> {
         for below in &hunk.below {
             let found = self.seek(&[below], from, false, spend)?;
-            let why = || format!("the line {below:?} after @@ is not in the file{}", after(from));
+            let why = || {
+                let (below, after) = (shortened(below), after(from));
+                format!(
+                    "the line {below:?} after @@ is not in the file{after}; what follows @@ is a \
+                     line of the file, and no numbers"
+                )
+            };
             from = 1 + found.ok_or_else(why)?;
         }
         let old: Vec<&str> = hunk.lines.iter().filter_map(HunkLine::old).collect();
@@ -66,7 +72,7 @@ impl<'a> FileLines<'a> {
             return Ok(if is_below { from } else { self.all.len() });
         }
         self.seek(&old, from, hunk.is_at_end, spend)?.ok_or_else(|| {
-            let first = old.first().copied().unwrap_or_default();
+            let first = shortened(old.first().copied().unwrap_or_default());
             format!(
                 "its lines to keep and to remove, which begin with {first:?}, are not {} the \
                  file{}; read the file and copy them exactly",
@@ -86,13 +92,14 @@ impl<'a> FileLines<'a> {
     ) -> Result<Option<usize>, String> {
         let Some(last) = self.all.len().checked_sub(sought.len()) else { return Ok(None) };
         let from = if is_at_end { from.max(last) } else { from };
-        for is_same in PASSES {
+        for (trimmed, is_same) in PASSES {
+            let sought: Vec<&str> = sought.iter().map(|line| trimmed(line)).collect();
             for start in from..=last {
                 let mut examined = 0;
-                let mut pairs = self.all.iter().skip(start).zip(sought);
+                let mut pairs = self.all.iter().skip(start).zip(&sought);
                 let is_found = pairs.all(|(line, sought)| {
                     examined += LINE + line.len();
-                    is_same(line, sought)
+                    is_same(trimmed(line), sought)
                 });
                 spend(examined).map_err(|_| STOPPED)?;
                 if is_found {
@@ -154,12 +161,15 @@ impl<'a> HunkLine<'a> {
     }
 }
 
+/// A way to compare two lines: what is compared of each, and how.
+type Comparison = (fn(&str) -> &str, fn(&str, &str) -> bool);
+
 /// The ways to compare two lines, in this order.
-const PASSES: [fn(&str, &str) -> bool; 4] = [
-    |one, other| one == other,
-    |one, other| one.trim_end() == other.trim_end(),
-    |one, other| one.trim() == other.trim(),
-    |one, other| one.trim().chars().map(ascii).eq(other.trim().chars().map(ascii)),
+const PASSES: [Comparison; 4] = [
+    (|line| line, |one, other| one == other),
+    (str::trim_end, |one, other| one == other),
+    (str::trim, |one, other| one == other),
+    (str::trim, |one, other| one.chars().map(ascii).eq(other.chars().map(ascii))),
 ];
 
 fn ascii(char: char) -> char {

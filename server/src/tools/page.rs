@@ -16,7 +16,7 @@ use mcp_roots_guard::{CheckedPath, ErrorKind};
 use rmcp::schemars;
 
 use super::call::{Lines, Work, is_plain};
-use super::expression::{Expression, TIME};
+use super::expression::{Expression, LONGEST, TIME, TOO_LONG};
 
 #[derive(
     Clone, Copy, Default, PartialEq, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
@@ -44,6 +44,9 @@ impl Shape {
     pub(super) fn searcher(self, expression: &Expression) -> Searcher {
         let has_lines = self.output == Output::Matches;
         let context = |lines| if has_lines { lines } else { 0 };
+        // The lines of context are held together with the line that is searched.
+        let lines = 1 + context(self.before.max(self.after));
+        let heap = expression.longest().saturating_mul(lines).min(LONGEST);
         SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
             .line_number(has_lines)
@@ -51,7 +54,7 @@ impl Shape {
             .before_context(context(self.before))
             .after_context(context(self.after))
             .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(expression.longest()))
+            .heap_limit(Some(heap))
             .build()
     }
 }
@@ -148,9 +151,9 @@ impl<'a> MatchPage<'a> {
     fn reason(&self, error: &io::Error) -> String {
         let longest = self.expression.longest();
         match error.to_string() {
-            text if !text.contains("allocation limit") => text,
+            text if ![TOO_LONG, "allocation limit"].iter().any(|it| text.contains(it)) => text,
             _ if self.shape.is_multi_line => format!("larger than {longest} bytes; omit multiline"),
-            _ => format!("a line is longer than {longest} bytes"),
+            _ => format!("a line, or one with its context, is longer than {longest} bytes"),
         }
     }
 
@@ -237,7 +240,9 @@ impl Sink for FileSearch<'_, '_> {
         }
         let number = found.line_number().unwrap_or_default();
         if number < self.first {
-            self.show(number, found.bytes(), None, 0);
+            for (at, line) in (number..).zip(found.lines()) {
+                self.show(at, line, None, 0);
+            }
             return Ok(true);
         }
         if self.page.left == 0 {

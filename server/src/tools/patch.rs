@@ -20,7 +20,7 @@ use super::call::{Call, Lines, ToolResult, Work, shown};
 use super::edit::{BYTES, EXAMINED, add_once, read_to_edit, spend};
 use super::hunks::patched;
 use super::patch_format::{Change, Hunk, parse};
-use super::write::if_unchanged;
+use super::write::{if_unchanged, turn};
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -55,6 +55,7 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
     }
     // The new files, and what each line takes.
     room.take(text.len() + 48 * text.lines().count())?;
+    let _turn = turn(roots)?;
     let (changes, updated) = (roots.change_set(), Vec::new());
     let mut files = Files { roots, room, changes, updated, left: EXAMINED };
     let mut result = Lines::default();

@@ -75,6 +75,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section<'_>>, String> {
         } else if line.is_empty() {
             continue;
         } else {
+            let line = shortened(line);
             return Err(format!(
                 "line {number} of the patch, {line:?}, does not begin a section as \
                  {ADD}PATH, {DELETE}PATH and {UPDATE}PATH do; each line of a new file begins with +"
@@ -95,8 +96,8 @@ fn added(lines: &mut PatchLines<'_, '_>) -> String {
 }
 
 fn update<'a>(lines: &mut PatchLines<'a, '_>) -> Result<Change<'a>, String> {
-    let to = lines.next_if(|(_, line)| line.trim().starts_with(MOVE));
-    let to = to.and_then(|(_, line)| line.trim().strip_prefix(MOVE)).map(str::trim);
+    let to = lines.next_if(|(_, line)| line.starts_with(MOVE));
+    let to = to.and_then(|(_, line)| line.strip_prefix(MOVE)).map(str::trim);
     let mut hunks = Vec::new();
     loop {
         while lines.next_if(|(_, line)| line.trim().is_empty()).is_some() {}
@@ -118,12 +119,13 @@ fn hunk<'a>(lines: &mut PatchLines<'a, '_>, is_first: bool) -> Result<Hunk<'a>, 
         is_begun = true;
         hunk.below.extend(below(mark).filter(|below| !below.trim().is_empty()));
     }
-    while let Some(line) = lines.peek().and_then(|(_, line)| line_of_hunk(line)) {
-        if !is_begun {
-            break;
-        }
+    while let Some((_, text)) = lines.peek()
+        && let Some(line) = line_of_hunk(text)
+        && is_begun
+    {
         hunk.lines.push(line);
-        if !matches!(line, HunkLine::Keep("")) {
+        // An empty line at the end separates hunks, unless it is marked as one to keep.
+        if !text.is_empty() {
             length = hunk.lines.len();
         }
         lines.next();
@@ -157,6 +159,14 @@ fn line_of_hunk(line: &str) -> Option<HunkLine<'_>> {
         Some(_) => return None,
     })
 }
+
+/// The beginning of a line, for an error.
+pub(super) fn shortened(line: &str) -> String {
+    line.chars().take(SHOWN).collect()
+}
+
+/// The maximum number of characters of a line in an error.
+const SHOWN: usize = 80;
 
 // The marks of the format.
 const BEGIN: &str = "*** Begin Patch";

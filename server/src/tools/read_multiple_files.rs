@@ -43,7 +43,10 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
     let (mut parts, mut left) = (Vec::new(), TEXT);
     for path in paths {
         roots.ensure_active()?;
-        room.for_file(roots, path, left)?;
+        if let Err(error) = room.for_file(roots, path, left) {
+            parts.push(format!("{path}: Error - {error}"));
+            continue;
+        }
         parts.push(match roots.read_to_string(path, left) {
             Ok(content) => {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));

@@ -13,6 +13,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{ContentHash, Error};
@@ -175,18 +176,19 @@ fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Opt
         io::ErrorKind::InvalidInput => HandlerError::new(format!("read {path:?}: {error}")),
         _ => advised(&format!("read {path:?}: "), &error.into(), part.advice()),
     };
+    let time = ReadTime { roots, end: Instant::now() + TIME };
     let content = if let TextPart::Whole = part {
         roots.read(path, TEXT)
     } else {
         let file = roots.open(path).map_err(refused)?;
         if file.metadata().len() > BYTES {
-            return Ok((text(roots, file, part, args.line_numbers).map_err(failed)?, None));
+            return Ok((text(&time, file, part, args.line_numbers).map_err(failed)?, None));
         }
         file.read_all(BYTES)
     };
     let content = content.map_err(refused)?;
     let version = ContentHash::of(&content);
-    let text = text(roots, Cursor::new(content), part, args.line_numbers).map_err(failed)?;
+    let text = text(&time, Cursor::new(content), part, args.line_numbers).map_err(failed)?;
     Ok((text, Some(version)))
 }
 
@@ -198,12 +200,12 @@ fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Opt
 /// `FileTooLarge` for more than [`TEXT`] bytes, `InvalidData` if they are not UTF-8, `InvalidInput`
 /// if there is no such line.
 fn text(
-    roots: &RequestRoots,
+    time: &ReadTime,
     file: impl Read + Seek,
     part: TextPart,
     line_numbers: bool,
 ) -> io::Result<String> {
-    let (bytes, first) = bytes(roots, file, part, line_numbers)?;
+    let (bytes, first) = bytes(time, file, part, line_numbers)?;
     fitting(bytes.len())?;
     let mut text = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     if !matches!(part, TextPart::Whole) {
@@ -224,7 +226,7 @@ fn text(
 
 /// The bytes of a part, and the number of its first line if it is needed.
 fn bytes(
-    roots: &RequestRoots,
+    time: &ReadTime,
     file: impl Read + Seek,
     part: TextPart,
     line_numbers: bool,
@@ -235,7 +237,7 @@ fn bytes(
         TextPart::Whole => _ = file.read_to_end(&mut bytes)?,
         TextPart::Lines { first, count } => {
             line = first;
-            skip_to(roots, &mut file, line)?;
+            skip_to(time, &mut file, line)?;
             let mut lines = file.take(TEXT + 1);
             for _ in 0..count {
                 if lines.read_until(b'\n', &mut bytes)? == 0 {
@@ -247,45 +249,44 @@ fn bytes(
             let start = last_lines(&mut file, count, &mut bytes)?;
             if line_numbers {
                 file.rewind()?;
-                line += skip_lines(roots, &mut file.take(start), u64::MAX)?.0;
+                line += skip_lines(time, &mut file.take(start), u64::MAX)?.0;
             }
         }
         TextPart::Characters { line: number, first, count } => {
             line = number;
-            skip_to(roots, &mut file, line)?;
-            let before = characters(roots, &mut file, first - 1, |_| Ok(()))?;
+            skip_to(time, &mut file, line)?;
+            let before = characters(time, &mut file, first - 1, |_| Ok(()))?;
             if before < first - 1 {
                 return Err(missing(&format!("line {line} has only {before} characters")));
             }
-            characters(roots, &mut file, count, |more| {
+            characters(time, &mut file, count, |more| {
                 bytes.extend_from_slice(more);
                 fitting(bytes.len())
             })?;
+            if bytes.ends_with(b"\r") && file.fill_buf()?.starts_with(b"\n") {
+                bytes.pop();
+            }
         }
     }
     Ok((bytes, line))
 }
 
 /// Moves to the start of a line.
-fn skip_to(roots: &RequestRoots, file: &mut impl BufRead, line: u64) -> io::Result<()> {
-    let (newlines, is_ended) = skip_lines(roots, file, line - 1)?;
+fn skip_to(time: &ReadTime, file: &mut impl BufRead, line: u64) -> io::Result<()> {
+    let (newlines, is_ended) = skip_lines(time, file, line - 1)?;
     if line > 1 && file.fill_buf()?.is_empty() {
         let lines = newlines + u64::from(!is_ended);
-        return Err(missing(&format!("the file has only {lines} lines")));
+        return Err(missing(&format!("the last line of the file is {lines}")));
     }
     Ok(())
 }
 
 /// Skips at most this number of lines. Returns how many newlines were skipped, and whether the last
 /// byte was one.
-fn skip_lines(
-    roots: &RequestRoots,
-    file: &mut impl BufRead,
-    lines: u64,
-) -> io::Result<(u64, bool)> {
+fn skip_lines(time: &ReadTime, file: &mut impl BufRead, lines: u64) -> io::Result<(u64, bool)> {
     let (mut skipped, mut is_ended) = (0, true);
     while skipped < lines {
-        let block = next_block(roots, file)?;
+        let block = next_block(time, file)?;
         if block.is_empty() {
             break;
         }
@@ -305,14 +306,14 @@ fn skip_lines(
 
 /// Reads at most this number of characters of a line, in blocks. Returns how many there were.
 fn characters(
-    roots: &RequestRoots,
+    time: &ReadTime,
     file: &mut impl BufRead,
     count: u64,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<u64> {
     let mut seen = 0;
     loop {
-        let block = next_block(roots, file)?;
+        let block = next_block(time, file)?;
         let line = memchr(b'\n', block).and_then(|end| block.get(..end)).unwrap_or(block);
         // The first byte of each character. A block can begin inside of one.
         let starts = line.iter().enumerate().filter(|(_, byte)| **byte & 0xC0 != 0x80);
@@ -354,9 +355,18 @@ fn last_lines(file: &mut (impl Read + Seek), count: u64, bytes: &mut Vec<u8>) ->
 }
 
 /// The next block of a file, or an empty one at its end.
-fn next_block<'a>(roots: &RequestRoots, file: &'a mut impl BufRead) -> io::Result<&'a [u8]> {
-    roots.ensure_active().map_err(io::Error::other)?;
+fn next_block<'a>(time: &ReadTime, file: &'a mut impl BufRead) -> io::Result<&'a [u8]> {
+    time.roots.ensure_active().map_err(io::Error::other)?;
+    if Instant::now() >= time.end {
+        return Err(missing("the part is too far from the start of the file; use tail"));
+    }
     file.fill_buf()
+}
+
+/// How long the search for a part may take.
+struct ReadTime<'a> {
+    roots: &'a RequestRoots,
+    end: Instant,
 }
 
 fn fitting(size: usize) -> io::Result<()> {
@@ -366,6 +376,9 @@ fn fitting(size: usize) -> io::Result<()> {
 fn missing(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
+
+/// How long the search for a part may take: about 20 GB, and less than clients wait.
+const TIME: Duration = Duration::from_secs(20);
 
 /// The size of the blocks in which a file is read: about a thousand lines, so most calls need no
 /// second one.

@@ -3,6 +3,7 @@
 //! It returns the matching paths, one per line. If it could not search everything beneath the
 //! directory, the result says so. A symlink is matched by its own name and not followed.
 
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{DirEntry, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
@@ -41,7 +42,7 @@ impl Server {
     )]
     async fn search_files(Parameters(args): Parameters<SearchFiles>, call: Call) -> ToolResult {
         let most = call.server.search_entries;
-        call.long(move |roots, progress| search(roots, progress, &args, most)).await
+        call.long(WALK_BYTES, move |roots, progress| search(roots, progress, &args, most)).await
     }
 }
 

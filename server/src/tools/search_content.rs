@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, DirEntry, Location, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
@@ -17,10 +18,11 @@ use rmcp::{schemars, tool, tool_router};
 
 use super::Limit;
 use super::call::{Call, Progress, ToolResult, Work, at_most};
-use super::expression::{CACHE, Expression, LONGEST, Syntax, TIME};
+use super::expression::{CACHE, Expression, GROUPS, LONGEST, Syntax, TIME};
 use super::globs::{PATTERNS, bounded};
 use super::page::{LINE, MATCH_LINES, MatchPage, Output, PAGE_BYTES, Shape};
 use super::steps::Steps;
+use super::whole_number::WholeNumber;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -44,12 +46,10 @@ struct SearchContent {
     multiline: bool,
     /// Lines of context before each match.
     #[serde(default)]
-    #[schemars(with = "i32", range(min = 0, max = CONTEXT))]
-    before: usize,
+    before: WholeNumber,
     /// Lines of context after each match.
     #[serde(default)]
-    #[schemars(with = "i32", range(min = 0, max = CONTEXT))]
-    after: usize,
+    after: WholeNumber,
     /// Globs for files to search, or with `!` for files and directories to omit. A glob without
     /// `/` matches at any depth.
     #[serde(default)]
@@ -57,7 +57,7 @@ struct SearchContent {
     /// File types to search, such as `rust`, as ripgrep names them.
     #[serde(default)]
     types: Vec<String>,
-    /// Omit what git ignores.
+    /// Omit what git ignores, and `.git`.
     #[serde(default = "yes")]
     gitignore: bool,
     /// Also search names that begin with a dot.
@@ -65,10 +65,9 @@ struct SearchContent {
     hidden: bool,
     #[serde(default)]
     output: Output,
-    /// Matches on a page, or files for count and files.
-    #[serde(default = "page")]
-    #[schemars(with = "i32", range(min = 1, max = MATCHES))]
-    limit: usize,
+    /// Matches on a page, or files for count and files; 100 by default.
+    #[serde(default)]
+    limit: WholeNumber,
     /// The cursor of the previous page. The other arguments must be the same.
     #[serde(default)]
     cursor: String,
@@ -76,10 +75,6 @@ struct SearchContent {
 
 fn yes() -> bool {
     true
-}
-
-fn page() -> usize {
-    PAGE
 }
 
 #[tool_router(router = search_content_tools, vis = "pub(super)")]
@@ -92,25 +87,26 @@ impl Server {
         annotations(read_only_hint = true)
     )]
     async fn search_content(Parameters(args): Parameters<SearchContent>, call: Call) -> ToolResult {
-        let (most, room) = (call.server.search_entries, call.reply.room.clone());
-        call.long(move |roots, progress| {
-            room.take(MEMORY)?;
-            search(roots, progress, &args, most)
-        })
-        .await
+        let most = call.server.search_entries;
+        let memory = WALK_BYTES + MEMORY;
+        call.long(memory, move |roots, progress| search(roots, progress, &args, most)).await
     }
 }
 
 fn search(roots: &RequestRoots, progress: &Progress, args: &SearchContent, most: usize) -> Work {
-    for (name, value, limit) in [
-        ("before", args.before, CONTEXT),
-        ("after", args.after, CONTEXT),
-        ("limit", args.limit, MATCHES),
-    ] {
-        if value > limit {
-            return Err(HandlerError::new(format!("{name} is {value}, but at most {limit}")));
+    let number = |name, value: WholeNumber, limit: usize| {
+        let value = value.get().map_or(0, |value| usize::try_from(value).unwrap_or(usize::MAX));
+        if value <= limit {
+            return Ok(value);
         }
-    }
+        Err(HandlerError::new(format!("{name} is {value}, but at most {limit}")))
+    };
+    let (before, after) =
+        (number("before", args.before, CONTEXT)?, number("after", args.after, CONTEXT)?);
+    let limit = match number("limit", args.limit, MATCHES)? {
+        0 => PAGE,
+        limit => limit,
+    };
     let syntax = Syntax {
         ignores_case: args.ignore_case,
         is_word: args.whole_word,
@@ -120,20 +116,16 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchContent, most:
     let pattern = literal.as_ref().unwrap_or(&args.pattern);
     let expression = Expression::new(pattern, syntax, roots)?;
     let (filter, start) = (Filter::new(args)?, Start::new(&args.cursor)?);
-    let shape = Shape {
-        output: args.output,
-        before: args.before,
-        after: args.after,
-        is_multi_line: args.multiline,
-        limit: args.limit,
-    };
+    let shape = Shape { output: args.output, before, after, is_multi_line: args.multiline, limit };
     let (mut page, mut searcher) =
         (MatchPage::new(shape, &expression), shape.searcher(&expression));
     let top = roots.check(&args.path)?;
     if !top.metadata()?.file_type().is_dir() {
         // It is an error if this file cannot be read.
         top.open()?;
-        page.search(&mut searcher, &top, start.line_of(&top))?;
+        if !start.is_after(|| top.to_unguarded_path()) {
+            page.search(&mut searcher, &top, start.line_of(&top))?;
+        }
         return Ok(page.finish([]));
     }
     let mut options = WalkOptions::default().max_entries(most);
@@ -256,8 +248,8 @@ const MATCHES: usize = 1_000;
 const CONTEXT: usize = 20;
 
 /// The memory of a search besides that of its walk: the text that it looks at, which is copied when
-/// it grows, and four caches of the expression.
-const MEMORY: usize = 2 * LONGEST + 4 * CACHE;
+/// it grows, four caches of the expression, and its groups.
+const MEMORY: usize = 2 * LONGEST + 4 * CACHE + (GROUPS << 20);
 
 pub(super) fn limits() -> Vec<Limit> {
     vec![

@@ -3,7 +3,11 @@
 //! A write either replaces the whole content or changes nothing, except for a root that is a file,
 //! which is written in place. A move never replaces an existing file.
 
-use mcp_roots_guard::rmcp::HandlerError;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, ContentHash, ErrorKind, Overwrite, Result, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
@@ -99,3 +103,23 @@ pub(super) fn put(file: &CheckedPath, content: &str, options: WriteOptions) -> R
         written => written,
     }
 }
+
+/// Waits until no other call of this process makes changes that must be one. A filesystem may never
+/// answer such a call, so the wait is short, and the change is then made all the same.
+pub(super) fn turn(roots: &RequestRoots) -> Result<Option<MutexGuard<'static, ()>>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let end = Instant::now() + WAIT;
+    loop {
+        match TURN.try_lock() {
+            Ok(turn) => return Ok(Some(turn)),
+            Err(TryLockError::Poisoned(turn)) => return Ok(Some(turn.into_inner())),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        roots.ensure_active()?;
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long a change waits for others. They take milliseconds.
+const WAIT: Duration = Duration::from_secs(2);

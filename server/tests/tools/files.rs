@@ -87,7 +87,11 @@ fn large_files_are_read_in_part_or_refused() {
         ("read_text_file", json!({"path": "line", "tail": 1}), line),
         ("read_text_file", json!({"path": "huge", "offset": 3, "limit": 1}), line),
         ("read_text_file", json!({"path": "many", "offset": 2}), fewer),
-        ("read_text_file", json!({"path": "many", "offset": 500_001}), "has only 500000 lines"),
+        (
+            "read_text_file",
+            json!({"path": "many", "offset": 500_001}),
+            "last line of the file is 500000",
+        ),
         ("read_text_file", json!({"path": "line", "column": 2}), "request a smaller length"),
         (
             "read_text_file",
@@ -130,6 +134,7 @@ fn changes_of_large_files_are_bounded_and_whole() {
         format!("*** Begin Patch\n*** Update File: {path}\n@@\n{hunk}\n*** End Patch")
     };
     let (added, hunk) = ("+x", " x\n".repeat(100_000) + "-y");
+    let blank = format!("-{0}w{0}\n+z", " ".repeat(100_000));
     for (tool, arguments, why) in [
         ("write_file", json!({"path": "new", "content": content}), "10485760"),
         ("edit_file", json!({"path": "line", "edits": more("x", "y")}), "larger than"),
@@ -153,6 +158,7 @@ fn changes_of_large_files_are_bounded_and_whole() {
         ("apply_patch", json!({"patch": patch("line", "-x\n+y")}), "larger than"),
         ("apply_patch", json!({"patch": patch("most", added)}), "would be larger"),
         ("apply_patch", json!({"patch": patch("repeated", &hunk)}), "too complex"),
+        ("apply_patch", json!({"patch": patch("spaced", &blank)}), "are not in the file"),
     ] {
         let error = client.call(tool, &arguments).unwrap_err();
         assert!(error.contains(why), "{why}: {error}");
