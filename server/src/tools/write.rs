@@ -122,4 +122,4 @@ pub(super) fn turn(roots: &RequestRoots) -> Result<Option<MutexGuard<'static, ()
 }
 
 /// How long a change waits for others. They take milliseconds.
-const WAIT: Duration = Duration::from_secs(2);
+const WAIT: Duration = Duration::from_secs(5);
