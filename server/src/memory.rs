@@ -288,3 +288,33 @@ const CALL: usize = 32 << 10;
 /// The memory that all requests share. The largest result takes 130 MiB: a file of 10 MiB in which
 /// each byte is a control character.
 const SHARED: usize = 512 << 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use mcp_roots_guard::limits::WALK_BYTES;
+
+    use super::*;
+
+    #[test]
+    fn walks_of_a_session_leave_room_for_those_of_others() {
+        let memory = Memory::new();
+        let room = |session, id| {
+            let room = Room::new(&memory);
+            assert!(room.begin((HeaderValue::from_static(session), RequestId::Number(id))));
+            room
+        };
+        let rooms: Vec<_> = (0..=3).map(|id| room("one", id)).collect();
+        let begun: Vec<_> = rooms.iter().map(|room| room.try_walk(WALK_BYTES)).collect();
+        assert_eq!(begun, [true, true, true, false]);
+        assert!(room("other", 0).try_walk(WALK_BYTES));
+        drop(WalkRoom { room: &rooms[0], bytes: WALK_BYTES });
+        assert!(rooms[3].try_walk(WALK_BYTES));
+        for number in [1, 2, 3] {
+            drop(WalkRoom { room: &rooms[number], bytes: WALK_BYTES });
+        }
+        drop(rooms);
+        // The walk of the other session has not ended.
+        assert_eq!(lock(&memory.walks).len(), 1);
+    }
+}
