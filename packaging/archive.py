@@ -22,8 +22,8 @@ def generated():
     system = {"Linux": "linux", "Darwin": "darwin"}[host.system()]
     own = [it for it in built() if it.target.startswith(machine) and it.npm[0] == system]
     program = (own or sys.exit("no program for this system has been built"))[0].program
-    run = lambda kind: subprocess.run([program, "--generate", kind], check=True, capture_output=True)
-    return [(file, run(kind).stdout, False) for kind, file in GENERATED.items()]
+    run = lambda kind: subprocess.check_output([program, "--generate", kind])
+    return [(file, run(kind), False) for kind, file in GENERATED.items()]
 
 
 # How an archive is called. `[package.metadata.binstall]` of server/Cargo.toml must agree.

@@ -46,4 +46,5 @@ if __name__ == "__main__":
         files = [("manifest.json", json.dumps(manifest(platform), indent=2).encode(), False)]
         files.append((f"server/{platform.file}", platform.program.read_bytes(), True))
         files += [(file.name, file.read_bytes(), False) for file in LICENSES]
-        report(write_zip(OUT / "bundles" / f"{NAME}-{VERSION}-{'-'.join(platform.npm)}.mcpb", files))
+        name = f"{NAME}-{VERSION}-{'-'.join(platform.npm)}.mcpb"
+        report(write_zip(OUT / "bundles" / name, files))

@@ -1,7 +1,7 @@
 """A client that drives the server through ten calls in each era of the protocol.
 
-client.py DIRECTORY COMMAND... drives the server that COMMAND starts, prints the time that it took to
-start, and fails if a response is not the expected one. DIRECTORY is an empty directory of this
+client.py DIRECTORY COMMAND... drives the server that COMMAND starts, prints the time to its first
+response, and fails if a response is not the expected one. DIRECTORY is an empty directory of this
 system. With SEEN, the server knows it by this path.
 """
 
@@ -20,12 +20,11 @@ STARTS = 5
 class Server:
     """A running server. `sessions` selects the era: revision 2025-11-25, or 2026-07-28."""
 
-    def __init__(self, command, sessions):
+    def __init__(self, command, sessions, environment=None):
         self.sessions, self.last = sessions, 0
         begin = time.monotonic()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env=environment, **pipes)
         if sessions:
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
             answer = self.request("initialize", hello)
@@ -95,14 +94,14 @@ def ten_calls(server, directory, seen, join=lambda *names: "/".join(names)):
     written.parent.rmdir()
 
 
-def drive(command, directory, seen=None, **options):
+def drive(command, directory, seen=None, environment=None, **options):
     """Drives a server in both eras, and returns the median of the times that it took to start."""
     for sessions in (True, False):
-        with Server(command, sessions) as server:
+        with Server(command, sessions, environment) as server:
             ten_calls(server, directory, seen or str(directory), **options)
     starts = []
     for _ in range(STARTS):
-        with Server(command, sessions=True) as server:
+        with Server(command, True, environment) as server:
             starts.append(server.milliseconds)
     return statistics.median(starts)
 

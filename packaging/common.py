@@ -1,5 +1,5 @@
 """What all packages have in common: the metadata, the platforms, and archives with the same bytes
-each time. Only server/Cargo.toml and the workspace's `[workspace.package]` are edited for a release.
+each time. The metadata is that of server/Cargo.toml and of `[workspace.package]` in Cargo.toml.
 """
 
 import gzip

@@ -9,7 +9,8 @@ const args = process.argv.slice(2);
 
 function find() {
   try {
-    return require.resolve(`@${name}/${platform}/${name}${process.platform === "win32" ? ".exe" : ""}`);
+    const end = process.platform === "win32" ? ".exe" : "";
+    return require.resolve(`@${name}/${platform}/${name}${end}`);
   } catch {
     console.error(
       `${name}: the package @${name}/${platform} is not installed. Either there is none for this ` +
