@@ -77,7 +77,7 @@ def ten_calls(server, directory, seen, join=lambda *names: "/".join(names)):
     """`seen` is the server's path of `directory`."""
     at = lambda *names: join(seen, *names)
     edit = [{"oldText": "two", "newText": "three"}]
-    server.call("list_allowed_directories", seen)
+    server.call("list_allowed_directories", "Allowed directories")
     server.call("create_directory", "", path=at("notes"))
     server.call("write_file", "", path=at("notes", "a.txt"), content="one\ntwo\n")
     server.call("edit_file", "+three", path=at("notes", "a.txt"), edits=edit)
