@@ -41,6 +41,11 @@ const IDLE: Duration = Duration::from_millis(200);
 #[cfg(target_os = "linux")]
 const THREAD_ENDS: u32 = 5_000;
 
+/// musl's own allocator is slow while several threads allocate.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
