@@ -26,11 +26,11 @@ use crate::server::Server;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "they are arguments")]
 struct SearchContent {
-    /// Directory or file to search: a path inside the allowed directories, or a `file:` URI.
+    /// Directory or file inside the allowed directories: a path or a `file:` URI.
     path: String,
     /// Regular expression, with the syntax of ripgrep.
     pattern: String,
-    /// Search for the pattern as a text, not as a regular expression.
+    /// The pattern is a text, not a regular expression.
     #[serde(default)]
     literal: bool,
     #[serde(default)]
@@ -49,11 +49,10 @@ struct SearchContent {
     #[serde(default)]
     #[schemars(with = "i32", range(min = 0, max = CONTEXT))]
     after: usize,
-    /// Globs for files to search, or with `!` for files and directories to omit. A glob without
-    /// `/` matches at any depth.
+    /// Globs for files to search, or with `!` to omit. Without `/`, they match at any depth.
     #[serde(default)]
     globs: Vec<String>,
-    /// File types to search, such as `rust`, as ripgrep names them.
+    /// File types as in ripgrep, such as `rust`.
     #[serde(default)]
     types: Vec<String>,
     /// Omit what git ignores.
