@@ -529,7 +529,8 @@ fn too_large(most: usize) -> HttpResponse {
 
 fn refusal(status: StatusCode, why: &str) -> HttpResponse {
     let error = json!({ "code": ErrorCode::INTERNAL_ERROR, "message": why });
-    let body = json!({ "jsonrpc": "2.0", "id": null, "error": error });
+    // MCP has no `null` as an id: without one, it is unknown.
+    let body = json!({ "jsonrpc": "2.0", "error": error });
     let mut answer = Response::new(Full::from(body.to_string()).boxed());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

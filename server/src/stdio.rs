@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
 use crate::http::Message;
+use crate::log::rarely;
 
 type SendFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
@@ -112,6 +113,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Reader<R> {
                 if line.length > DEFAULT_MAX_LINE_LENGTH {
                     // The receiver lives as long as this.
                     let _ = self.too_large.send(line.id.filter(|_| line.is_request));
+                } else if line.length > 2 && line.id.is_none() && !line.is_request {
+                    rarely("not a message", "a line of standard input is not a JSON-RPC message");
                 }
             }
         }

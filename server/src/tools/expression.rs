@@ -165,13 +165,13 @@ fn parsed(pattern: &str, syntax: Syntax) -> Work<usize> {
     Ok(if matches!(parsed.kind(), HirKind::Literal(_)) { 1 } else { work(&parsed) })
 }
 
-/// The number of positions in an expression. A search may have to consider each of them for each
-/// byte.
+/// The number of positions in an expression: one for each byte of a text, and for each that a
+/// character of a class can have. A search may have to consider each of them for each byte.
 fn work(expression: &Hir) -> usize {
     match expression.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
         HirKind::Literal(literal) => literal.0.len(),
-        HirKind::Class(_) => CLASS,
+        HirKind::Class(class) => class.maximum_len().unwrap_or(1),
         HirKind::Capture(capture) => work(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
             parts.iter().map(work).fold(0, usize::saturating_add)
@@ -201,9 +201,6 @@ const BYTES: usize = 4096;
 
 /// The maximum number of groups. Some searches take a megabyte for each.
 pub(super) const GROUPS: usize = 10;
-
-/// The positions of a class of characters, which can have four bytes.
-const CLASS: usize = 4;
 
 /// The maximum work of an expression for each byte.
 const WORK: usize = 10_000;

@@ -33,7 +33,7 @@ struct SearchContent {
     path: String,
     /// Regular expression, with the syntax of ripgrep.
     pattern: String,
-    /// Search for the pattern as a text, not as a regular expression.
+    /// The pattern is a text, not a regular expression.
     #[serde(default)]
     literal: bool,
     #[serde(default)]
@@ -50,11 +50,10 @@ struct SearchContent {
     /// Lines of context after each match.
     #[serde(default)]
     after: WholeNumber,
-    /// Globs for files to search, or with `!` for files and directories to omit. A glob without
-    /// `/` matches at any depth.
+    /// Globs for files to search, or with `!` to omit. Without `/`, they match at any depth.
     #[serde(default)]
     globs: Vec<String>,
-    /// File types to search, such as `rust`, as ripgrep names them.
+    /// File types as in ripgrep, such as `rust`.
     #[serde(default)]
     types: Vec<String>,
     /// Omit what git ignores, and `.git`.
