@@ -70,6 +70,7 @@ pub(crate) fn change_set(request: &Request) -> Answer {
                     None => changes.remove_file(path)?,
                 }
             }
+            "create_dir_all" => changes.create_dir_all(step.text("path")?)?,
             _ => changes.rename(step.text("from")?, step.text("to")?, overwrite(&step)?)?,
         }
     }

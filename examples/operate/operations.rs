@@ -108,6 +108,11 @@ pub(crate) const CHANGES: &[Form] = &[
         about: "Removes a file or a symlink.",
         fields: &[PATH, IF_UNCHANGED],
     },
+    Form {
+        name: "create_dir_all",
+        about: "Creates a directory and its missing parents.",
+        fields: &[PATH],
+    },
     Form { name: "rename", about: "Renames an entry.", fields: &[FROM, TO, REPLACE, IF_UNCHANGED] },
 ];
 

@@ -526,7 +526,10 @@ fn conditional_writes_of_two_threads_lose_no_update() {
 
 #[test]
 fn change_set_changes_nothing_until_it_is_committed() {
-    let tree = Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; dir root/d");
+    let tree =
+        Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; dir root/d; file root/e = 4");
+    #[cfg(unix)]
+    fs::set_permissions(tree.path("root/e"), PermissionsExt::from_mode(0o741)).unwrap();
     let roots = tree.roots(["root"]);
     let before = tree.snapshot("root");
     let prepare = || {
@@ -538,6 +541,10 @@ fn change_set_changes_nothing_until_it_is_committed() {
         changes.write("x/three", "three", parents).unwrap();
         changes.remove_file_if_unchanged("b", ContentHash::of(b"2")).unwrap();
         changes.rename("c", "d/c", Overwrite::Never).unwrap();
+        changes.create_dir_all("d/new/dir").unwrap();
+        changes.create_dir_all("d").unwrap();
+        changes.write("e", "new", if_unchanged("4")).unwrap();
+        changes.rename("e", "d/new/dir/e", Overwrite::Never).unwrap();
         changes
     };
     let changes = prepare();
@@ -550,9 +557,11 @@ fn change_set_changes_nothing_until_it_is_committed() {
     assert_eq!(names(tree.path("root")), ["a", "d", "x"]);
     let read = |name: &str| fs::read_to_string(tree.path("root").join(name)).unwrap();
     assert_eq!(
-        ["a", "x/y/one", "x/y/z/two", "x/three", "d/c"].map(read),
-        ["new", "one", "two", "three", "3"]
+        ["a", "x/y/one", "x/y/z/two", "x/three", "d/c", "d/new/dir/e"].map(read),
+        ["new", "one", "two", "three", "3", "new"]
     );
+    #[cfg(unix)]
+    assert_eq!(fs::metadata(tree.path("root/d/new/dir/e")).unwrap().mode() & 0o777, 0o741);
     roots.change_set().commit().unwrap();
 }
 
@@ -562,7 +571,7 @@ fn change_set_verifies_each_change_when_it_is_added() {
     let roots = tree.roots(["root"]);
     let before = tree.snapshot("");
     let mut changes = roots.change_set();
-    let cases: [(Add, &str); 15] = [
+    let cases: [(Add, &str); 18] = [
         (|set| set.write("a", "x", if_unchanged("2")), "modified"),
         (|set| set.write("none/x", "x", new()), "not_found"),
         (|set| set.write("../outside", "x", new()), "outside_roots"),
@@ -578,6 +587,9 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.rename("a", "d", Overwrite::Always), "is_a_directory"),
         (|set| set.rename("d", "a", Overwrite::Always), "not_a_directory"),
         (|set| set.rename("d", "d/x", Overwrite::Never), "io"),
+        (|set| set.create_dir_all("a"), "already_exists"),
+        (|set| set.create_dir_all("d/new/../../a/x"), "not_a_directory"),
+        (|set| set.create_dir_all("../outside/x"), "outside_roots"),
     ];
     for (number, (add, expected)) in cases.into_iter().enumerate() {
         assert_eq!(code(add(&mut changes)), Some(expected), "case {number}");
@@ -590,6 +602,11 @@ fn change_set_verifies_each_change_when_it_is_added() {
 
 type Add = fn(&mut ChangeSet) -> Result<()>;
 
+fn write_and_rename(set: &mut ChangeSet) -> Result<()> {
+    set.write("a", "x", new())?;
+    set.rename("a", "n", Overwrite::Never)
+}
+
 #[test]
 fn change_set_refuses_two_changes_of_one_file() {
     let tree = Tree::new("file root/a = 1; file root/b = 2; file root/d/f = 3; dir root/e");
@@ -599,7 +616,15 @@ fn change_set_refuses_two_changes_of_one_file() {
         (|set| set.write("a", "x", new()), |set| set.write("e/../a", "y", new())),
         (|set| set.write("n", "x", new()), |set| set.write("./n", "y", new())),
         (|set| set.write("a", "x", new()), |set| set.remove_file("a")),
+        // It is renamed as it is now.
+        (
+            |set| set.rename("a", "n", Overwrite::Never),
+            |set| set.rename("a", "m", Overwrite::Never),
+        ),
         (|set| set.remove_file("a"), |set| set.write("a", "x", new())),
+        (write_and_rename, |set| set.write("a", "y", new())),
+        (write_and_rename, |set| set.rename("a", "m", Overwrite::Never)),
+        (write_and_rename, |set| set.write("n", "y", new())),
         (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("n", "x", new())),
         (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("a", "x", new())),
         (

@@ -453,6 +453,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             done(checked[0].entry().rename(checked[1].entry(), Overwrite::Never)?, pause)
         },
     },
+    Operation {
+        letter: b'+',
+        name: "change_set(create_dir_all)",
+        paths: &[changes(NewTree, MissingTree)],
+        directly: |roots, texts, pause| {
+            let mut changes = roots.change_set();
+            changes.create_dir_all(texts[0])?;
+            pause();
+            done(changes.commit().map_err(Error::from)?, pause)
+        },
+        by_proof: |checked, pause| done(checked[0].path().create_dir_all()?, pause),
+    },
 ];
 
 /// What the operations write.

@@ -10,7 +10,7 @@ use super::CheckedPath;
 use crate::dir::{Access, Beneath, Budget, Handle, Stat};
 use crate::error::{Code, Error, Result};
 use crate::path::names::components;
-use crate::path::protect::{Pattern, has_temporary_name};
+use crate::path::protect::{Pattern, ProtectedNames, has_temporary_name};
 use crate::path::{IntoLocation, Location, file_uri};
 use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, join};
 
@@ -300,8 +300,9 @@ impl Proof {
 
     /// Returns the place beneath the directory from which to operate.
     ///
-    /// If names are protected, this verifies that a listed directory is still at the path that was
-    /// checked, because its content is protected if it was moved to such a name.
+    /// If names can be denied, this verifies that a listed directory is still at the path that was
+    /// checked, because its content is denied if it was moved to such a name. A change verifies it
+    /// in any case ([`ensure_writable`](Self::ensure_writable)).
     pub(crate) fn place(&self) -> Result<Beneath> {
         let mounts = self.roots.policy().mounts;
         let Some(OpenBase { directory, path }) = &self.opened else {
@@ -309,7 +310,7 @@ impl Proof {
                 (self.root.handle()?, self.root.beneath_handle(self.relative()));
             return Ok(Beneath { directory, path, mounts });
         };
-        if self.roots.protected().is_some() {
+        if self.roots.protected().is_some_and(ProtectedNames::can_deny) {
             self.ensure_not_moved_from(directory)?;
         }
         Ok(Beneath { directory: Arc::clone(&directory.handle), path: path.clone(), mounts })

@@ -7,7 +7,7 @@
 //! | drop without commit | the temporary files and the created directories are removed |
 //!
 //! Two changes of one set must not affect the same name, or a name and a directory that contains
-//! it. Their order therefore does not matter for the result.
+//! it, so their order does not matter for the result. A file that is written can then be renamed.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 use super::atomic::AtomicFile;
 use super::change::{remove_file, rename, verify_removal, verify_rename};
-use super::options::Overwrite;
-use super::options::WriteOptions;
+use super::options::{Overwrite, WriteOptions};
+use super::parents::NewDirectories;
 use super::version::ContentHash;
 use crate::check::{CheckedEntry, Name, Proof};
 use crate::dir::{Beneath, Identity};
@@ -35,7 +35,8 @@ use crate::roots::{LastName, Roots};
 ///
 /// Each change is verified against the files as they are, not as earlier changes of the set would
 /// leave them. A file that is removed or renamed in a set therefore still exists for the set's other
-/// changes, and two changes of one file are refused. To edit a file and rename it, commit two sets.
+/// changes, and two changes of one file are refused, except a write and then a rename of a file that
+/// exists.
 ///
 /// The commit first verifies every version and every destination again, and changes nothing if one
 /// is not what its change expects. It makes each change atomically, but not all of them together: if
@@ -58,7 +59,8 @@ use crate::roots::{LastName, Roots};
 /// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
 /// patch.write("main.rs", "mod new;", if_unchanged)?;
 /// patch.write("new/mod.rs", "", WriteOptions::default().create_parents())?;
-/// patch.rename("notes.txt", "NOTES.txt", Overwrite::Never)?;
+/// patch.create_dir_all("docs")?;
+/// patch.rename("notes.txt", "docs/notes.txt", Overwrite::Never)?;
 /// patch.remove_file("old.rs")?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
 /// patch.commit()?;
@@ -74,6 +76,7 @@ pub struct ChangeSet {
 
 enum Change {
     Write(AtomicFile),
+    CreateDirs(Proof, NewDirectories),
     RemoveFile(Proof, Option<ContentHash>),
     Rename { from: Proof, to: Proof, replace: Overwrite },
 }
@@ -83,6 +86,14 @@ struct AffectedName {
     directory: Identity,
     name: OsString,
     path: PathBuf,
+    effect: Effect,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Write,
+    RenameFrom,
+    Other,
 }
 
 impl Roots {
@@ -115,13 +126,35 @@ impl ChangeSet {
         let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
         let place = file.place().clone();
         let affected = place.run(Name::preparing("write"), |place| {
-            let affected = self.affected(place, file.permit().at())?;
+            let affected = self.affected(place, file.permit().at(), Effect::Write)?;
             file.write_content(&content)?;
             file.sync()?;
             Ok(affected)
         })?;
         self.affected.push(affected);
         self.changes.push(Change::Write(file));
+        Ok(())
+    }
+
+    /// Adds the creation of a directory and its missing parents. They are created now, for changes
+    /// that are added after this one, and removed again if the set ends without this change, unless
+    /// something was put into them. Succeeds if the directory already exists.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::create_dir_all`];
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
+    /// [`CHANGES`] changes.
+    pub fn create_dir_all(&mut self, request: impl IntoLocation) -> Result<()> {
+        self.ensure_room()?;
+        let request = self.roots.location(request)?;
+        let (name, last_name) = (Name::preparing("create directory"), LastName::New);
+        let change = self.roots.run(name, &request, last_name, |place, _| {
+            let mut created = NewDirectories::default();
+            place.create_missing_dirs(&mut created)?;
+            Ok(Change::CreateDirs(place.clone(), created))
+        })?;
+        self.changes.push(change);
         Ok(())
     }
 
@@ -163,14 +196,16 @@ impl ChangeSet {
         let (name, last_name) = (Name::preparing("remove"), LastName::Unfollowed);
         let (checked, affected) = self.roots.run(name, &request, last_name, |checked, _| {
             verify_removal(checked, version)?;
-            Ok((checked.clone(), self.affected(checked, &checked.parent_dir()?)?))
+            let affected = self.affected(checked, &checked.parent_dir()?, Effect::Other)?;
+            Ok((checked.clone(), affected))
         })?;
         self.affected.push(affected);
         self.changes.push(Change::RemoveFile(checked, version));
         Ok(())
     }
 
-    /// Adds a rename.
+    /// Adds a rename. The source can be a file for which a write was added, which keeps its owner
+    /// and permissions in this way.
     ///
     /// # Errors
     ///
@@ -192,9 +227,10 @@ impl ChangeSet {
             last_names,
             |from, to| {
                 verify_rename(from, to, replace)?;
-                let affected = |place: &Proof| self.affected(place, &place.parent_dir()?);
-                let destination = affected(to).map_err(Error::of_destination)?;
-                Ok((from.clone(), to.clone(), [affected(from)?, destination]))
+                let affected =
+                    |place: &Proof, effect| self.affected(place, &place.parent_dir()?, effect);
+                let destination = affected(to, Effect::Other).map_err(Error::of_destination)?;
+                Ok((from.clone(), to.clone(), [affected(from, Effect::RenameFrom)?, destination]))
             },
         )?;
         self.affected.extend(affected);
@@ -234,11 +270,12 @@ impl ChangeSet {
     }
 
     /// Returns the name that a change affects, or an error if another change conflicts with it.
-    fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
+    fn affected(&self, place: &Proof, at: &Beneath, effect: Effect) -> Result<AffectedName> {
         let new = AffectedName {
             directory: at.directory.identity()?,
             name: key(at.name()).into_owned(),
             path: place.canonical(),
+            effect,
         };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
@@ -248,10 +285,12 @@ impl ChangeSet {
 }
 
 impl AffectedName {
-    fn conflicts_with(&self, other: &Self) -> bool {
-        (self.directory, &self.name) == (other.directory, &other.name)
-            || below(self.path.as_os_str(), &other.path).is_some()
-            || below(other.path.as_os_str(), &self.path).is_some()
+    fn conflicts_with(&self, later: &Self) -> bool {
+        if (self.directory, &self.name) == (later.directory, &later.name) {
+            return (self.effect, later.effect) != (Effect::Write, Effect::RenameFrom);
+        }
+        below(self.path.as_os_str(), &later.path).is_some()
+            || below(later.path.as_os_str(), &self.path).is_some()
     }
 }
 
@@ -259,7 +298,7 @@ impl Change {
     fn places(&self) -> Vec<Proof> {
         match self {
             Self::Write(file) => vec![file.place().clone()],
-            Self::RemoveFile(place, _) => vec![place.clone()],
+            Self::CreateDirs(place, _) | Self::RemoveFile(place, _) => vec![place.clone()],
             Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
         }
     }
@@ -268,6 +307,7 @@ impl Change {
     fn verify(&self) -> Result<()> {
         match self {
             Self::Write(file) => file.place().run(Name::preparing("write"), |_| file.verify()),
+            Self::CreateDirs(..) => Ok(()),
             Self::RemoveFile(place, version) => {
                 place.run(Name::preparing("remove"), |place| verify_removal(place, *version))
             }
@@ -286,6 +326,11 @@ impl Change {
     fn commit(&mut self) -> Result<()> {
         match self {
             Self::Write(file) => file.commit_as_part(),
+            Self::CreateDirs(place, created) => place.run("create directory", |_| {
+                created.sync()?;
+                created.keep();
+                Ok(())
+            }),
             Self::RemoveFile(place, version) => {
                 place.run("remove", |place| remove_file(place, *version))
             }

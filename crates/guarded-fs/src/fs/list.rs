@@ -5,7 +5,7 @@
 //!
 //! | since the listing | an operation on the entry |
 //! | --- | --- |
-//! | the listed directory was moved | reads the entry in it, unless names are protected |
+//! | the listed directory was moved | reads the entry in it, unless names are denied |
 //! | the listed directory was moved, for example to where less is allowed | does not change the entry, and fails with `changed` |
 //! | a directory between them was replaced by a symlink | fails with `changed` |
 //! | the entry was replaced by a symlink | fails with `changed`, but removing it removes the symlink |
@@ -59,8 +59,8 @@ struct Parent {
 /// described, removed and renamed, but not opened. [`follow`](Self::follow) resolves it.
 ///
 /// After the listed directory was moved, an operation that changes the entry fails with `changed`.
-/// If names are protected, so does one that reads it, because the directory could have been moved
-/// to a protected name. On Windows, a directory cannot be moved or removed while it is open.
+/// If names are denied, so does one that reads it, because the directory could have been moved to a
+/// denied name. On Windows, a directory cannot be moved or removed while it is open.
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots};
