@@ -1,11 +1,13 @@
 //! The `edit_files` tool, which edits several text files as one change.
 //!
-//! The edits of all files are applied before the first file is changed, and if one fails, or another
-//! program changes a file in the meantime, no file is changed. Calls of this process take turns. The files are then replaced one after another, each
-//! completely. If the system refuses one of them then, the error names the files that were changed.
-//! If the server is killed meanwhile, the files before that one are new, and the others are old.
+//! The edits of all files are applied before the first file is changed. If one fails, or another
+//! program changes a file in the meantime, no file is changed. The files are then replaced one after
+//! another, each completely. If the system refuses one of them then, the error names the files that
+//! were changed. If the server is killed meanwhile, the files before that one are new, and the others
+//! are old.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use mcp_roots_guard::ContentHash;
 use mcp_roots_guard::limits::CHANGES;
@@ -15,10 +17,11 @@ use rmcp::{schemars, tool, tool_router};
 
 use super::Limit;
 use super::call::{Call, ToolResult, Work, at_most};
-use super::edit::{
-    DIFF_BYTES, EDITS, EXAMINED, Edit, add_once, diff, edited, ensure_version, read_to_edit,
+use super::changing::{change, if_unchanged};
+use super::edit_file::{
+    DIFF_BYTES, DIFF_TIME, EDITS, EXAMINED, Edit, add_once, diff, edited, ensure_version,
+    read_to_edit,
 };
-use super::write::{if_unchanged, turn};
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -66,31 +69,40 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
     }
     at_most(CHANGES, args.files.len(), "files")?;
     at_most(EDITS, args.files.iter().map(|file| file.edits.len()).sum(), "edits")?;
-    let _turn = turn(roots)?;
-    let (mut changes, mut left, mut result) = (roots.change_set(), EXAMINED, String::new());
-    let mut files = Vec::new();
-    for FileEdits { path, edits, version } in &args.files {
-        let (file, old) = read_to_edit(roots, room, path)?;
-        add_once(&mut files, file, path)?;
-        let version = ensure_version(path, &old, *version)?;
-        let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
-        if new == old {
+    let mut left = EXAMINED;
+    let prepare = || {
+        let (mut changes, mut files, mut contents) = (roots.change_set(), Vec::new(), Vec::new());
+        for FileEdits { path, edits, version } in &args.files {
+            let (file, old) = read_to_edit(roots, room, path)?;
+            add_once(&mut files, file, path)?;
+            let version = ensure_version(path, &old, *version)?;
+            let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
+            if new != old && !args.dry_run {
+                changes.write(path, &new, if_unchanged(version))?;
+            }
+            contents.push((path, old, new));
+        }
+        roots.ensure_active()?;
+        Ok((changes, contents))
+    };
+    let contents = change(prepare, |(changes, contents)| {
+        changes.commit()?;
+        Ok(contents)
+    })?;
+    let (mut result, end) = (String::new(), Instant::now() + DIFF_TIME);
+    for (path, old, new) in contents {
+        if old == new {
             let _ = writeln!(result, "The edits do not change {path}");
-            continue;
+        } else {
+            result += &diff(path, &old, &new, DIFF_BYTES.saturating_sub(result.len()), end);
         }
-        if !args.dry_run {
-            changes.write(path, &new, if_unchanged(version))?;
-        }
-        result += &diff(path, &old, &new, DIFF_BYTES.saturating_sub(result.len()));
     }
-    roots.ensure_active()?;
-    changes.commit()?;
     Ok(result)
 }
 
 pub(super) fn limits() -> Vec<Limit> {
     vec![(
-        "files in edit_files or apply_patch; a moved and changed one counts twice",
+        "files in edit_files; changes in apply_patch, of which a move and a new directory for it are one each",
         CHANGES.to_string(),
     )]
 }

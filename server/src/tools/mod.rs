@@ -14,22 +14,25 @@ mod reading;
 mod read_text_file;
 mod read_multiple_files;
 mod read_media_file;
-mod write;
-mod copy;
-mod edit;
+mod changing;
+mod write_file;
+mod create_directory;
+mod move_file;
+mod copy_directory;
+mod edit_file;
 mod edit_files;
 mod patch_format;
 mod hunks;
-mod patch;
-mod append;
-mod delete;
+mod apply_patch;
+mod append_file;
+mod delete_path;
 mod listing;
 mod list_directory;
 mod list_directory_with_sizes;
 mod directory_tree;
-mod search;
+mod search_files;
 mod expression;
-mod page;
+mod match_page;
 mod search_content;
 mod get_file_info;
 mod list_allowed_directories;
@@ -55,26 +58,28 @@ type Tools = (fn() -> ToolRouter<Server>, fn() -> Vec<Limit>);
 pub(crate) type Limit = (&'static str, String);
 
 const READING: &[Tools] = &[
-    (Server::read_text_file_tools, Vec::new),
+    (Server::read_text_file_tools, read_text_file::limits),
     (Server::read_multiple_files_tools, read_multiple_files::limits),
     (Server::read_media_file_tools, Vec::new),
     (Server::list_directory_tools, Vec::new),
     (Server::list_directory_with_sizes_tools, Vec::new),
     (Server::directory_tree_tools, Vec::new),
-    (Server::search_tools, search::limits),
+    (Server::search_files_tools, search_files::limits),
     (Server::search_content_tools, search_content::limits),
     (Server::get_file_info_tools, Vec::new),
     (Server::list_allowed_directories_tools, Vec::new),
 ];
 
 const CHANGING: &[Tools] = &[
-    (Server::write_tools, Vec::new),
-    (Server::append_tools, Vec::new),
-    (Server::delete_tools, Vec::new),
-    (Server::copy_tools, copy::limits),
-    (Server::edit_tools, edit::limits),
+    (Server::write_file_tools, Vec::new),
+    (Server::create_directory_tools, Vec::new),
+    (Server::move_file_tools, Vec::new),
+    (Server::append_file_tools, Vec::new),
+    (Server::delete_path_tools, Vec::new),
+    (Server::copy_directory_tools, copy_directory::limits),
+    (Server::edit_file_tools, edit_file::limits),
     (Server::edit_files_tools, edit_files::limits),
-    (Server::patch_tools, Vec::new),
+    (Server::apply_patch_tools, Vec::new),
 ];
 
 impl Server {

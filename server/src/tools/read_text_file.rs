@@ -21,8 +21,9 @@ use memchr::{memchr, memchr_iter, memrchr_iter};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
+use super::Limit;
 use super::call::{Call, ToolResult, Work};
-use super::edit::BYTES;
+use super::edit_file::BYTES;
 use super::reading::{AS_IT_IS, TEXT, WHOLE, advised};
 use super::whole_number::WholeNumber;
 use crate::memory::Room;
@@ -257,7 +258,7 @@ fn bytes(
             skip_to(time, &mut file, line)?;
             let before = characters(time, &mut file, first - 1, |_| Ok(()))?;
             if before < first - 1 {
-                return Err(missing(&format!("line {line} has only {before} characters")));
+                return Err(part_error(&format!("line {line} has only {before} characters")));
             }
             characters(time, &mut file, count, |more| {
                 bytes.extend_from_slice(more);
@@ -276,7 +277,7 @@ fn skip_to(time: &ReadTime, file: &mut impl BufRead, line: u64) -> io::Result<()
     let (newlines, is_ended) = skip_lines(time, file, line - 1)?;
     if line > 1 && file.fill_buf()?.is_empty() {
         let lines = newlines + u64::from(!is_ended);
-        return Err(missing(&format!("the last line of the file is {lines}")));
+        return Err(part_error(&format!("the last line of the file is {lines}")));
     }
     Ok(())
 }
@@ -358,7 +359,7 @@ fn last_lines(file: &mut (impl Read + Seek), count: u64, bytes: &mut Vec<u8>) ->
 fn next_block<'a>(time: &ReadTime, file: &'a mut impl BufRead) -> io::Result<&'a [u8]> {
     time.roots.ensure_active().map_err(io::Error::other)?;
     if Instant::now() >= time.end {
-        return Err(missing("the part is too far from the start of the file; use tail"));
+        return Err(part_error("the part is too far from the start of the file; use tail"));
     }
     file.fill_buf()
 }
@@ -373,7 +374,7 @@ fn fitting(size: usize) -> io::Result<()> {
     if size as u64 > TEXT { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
 }
 
-fn missing(why: &str) -> io::Error {
+fn part_error(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
@@ -383,6 +384,10 @@ const TIME: Duration = Duration::from_secs(20);
 /// The size of the blocks in which a file is read: about a thousand lines, so most calls need no
 /// second one.
 const BLOCK: usize = 64 << 10;
+
+pub(super) fn limits() -> Vec<Limit> {
+    vec![("time to reach a part of a file", format!("{} seconds", TIME.as_secs()))]
+}
 
 // Advice on refusals.
 const LINES: &str = "request fewer lines with head, tail or limit, or use search_content";

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::edit::BYTES;
+use super::edit_file::BYTES;
 use super::text::Part;
 
 /// The occurrences that an edit replaces.

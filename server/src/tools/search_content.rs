@@ -20,7 +20,7 @@ use super::Limit;
 use super::call::{Call, Progress, ToolResult, Work, at_most};
 use super::expression::{CACHE, Expression, GROUPS, LONGEST, Syntax, TIME};
 use super::globs::{PATTERNS, bounded};
-use super::page::{LINE, MATCH_LINES, MatchPage, Output, PAGE_BYTES, Shape};
+use super::match_page::{LINE, MATCH_LINES, MatchPage, Output, PAGE_BYTES, Shape};
 use super::steps::Steps;
 use super::whole_number::WholeNumber;
 use crate::server::Server;

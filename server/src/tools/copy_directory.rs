@@ -15,7 +15,7 @@ use super::call::{Call, Lines, Progress, ToolResult, TwoPaths, Work, shown};
 use super::steps::Steps;
 use crate::server::Server;
 
-#[tool_router(router = copy_tools, vis = "pub(super)")]
+#[tool_router(router = copy_directory_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Copy Directory",

@@ -26,7 +26,7 @@ struct DeletePath {
     version: Option<ContentHash>,
 }
 
-#[tool_router(router = delete_tools, vis = "pub(super)")]
+#[tool_router(router = delete_path_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Delete File or Directory",

@@ -13,7 +13,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, ToolResult, Work};
-use super::write::ensure_small;
+use super::changing::ensure_small;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -25,7 +25,7 @@ struct AppendFile {
     content: String,
 }
 
-#[tool_router(router = append_tools, vis = "pub(super)")]
+#[tool_router(router = append_file_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Append to File",

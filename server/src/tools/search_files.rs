@@ -31,7 +31,7 @@ struct SearchFiles {
     respect_gitignore: bool,
 }
 
-#[tool_router(router = search_tools, vis = "pub(super)")]
+#[tool_router(router = search_files_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Search Files",

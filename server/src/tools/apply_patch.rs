@@ -3,8 +3,8 @@
 //! Everything is prepared before the first change, and if a part of the patch fails, no file is
 //! changed. The changes are then made in the order of the patch, each completely. If the system
 //! refuses one of them then, the error names those that were made. If the server is killed
-//! meanwhile, the changes before that one were made. A file that is moved is first written under its
-//! new name, so it is never lost.
+//! meanwhile, the changes before that one were made. A file that is changed and moved is changed
+//! first, so it is never lost, and keeps its owner and permissions.
 //!
 //! Unlike Codex, this never overwrites a file that is not to be updated: one is neither added nor
 //! moved where something exists. A file has one section at most.
@@ -17,10 +17,10 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{Call, Lines, ToolResult, Work, shown};
-use super::edit::{BYTES, EXAMINED, add_once, read_to_edit, spend};
+use super::changing::{Failure, change, if_unchanged};
+use super::edit_file::{BYTES, EXAMINED, add_once, read_to_edit, spend};
 use super::hunks::patched;
-use super::patch_format::{Change, Hunk, parse};
-use super::write::{if_unchanged, turn};
+use super::patch_format::{Change, Hunk, Section, parse};
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -32,7 +32,7 @@ struct ApplyPatch {
     patch: String,
 }
 
-#[tool_router(router = patch_tools, vis = "pub(super)")]
+#[tool_router(router = apply_patch_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Apply Patch",
@@ -55,31 +55,25 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
     }
     // The new files, and what each line takes.
     room.take(text.len() + 48 * text.lines().count())?;
-    let _turn = turn(roots)?;
-    let (changes, updated) = (roots.change_set(), Vec::new());
-    let mut files = Files { roots, room, changes, updated, left: EXAMINED };
+    let sections = parse(text).map_err(HandlerError::new)?;
+    let mut left = EXAMINED;
+    let prepare = || {
+        let (changes, updated) = (roots.change_set(), Vec::new());
+        let mut files = Files { roots, room, changes, updated, left: &mut left };
+        sections.iter().try_for_each(|section| files.add(section))?;
+        Ok(files.changes)
+    };
+    change(prepare, |changes| Ok(changes.commit()?))?;
     let mut result = Lines::default();
-    for section in parse(text).map_err(HandlerError::new)? {
-        roots.ensure_active()?;
-        let path = section.path;
-        let (letter, to) = match section.change {
-            Change::Add(content) => {
-                files.changes.write(path, content, new_file()).map_err(advised)?;
-                ('A', None)
-            }
-            Change::Delete => {
-                files.changes.remove_file(path)?;
-                ('D', None)
-            }
-            Change::Update { to, hunks } => {
-                files.update(path, to, &hunks)?;
-                ('M', to)
-            }
+    for Section { path, change } in &sections {
+        let (letter, to) = match change {
+            Change::Add(_) => ('A', None),
+            Change::Delete => ('D', None),
+            Change::Update { to, .. } => ('M', *to),
         };
         let to = to.map(|to| format!(" -> {}", shown(to))).unwrap_or_default();
         result.push(&format!("{letter} {}{to}", shown(path)));
     }
-    files.changes.commit()?;
     Ok(result.finish([]))
 }
 
@@ -90,39 +84,54 @@ struct Files<'a> {
     changes: ChangeSet,
     updated: Vec<CheckedPath>,
     /// How many bytes may still be examined.
-    left: usize,
+    left: &'a mut usize,
 }
 
 impl Files<'_> {
-    fn update(&mut self, path: &str, to: Option<&str>, hunks: &[Hunk<'_>]) -> Work<()> {
-        if let (Some(to), []) = (to, hunks) {
-            return self.changes.rename(path, to, Overwrite::Never).map_err(advised);
-        }
-        let (file, old) = read_to_edit(self.roots, self.room, path)?;
-        add_once(&mut self.updated, file, path)?;
-        let version = ContentHash::of(old.as_bytes());
-        let mut spend = |more| spend(self.roots, &mut self.left, more);
-        let new = patched(&old, hunks, &mut spend);
+    fn add(&mut self, section: &Section<'_>) -> Result<(), Failure> {
         self.roots.ensure_active()?;
-        let new = new.map_err(|why| {
-            HandlerError::new(format!("update {path:?}: {why}. No file was changed"))
-        })?;
-        if u64::try_from(new.len()).map_or(true, |size| size > BYTES) {
-            let why = format!("update {path:?}: the file would be larger than {BYTES} bytes");
-            return Err(HandlerError::new(why));
-        }
-        if let Some(to) = to {
-            self.changes.write(to, new, new_file()).map_err(advised)?;
-            self.changes.remove_file_if_unchanged(path, version)?;
-        } else {
-            self.changes.write(path, new, if_unchanged(version))?;
+        let path = section.path;
+        match &section.change {
+            Change::Add(content) => {
+                let options = WriteOptions::default().overwrite(Overwrite::Never).create_parents();
+                self.changes.write(path, content, options).map_err(advised)?;
+            }
+            Change::Delete => self.changes.remove_file(path)?,
+            Change::Update { to, hunks } => {
+                if !hunks.is_empty() {
+                    self.update(path, hunks)?;
+                }
+                if let Some(to) = *to {
+                    self.rename(path, to)?;
+                }
+            }
         }
         Ok(())
     }
-}
 
-fn new_file() -> WriteOptions {
-    WriteOptions::default().overwrite(Overwrite::Never).create_parents()
+    fn update(&mut self, path: &str, hunks: &[Hunk<'_>]) -> Result<(), Failure> {
+        let (file, old) = read_to_edit(self.roots, self.room, path)?;
+        add_once(&mut self.updated, file, path)?;
+        let version = ContentHash::of(old.as_bytes());
+        let mut spend = |more| spend(self.roots, self.left, more);
+        let new = patched(&old, hunks, &mut spend);
+        self.roots.ensure_active()?;
+        let refused =
+            |why: &str| HandlerError::new(format!("update {path:?}: {why}. No file was changed"));
+        let new = new.map_err(|why| refused(&why))?;
+        if u64::try_from(new.len()).map_or(true, |size| size > BYTES) {
+            return Err(refused(&format!("the file would be larger than {BYTES} bytes")).into());
+        }
+        Ok(self.changes.write(path, new, if_unchanged(version))?)
+    }
+
+    fn rename(&mut self, path: &str, to: &str) -> Result<(), Failure> {
+        let parent = self.roots.check_entry(to)?.parent();
+        if let Some(parent) = parent.filter(|parent| !parent.exists()) {
+            self.changes.create_dir_all(parent.client_path())?;
+        }
+        Ok(self.changes.rename(path, to, Overwrite::Never).map_err(advised)?)
+    }
 }
 
 fn advised(error: Error) -> HandlerError {

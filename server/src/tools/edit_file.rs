@@ -3,22 +3,22 @@
 //!
 //! Either all edits of a call are applied or none. The file is written only if it still has the
 //! content that was edited, so no edit of another call is lost. Otherwise, the edits are applied
-//! again, to the new content, unless the call has the version that it expects.
+//! once more, to the new content, unless the call has the version that it expects.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ContentHash, ErrorKind};
+use mcp_roots_guard::{CheckedPath, ContentHash};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
 
 use super::Limit;
 use super::call::{Call, ToolResult, Work, at_most, shown};
+use super::changing::{change, if_unchanged, put};
 use super::replace::{EditRefusal, OCCURRENCES, Which, find};
 use super::text::{Text, plain};
 use super::whole_number::WholeNumber;
-use super::write::{if_unchanged, put, turn};
 use crate::memory::Room;
 use crate::server::Server;
 
@@ -69,7 +69,7 @@ impl Edit {
     }
 }
 
-#[tool_router(router = edit_tools, vis = "pub(super)")]
+#[tool_router(router = edit_file_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
         title = "Edit File",
@@ -83,31 +83,27 @@ impl Server {
 }
 
 fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work<(String, ContentHash)> {
-    at_most(EDITS, args.edits.len(), "edits")?;
-    let (file, mut content) = read_to_edit(roots, room, &args.path)?;
+    let EditFile { path, edits, dry_run, version } = args;
+    at_most(EDITS, edits.len(), "edits")?;
     let mut left = EXAMINED;
-    for _ in 0..TRIES {
-        let version = ensure_version(&args.path, &content, args.version)?;
-        let new = edited(roots, "", &content, &args.edits, &mut left)?;
-        if new == content {
-            return Ok((format!("The edits do not change {}", args.path), version));
+    let prepare = || {
+        let (file, old) = read_to_edit(roots, room, path)?;
+        let version = ensure_version(path, &old, *version)?;
+        let new = edited(roots, "", &old, edits, &mut left)?;
+        Ok((file, version, old, new))
+    };
+    let (version, old, new) = change(prepare, |(file, version, old, new)| {
+        if *dry_run || old == new {
+            return Ok((version, old, new));
         }
-        let mut result = (diff(&args.path, &content, &new, DIFF_BYTES), version);
-        if !args.dry_run {
-            roots.ensure_active()?;
-            let _turn = turn(roots)?;
-            match put(&file, &new, if_unchanged(version)) {
-                Err(error) if error.kind() == ErrorKind::Changed => {
-                    content = file.read_to_string(BYTES)?;
-                    continue;
-                }
-                written => written?,
-            }
-            result.1 = ContentHash::of(new.as_bytes());
-        }
-        return Ok(result);
+        roots.ensure_active()?;
+        put(&file, &new, if_unchanged(version))?;
+        Ok((ContentHash::of(new.as_bytes()), old, new))
+    })?;
+    if old == new {
+        return Ok((format!("The edits do not change {path}"), version));
     }
-    Err(HandlerError::new("the file is being edited by other calls; try again"))
+    Ok((diff(path, &old, &new, DIFF_BYTES, Instant::now() + DIFF_TIME), version))
 }
 
 /// Reads a file, and takes room for what an edit needs.
@@ -219,11 +215,11 @@ fn advice(why: EditRefusal, which: Which) -> String {
     }
 }
 
-/// The changes as a code block of at most `limit` bytes. Its fence is longer than any sequence of
-/// backticks in the diff.
-pub(super) fn diff(path: &str, old: &str, new: &str, limit: usize) -> String {
+/// The changes as a code block of at most `limit` bytes. After `end`, it can show more than what has
+/// changed. Its fence is longer than any sequence of backticks in the diff.
+pub(super) fn diff(path: &str, old: &str, new: &str, limit: usize, end: Instant) -> String {
     let (name, old, new) = (shown(path), plain(old), plain(new));
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old, &new);
+    let diff = TextDiff::configure().deadline(end).diff_lines(&old, &new);
     let mut diff = diff.unified_diff().header(&name, &name).to_string();
     let end = (0..=limit.min(diff.len())).rfind(|&at| diff.is_char_boundary(at)).unwrap_or(0);
     let remark = if end == diff.len() { "" } else { "The diff is truncated\n" };
@@ -245,11 +241,8 @@ pub(super) const EDITS: usize = 500;
 /// milliseconds.
 pub(super) const EXAMINED: usize = 200_000_000;
 
-/// The maximum number of attempts. An attempt fails if the file changed in the meantime.
-const TRIES: usize = 64;
-
-/// The time after which a diff may show more than what has changed.
-const DIFF_TIME: Duration = Duration::from_secs(2);
+/// The time after which the diffs of a call may show more than what has changed.
+pub(super) const DIFF_TIME: Duration = Duration::from_secs(2);
 
 /// The maximum size of a diff: as much as a model is likely to review.
 pub(super) const DIFF_BYTES: usize = 256 << 10;
