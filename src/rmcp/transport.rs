@@ -18,7 +18,7 @@ use ::rmcp::transport::{IntoTransport, Transport};
 use guarded_fs::Result;
 
 use super::key::ClientKey;
-use crate::session::{Guard, Session, events};
+use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// A transport wrapped by [`Guard::wrap`]. The module is private, so the type has no public name.
@@ -141,7 +141,9 @@ impl<T> GuardedTransport<T> {
         let share = key.as_ref().map_or(&self.share, ClientKey::share).clone();
         let session = self.guard.session_with_share(declared, share);
         if let Ok(session) = &session {
-            events::opened(session.id(), self.id.as_deref());
+            // Anyone who knows the whole id can send messages in the session.
+            let id = self.id.as_deref().and_then(|id| id.get(..SHOWN_ID.min(id.len())));
+            event!(debug, "session opened", session = session.id(), mcp_session_id = id);
         }
         self.connection = Some(Arc::new(Connection { session, key }));
     }
@@ -190,6 +192,9 @@ impl<T> Drop for GuardedTransport<T> {
         self.close_session();
     }
 }
+
+/// How much of the id of a session over HTTP is logged: enough to find it in a client's log.
+const SHOWN_ID: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -48,14 +48,6 @@ pub(crate) fn root_in_force(session: NonZeroU64, index: usize, root: &Path) {
     );
 }
 
-/// Logs a session of a wrapped transport.
-#[cfg(feature = "rmcp")]
-pub(crate) fn opened(session: u64, id: Option<&str>) {
-    // Anyone who knows the whole id can send messages in the session.
-    let id = id.and_then(|id| id.get(..SHOWN_ID.min(id.len())));
-    event!(debug, "session opened", session = session, mcp_session_id = id);
-}
-
 pub(crate) fn closed(session: NonZeroU64) {
     event!(debug, "session closed", session = session.get());
 }
@@ -88,7 +80,3 @@ fn escaped(text: &str) -> String {
     let quoted = format!("{text:?}");
     quoted[1..quoted.len() - 1].to_owned()
 }
-
-/// How much of the id of a session over HTTP is logged: enough to find it in a client's log.
-#[cfg(feature = "rmcp")]
-const SHOWN_ID: usize = 8;
