@@ -54,7 +54,7 @@ pub(super) fn change<P, T>(
 ) -> Work<T> {
     match prepare().and_then(|prepared| in_turn(|| make(prepared))) {
         Err(Failure::Changed(_)) => Ok(in_turn(|| make(prepare()?))?),
-        made => Ok(made?),
+        result => Ok(result?),
     }
 }
 
