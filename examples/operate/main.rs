@@ -15,13 +15,9 @@
 //! `--help` describes all operations and their fields. The options configure the boundary as a
 //! server's configuration does.
 
-mod base64;
-mod change;
 #[path = "../command_line/mod.rs"]
 mod command_line;
-mod form;
-mod look;
-pub(crate) mod operations;
+mod perform;
 mod reply;
 mod request;
 
@@ -31,12 +27,15 @@ use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
 use command_line::{OPTIONS, Options};
-use form::describe;
 use mcp_roots_guard::Roots;
 use mcp_roots_guard::limits::MESSAGE_BYTES;
-use operations::{COMMON, OPERATIONS};
-use request::{Failure, Request, form_of};
-use serde_json::{Value, json};
+use perform::Performer;
+use reply::Failure;
+use request::{Common, Operation};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 const USAGE: &str = "\
 usage: operate --root DIR_OR_URI [OPTION...] < REQUESTS
@@ -93,13 +92,63 @@ pub(crate) fn run(
 
 fn help() -> String {
     let mut help = format!("{USAGE}\n{OPTIONS}\n\n{FORMATS}\nCommon fields of all operations:\n");
-    describe(COMMON, 2, &mut help);
+    describe(&common_fields(), 2, &mut help);
     help += "\nOperations:\n";
-    for operation in OPERATIONS {
-        let _ = writeln!(help, "\n{}: {}", operation.form.name, operation.form.about);
-        describe(operation.form.fields, 2, &mut help);
+    for (name, about, fields) in operations() {
+        let _ = writeln!(help, "\n{name}: {about}");
+        describe(&fields, 2, &mut help);
     }
     help
+}
+
+/// The name, the description and the schema of the fields of each operation.
+pub(crate) fn operations() -> Vec<(String, String, Value)> {
+    let schema = schema::<Operation>();
+    let variants = schema["oneOf"].as_array().into_iter().flatten();
+    let operation = |variant: &Value| {
+        let (name, fields) = variant["properties"].as_object()?.iter().next()?;
+        Some((name.clone(), variant["description"].as_str()?.to_owned(), fields.clone()))
+    };
+    variants.filter_map(operation).collect()
+}
+
+/// The schema of the fields that every operation has.
+pub(crate) fn common_fields() -> Value {
+    schema::<Common>()
+}
+
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().into()
+}
+
+/// Adds the fields of an operation or a change to the help text.
+fn describe(schema: &Value, indent: usize, help: &mut String) {
+    let required = schema["required"].as_array();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        if name == "op" {
+            continue;
+        }
+        let presence = match &field["default"] {
+            _ if required.is_some_and(|names| names.iter().any(|it| it == name)) => {
+                "required".into()
+            }
+            Value::Null => "optional".into(),
+            default => format!("default {default}"),
+        };
+        let kind = match (&field["enum"], &field["type"]) {
+            (Value::Array(choices), _) => choices.iter().map(Value::to_string).collect(),
+            (_, Value::Array(kinds)) => vec![kinds[0].to_string()],
+            (_, kind) => vec![kind.to_string()],
+        };
+        let (kind, about) = (kind.join("|"), field["description"].as_str().unwrap_or_default());
+        let _ = writeln!(help, "{:indent$}{name}: {kind}, {presence}. {about}", "");
+        for change in field["items"]["oneOf"].as_array().into_iter().flatten() {
+            let (name, about) = (&change["properties"]["op"]["const"], &change["description"]);
+            let _ = writeln!(help, "{:1$}- op {name}: {about}", "", indent + 2);
+            describe(change, indent + 6, help);
+        }
+    }
 }
 
 fn serve(roots: &Roots, mut input: impl BufRead, out: &mut impl Write) -> io::Result<()> {
@@ -163,8 +212,69 @@ fn answer(roots: &Roots, line: &[u8]) -> Result<Value, Failure> {
             return Err(Failure::Invalid("not_json", format!("the line is not JSON: {error}")));
         }
     };
-    let operation = form_of(&values, OPERATIONS, |operation| &operation.form)?;
-    let mut request = Request::new(roots, &operation.form, COMMON, values)?;
-    operations::narrow(&mut request)?;
-    (operation.run)(&request)
+    let mut values = base64_values(values)?;
+    let op = match values.remove("op") {
+        Some(Value::String(op)) => op,
+        Some(_) => {
+            return Err(Failure::Invalid("wrong_type", "field \"op\" must be a text".into()));
+        }
+        None => {
+            return Err(Failure::Invalid("missing_field", "field \"op\" is required".into()));
+        }
+    };
+    let mut common = Map::new();
+    for name in COMMON {
+        common.extend(values.remove_entry(*name));
+    }
+    let performer = Performer::new(roots, parse(common.into())?)?;
+    performer.perform(parse(json!({ op: values }))?)
 }
+
+/// Reads a value of a request.
+fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+    serde_json::from_value(value).map_err(|error| {
+        let message: String = error.to_string().chars().take(SHOWN).collect();
+        let is = |start| message.starts_with(start);
+        let code = match () {
+            () if is("unknown field") => "unknown_field",
+            () if is("missing field") => "missing_field",
+            () if is("unknown variant") && message.contains("`read_link`") => "unknown_operation",
+            () => "wrong_type",
+        };
+        Failure::Invalid(code, message)
+    })
+}
+
+/// Renames fields with the suffix `_base64`, whose texts are Base64, also those of changes.
+fn base64_values(values: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+    let mut renamed = Map::new();
+    for (name, value) in values {
+        let (name, value) = match (name.strip_suffix("_base64"), value) {
+            (Some(name), Value::Array(texts)) => {
+                let texts: Value = texts.into_iter().map(|text| json!({"base64": text})).collect();
+                (name.to_owned(), texts)
+            }
+            (Some(name), text) => (name.to_owned(), json!({"base64": text})),
+            (None, Value::Array(values)) => {
+                let values = values.into_iter().map(|value| match value {
+                    Value::Object(values) => base64_values(values).map(Value::Object),
+                    value => Ok(value),
+                });
+                (name, Value::Array(values.collect::<Result<_, _>>()?))
+            }
+            (None, value) => (name, value),
+        };
+        if renamed.contains_key(&name) {
+            let message = format!("{name:?} and its Base64 form are exclusive");
+            return Err(Failure::Invalid("conflicting_fields", message));
+        }
+        renamed.insert(name, value);
+    }
+    Ok(renamed)
+}
+
+/// The fields of every operation.
+const COMMON: &[&str] = &["base", "within", "roots_read_only", "checked"];
+
+/// How many characters are shown of why a request is not valid.
+const SHOWN: usize = 300;

@@ -1,12 +1,60 @@
-//! The results as JSON.
+//! The results and the errors as JSON.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_roots_guard::{Access, CheckedEntry, CheckedPath, Metadata, Root};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use mcp_roots_guard::{
+    Access, CheckedEntry, CheckedPath, ContentHash, DirEntry, Error, Metadata, Root,
+};
 use serde_json::{Map, Value, json};
 
-use super::base64;
+/// The reason for a response with `error`.
+pub(crate) enum Failure {
+    /// The request is not valid: the code and the message.
+    Invalid(&'static str, String),
+    /// The guard refused the operation, or the operation failed.
+    Guard(Error),
+    /// The operation failed. The response has these further members, such as the part of the
+    /// result that precedes the error.
+    Partial(Error, Map<String, Value>),
+}
+
+impl Failure {
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            Self::Invalid(code, message) => {
+                json!({"kind": "InvalidRequest", "code": code, "message": message})
+            }
+            Self::Guard(error) => error_json(error),
+            Self::Partial(error, members) => {
+                let mut value = error_json(error);
+                if let Value::Object(object) = &mut value {
+                    object.extend(members.clone());
+                }
+                value
+            }
+        }
+    }
+}
+
+pub(crate) fn error_json(error: &Error) -> Value {
+    let kind = format!("{:?}", error.kind());
+    json!({"kind": kind, "code": error.code(), "message": error.to_string()})
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Guard(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Guard(error.into())
+    }
+}
 
 /// Adds `path`, and `uri` if the path is not UTF-8.
 pub(crate) fn insert_path(
@@ -25,7 +73,7 @@ pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: V
     match String::from_utf8(bytes) {
         Ok(text) => object.insert(name.into(), text.into()),
         Err(error) => {
-            object.insert(format!("{name}_base64"), base64::encode(error.as_bytes()).into())
+            object.insert(format!("{name}_base64"), BASE64_STANDARD.encode(error.as_bytes()).into())
         }
     };
 }
@@ -77,6 +125,21 @@ fn of_access(access: Access) -> Value {
         Access::ReadWrite => "read_write",
     }
     .into()
+}
+
+pub(crate) fn of_entry(entry: &DirEntry) -> Value {
+    let mut object = Map::new();
+    insert_path(&mut object, &entry.relative(), || entry.to_entry().uri());
+    object.insert("type".into(), entry.file_type().to_string().into());
+    object.insert("depth".into(), entry.relative().components().count().into());
+    Value::Object(object)
+}
+
+pub(crate) fn of_content(content: Vec<u8>) -> Value {
+    let mut object = Map::new();
+    object.insert("version".into(), ContentHash::of(&content).to_string().into());
+    insert_bytes(&mut object, "content", content);
+    Value::Object(object)
 }
 
 pub(crate) fn of_metadata(metadata: &Metadata) -> Value {

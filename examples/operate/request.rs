@@ -1,271 +1,510 @@
-//! Requests: the values of the fields, and the reasons why a request fails.
+//! The requests: an operation with its fields, and the fields that all operations have.
+//!
+//! `--help` prints the schema of these types.
 
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mcp_roots_guard::{CheckedEntry, CheckedPath, Error, Roots};
-use serde_json::{Map, Value, json};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use mcp_roots_guard::limits::WALK_ENTRIES;
+use mcp_roots_guard::{Durability, Overwrite, WriteOptions};
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::base64;
-use super::form::{Field, Form, Presence};
+use super::reply::Failure;
 
-/// The values of a request or of a step. Each has the type that its form requires.
-pub(crate) struct Request {
-    /// The roots, narrowed by the common fields.
-    pub(crate) roots: Roots,
-    /// The roots of the command line.
-    pub(crate) all_roots: Roots,
-    values: Map<String, Value>,
+/// The fields of every operation.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Common {
+    /// Resolves relative paths against this root, instead of the first one.
+    pub(crate) base: Option<String>,
+    /// Narrows the roots to this directory or file.
+    pub(crate) within: Option<String>,
+    /// Makes all roots read-only.
+    pub(crate) roots_read_only: bool,
+    /// Checks first, and then performs the operation on the proof. Some operations always do.
+    pub(crate) checked: bool,
 }
 
-impl Request {
-    /// Checks the values against the form, and adds the defaults. `common` are further fields.
-    pub(crate) fn new(
-        roots: &Roots,
-        form: &Form,
-        common: &[Field],
-        mut values: Map<String, Value>,
-    ) -> Result<Self, Failure> {
-        values.remove("op");
-        let operation = form.name;
-        for (name, value) in &values {
-            let field = form.fields.iter().chain(common).find(|field| field.is_named(name));
-            let Some(field) = field else {
-                let message = format!("{operation}: there is no field {}", quoted(name));
-                return Err(Failure::Invalid("unknown_field", message));
-            };
-            if !field.accepts(name, value) {
-                let message =
-                    format!("{operation}: field {name:?} must be {}", field.expects(name));
-                return Err(Failure::Invalid("wrong_type", message));
-            }
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    /// Lists the roots in force.
+    Roots(NoFields),
+    /// Lists the entries of the client's list that grant nothing.
+    Rejected(NoFields),
+    /// Checks a path, and describes the proof.
+    Check(OnePath),
+    /// Checks a path, not following a symlink at its end, and describes the proof.
+    CheckEntry(OnePath),
+    /// Checks a path, then a path relative to it, and describes the second proof.
+    Join(JoinFields),
+    /// Like `join`, not following a symlink at the end of the relative path.
+    JoinEntry(JoinFields),
+    /// Checks a path, and describes the proof of its parent, which is null for a root.
+    Parent(OnePath),
+    /// Checks a path, and describes the proof of the entry itself.
+    NoFollow(OnePath),
+    /// Checks an entry, and describes the proof of the place to which it leads.
+    Follow(OnePath),
+    /// Whether a file or directory exists.
+    Exists(OnePath),
+    /// Checks a path, and then whether the roots narrowed by the common fields still allow it.
+    StillAllows(OnePath),
+    /// Opens a file, writes the content at the offset, and describes the file.
+    Open(OpenFields),
+    /// Reads a file.
+    Read(ReadFields),
+    /// Reads a file that is UTF-8 text.
+    ReadToString(ReadFields),
+    /// Describes a file or directory.
+    Metadata(OnePath),
+    /// Describes an entry, which may be a symlink.
+    SymlinkMetadata(OnePath),
+    /// Returns the version of a file.
+    Version(ReadFields),
+    /// Reads the text of a symlink, and whether it leads inside the roots.
+    ReadLink(OnePath),
+    /// Returns the path of a file for a program that opens it without the guard.
+    ToUnguardedPath(OnePath),
+    /// Opens a directory without the guard, and describes the open directory.
+    OpenUnguardedDir(OnePath),
+    /// Lists a directory.
+    List(OnePath),
+    /// Lists a directory and the directories in it. An error has the entries before it.
+    Walk(WalkFields),
+    /// Walks to an entry of a directory, and operates on it without resolving its path again.
+    Entry(EntryFields),
+    /// Writes a whole file.
+    Write(WriteFields),
+    /// Writes a file in pieces, and commits it.
+    AtomicFile(PieceFields),
+    /// Changes several files. Each change is prepared before the first is made.
+    ChangeSet(ChangeFields),
+    /// Creates a directory.
+    CreateDir(OnePath),
+    /// Creates a directory and its missing parents.
+    CreateDirAll(OnePath),
+    /// Renames an entry.
+    Rename(RenameFields),
+    /// Copies a file.
+    Copy(CopyFields),
+    /// Creates a symlink whose target is inside the roots.
+    Symlink(SymlinkFields),
+    /// Gives a file another name in the same root.
+    HardLink(TwoPaths),
+    /// Sets an attribute of a file or directory.
+    SetAttribute(AttributeFields),
+    /// Removes a file or a symlink.
+    RemoveFile(OnePath),
+    /// Removes an empty directory.
+    RemoveDir(OnePath),
+    /// Removes a directory and its content.
+    RemoveDirAll(OnePath),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoFields {}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OnePath {
+    /// The file or directory, as a path or `file:` URI.
+    pub(crate) path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TwoPaths {
+    /// The source, as a path or `file:` URI.
+    pub(crate) from: String,
+    /// The destination, as a path or `file:` URI.
+    pub(crate) to: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JoinFields {
+    /// The directory.
+    pub(crate) path: String,
+    /// A relative path.
+    pub(crate) relative: Bytes,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenFields {
+    /// The file.
+    pub(crate) path: String,
+    /// Whether the file is changed or created.
+    #[serde(default)]
+    pub(crate) mode: Mode,
+    /// The position at which reading and writing start.
+    #[serde(default)]
+    pub(crate) offset: u64,
+    /// The content to write.
+    pub(crate) content: Option<Bytes>,
+    /// Reads at most this many bytes, after writing.
+    pub(crate) limit: Option<Size>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadFields {
+    /// The file.
+    pub(crate) path: String,
+    /// A file with more bytes is refused.
+    #[serde(default)]
+    pub(crate) limit: Size,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WalkFields {
+    /// The directory.
+    pub(crate) path: String,
+    /// The entries of the directory itself have depth 1.
+    pub(crate) max_depth: Option<usize>,
+    /// With more entries, the walk is an error.
+    #[serde(default = "most_entries")]
+    pub(crate) max_entries: usize,
+    /// Omits names that begin with a dot.
+    #[serde(default)]
+    pub(crate) skip_dot_files: bool,
+    /// Whether files that git ignores are omitted.
+    #[cfg(feature = "ignore")]
+    #[serde(default)]
+    pub(crate) git_ignore: bool,
+    /// Continues if a directory cannot be read.
+    #[serde(default)]
+    pub(crate) skip_unreadable: bool,
+    /// Names of directories that are not entered.
+    #[serde(default)]
+    pub(crate) skip: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EntryFields {
+    /// The directory.
+    pub(crate) path: String,
+    /// The path of the entry in the directory.
+    pub(crate) entry: Bytes,
+    /// The operation. `describe` returns the proof.
+    pub(crate) action: Action,
+    /// A file with more bytes is refused.
+    #[serde(default)]
+    pub(crate) limit: Size,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WriteFields {
+    /// The file.
+    pub(crate) path: String,
+    /// The content.
+    pub(crate) content: Bytes,
+    #[serde(flatten)]
+    pub(crate) how: WriteOptionFields,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PieceFields {
+    /// The file.
+    pub(crate) path: String,
+    /// The content, in pieces.
+    pub(crate) pieces: Vec<Bytes>,
+    /// If this is false, nothing is changed.
+    #[serde(default = "yes")]
+    pub(crate) commit: bool,
+    #[serde(flatten)]
+    pub(crate) how: WriteOptionFields,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeFields {
+    /// The changes, in order.
+    pub(crate) changes: Vec<Change>,
+    /// If this is false, nothing is changed.
+    #[serde(default = "yes")]
+    pub(crate) commit: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemoveFields {
+    /// The file or symlink.
+    pub(crate) path: String,
+    /// Refuses a file that does not have this `version`.
+    #[serde(default)]
+    pub(crate) if_unchanged: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenameFields {
+    /// The source.
+    pub(crate) from: String,
+    /// The destination.
+    pub(crate) to: String,
+    /// Whether an existing destination is replaced. `if_unchanged` takes precedence.
+    #[serde(default = "Replace::never")]
+    pub(crate) overwrite: Replace,
+    /// Refuses a destination that does not have this `version`.
+    #[serde(default)]
+    pub(crate) if_unchanged: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CopyFields {
+    /// The source.
+    pub(crate) from: String,
+    /// The destination.
+    pub(crate) to: String,
+    /// A file with more bytes is refused.
+    #[serde(default = "largest_copy")]
+    pub(crate) limit: u64,
+    #[serde(flatten)]
+    pub(crate) how: WriteOptionFields,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SymlinkFields {
+    /// The symlink.
+    pub(crate) path: String,
+    /// The text of the symlink.
+    pub(crate) target: Bytes,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttributeFields {
+    /// The file or directory.
+    pub(crate) path: String,
+    /// The attribute.
+    pub(crate) attribute: Attribute,
+    /// The time, for `modified` and `accessed`, in milliseconds since 1970.
+    #[serde(default)]
+    pub(crate) time: Time,
+}
+
+/// One change of a set.
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub(crate) enum Change {
+    /// Writes a whole file.
+    Write(WriteFields),
+    /// Removes a file or a symlink.
+    RemoveFile(RemoveFields),
+    /// Creates a directory and its missing parents.
+    CreateDirAll(OnePath),
+    /// Renames an entry.
+    Rename(RenameFields),
+}
+
+/// How a file is written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct WriteOptionFields {
+    /// Whether an existing file is overwritten. `if_unchanged` takes precedence.
+    overwrite: Replace,
+    /// Whether an existing file is overwritten in place.
+    in_place: InPlace,
+    /// Creates missing parent directories.
+    create_parents: bool,
+    /// The data to sync to the device.
+    durability: Synced,
+    /// Refuses a file that does not have this `version`.
+    if_unchanged: Option<String>,
+}
+
+impl Default for WriteOptionFields {
+    fn default() -> Self {
+        Self {
+            overwrite: Replace::Always,
+            in_place: InPlace::Never,
+            create_parents: false,
+            durability: Synced::DataAndDirectory,
+            if_unchanged: None,
         }
-        for field in form.fields.iter().chain(common) {
-            let name = field.name;
-            let given = values.keys().filter(|key| field.is_named(key)).count();
-            match field.presence {
-                _ if given > 1 => {
-                    let message =
-                        format!("{operation}: {name:?} and its Base64 form are exclusive");
-                    return Err(Failure::Invalid("conflicting_fields", message));
-                }
-                Presence::Required if given == 0 => {
-                    let message = format!("{operation}: field {name:?} is required");
-                    return Err(Failure::Invalid("missing_field", message));
-                }
-                Presence::Default(default) if given == 0 => {
-                    values.insert(name.into(), serde_json::from_str(default).unwrap_or_default());
-                }
-                _ => {}
-            }
+    }
+}
+
+impl WriteOptionFields {
+    pub(crate) fn options(&self) -> Result<WriteOptions, Failure> {
+        let options = WriteOptions::default()
+            .overwrite(self.overwrite.unless(self.if_unchanged.as_deref())?)
+            .durability(match self.durability {
+                Synced::None => Durability::None,
+                Synced::Data => Durability::Data,
+                Synced::DataAndDirectory => Durability::DataAndDirectory,
+            });
+        let options = match self.in_place {
+            InPlace::Never => options,
+            InPlace::Always => options.in_place(),
+            InPlace::IfOwnerChanges => options.in_place_if_owner_changes(),
+        };
+        Ok(if self.create_parents { options.create_parents() } else { options })
+    }
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Replace {
+    Never,
+    Always,
+}
+
+impl Replace {
+    fn never() -> Self {
+        Self::Never
+    }
+
+    pub(crate) fn unless(self, if_unchanged: Option<&str>) -> Result<Overwrite, Failure> {
+        Ok(match (if_unchanged, self) {
+            (Some(version), _) => Overwrite::IfUnchanged(version.parse()?),
+            (None, Self::Always) => Overwrite::Always,
+            (None, Self::Never) => Overwrite::Never,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum InPlace {
+    Never,
+    Always,
+    IfOwnerChanges,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Synced {
+    None,
+    Data,
+    DataAndDirectory,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    #[default]
+    Read,
+    ReadWrite,
+    Create,
+    CreateNew,
+    Truncate,
+    Append,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Action {
+    Describe,
+    Metadata,
+    Open,
+    Read,
+    ReadToString,
+    RemoveFile,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Attribute {
+    Modified,
+    Accessed,
+    Executable,
+    NotExecutable,
+    ReadOnly,
+    Writable,
+}
+
+/// A number of bytes to hold in memory.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "u64")]
+pub(crate) struct Size(pub(crate) u64);
+
+impl TryFrom<u64> for Size {
+    type Error = String;
+
+    fn try_from(bytes: u64) -> Result<Self, String> {
+        if bytes <= LARGEST { Ok(Self(bytes)) } else { Err(format!("at most {LARGEST} bytes")) }
+    }
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self(1 << 20)
+    }
+}
+
+/// Text, or Base64 in a field whose name has the suffix `_base64`, which [`base64_values`] renames.
+#[derive(JsonSchema)]
+#[schemars(with = "String")]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a text is expected")]
+        enum Value {
+            Text(String),
+            Encoded { base64: String },
         }
-        Ok(Self { roots: roots.clone(), all_roots: roots.clone(), values })
+        match Value::deserialize(deserializer)? {
+            Value::Text(text) => Ok(Self(text.into())),
+            Value::Encoded { base64 } => BASE64_STANDARD
+                .decode(base64)
+                .map(Self)
+                .map_err(|_| D::Error::custom("Base64 with padding is expected")),
+        }
     }
+}
 
-    /// Checks the field `path`.
-    pub(crate) fn check(&self) -> Result<CheckedPath, Failure> {
-        Ok(self.roots.check(self.text("path")?)?)
-    }
+/// Milliseconds since 1970, which may be negative.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "i64")]
+#[schemars(with = "i64")]
+pub(crate) struct Time(pub(crate) SystemTime);
 
-    /// Checks the field `path` as an entry.
-    pub(crate) fn check_entry(&self) -> Result<CheckedEntry, Failure> {
-        Ok(self.roots.check_entry(self.text("path")?)?)
-    }
+impl TryFrom<i64> for Time {
+    type Error = &'static str;
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.values.contains_key(name)
-    }
-
-    pub(crate) fn text(&self, name: &'static str) -> Result<&str, Failure> {
-        self.value(name, Value::as_str)
-    }
-
-    /// The text of an optional field.
-    pub(crate) fn optional_text(&self, name: &'static str) -> Result<Option<&str>, Failure> {
-        self.has(name).then(|| self.text(name)).transpose()
-    }
-
-    pub(crate) fn boolean(&self, name: &'static str) -> Result<bool, Failure> {
-        self.value(name, Value::as_bool)
-    }
-
-    pub(crate) fn integer(&self, name: &'static str) -> Result<u64, Failure> {
-        self.value(name, Value::as_u64)
-    }
-
-    pub(crate) fn count(&self, name: &'static str) -> Result<usize, Failure> {
-        Ok(usize::try_from(self.integer(name)?).unwrap_or(usize::MAX))
-    }
-
-    pub(crate) fn time(&self, name: &'static str) -> Result<SystemTime, Failure> {
-        let milliseconds = self.value(name, Value::as_i64)?;
+    fn try_from(milliseconds: i64) -> Result<Self, Self::Error> {
         let distance = Duration::from_millis(milliseconds.unsigned_abs());
         let time = if milliseconds < 0 {
             UNIX_EPOCH.checked_sub(distance)
         } else {
             UNIX_EPOCH.checked_add(distance)
         };
-        let message = || format!("{name:?} is not a time that this system can represent");
-        time.ok_or_else(|| Failure::Invalid("invalid_value", message()))
-    }
-
-    /// The content of a field of [`Kind::Bytes`].
-    pub(crate) fn bytes(&self, name: &'static str) -> Result<Vec<u8>, Failure> {
-        match self.values.get(&base64_name(name)) {
-            Some(_) => self.value_of(&base64_name(name), |value| base64::decode(value.as_str()?)),
-            None => Ok(self.text(name)?.into()),
-        }
-    }
-
-    /// The content of an optional field of [`Kind::Bytes`].
-    pub(crate) fn optional_bytes(&self, name: &'static str) -> Result<Option<Vec<u8>>, Failure> {
-        let is_given = self.has(name) || self.has(&base64_name(name));
-        is_given.then(|| self.bytes(name)).transpose()
-    }
-
-    /// The elements of a field of [`Kind::Texts`].
-    pub(crate) fn texts(&self, name: &'static str) -> Result<Vec<String>, Failure> {
-        let copy = |value: &Value| -> Option<Vec<String>> {
-            value.as_array()?.iter().map(|text| Some(text.as_str()?.into())).collect()
-        };
-        self.value(name, copy)
-    }
-
-    /// The contents of a field of [`Kind::Pieces`].
-    pub(crate) fn pieces(&self, name: &'static str) -> Result<Vec<Vec<u8>>, Failure> {
-        let decode = |value: &Value| -> Option<Vec<Vec<u8>>> {
-            value.as_array()?.iter().map(|piece| base64::decode(piece.as_str()?)).collect()
-        };
-        let copy = |value: &Value| -> Option<Vec<Vec<u8>>> {
-            value.as_array()?.iter().map(|piece| Some(piece.as_str()?.into())).collect()
-        };
-        match self.values.get(&base64_name(name)) {
-            Some(_) => self.value_of(&base64_name(name), decode),
-            None => self.value_of(name, copy),
-        }
-    }
-
-    /// The steps of a field of [`Kind::Steps`], each with the name of its form.
-    pub(crate) fn steps(
-        &self,
-        name: &'static str,
-        forms: &'static [Form],
-    ) -> Result<Vec<(&'static str, Self)>, Failure> {
-        let steps = self.value(name, Value::as_array)?;
-        let steps = steps.iter().map(|step| {
-            let Value::Object(values) = step else {
-                let message = format!("{name:?} contains a step that is not an object");
-                return Err(Failure::Invalid("wrong_type", message));
-            };
-            let form = form_of(values, forms, |form| form)?;
-            Ok((form.name, Self::new(&self.roots, form, &[], values.clone())?))
-        });
-        steps.collect()
-    }
-
-    fn value<'a, T>(
-        &'a self,
-        name: &'static str,
-        get: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<T, Failure> {
-        self.value_of(name, get)
-    }
-
-    fn value_of<'a, T>(
-        &'a self,
-        name: &str,
-        get: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<T, Failure> {
-        let message = || format!("{name:?} has no value of this type in the table of operations");
-        self.values
-            .get(name)
-            .and_then(get)
-            .ok_or_else(|| Failure::Invalid("not_in_table", message()))
+        time.map(Self).ok_or("not a time that this system can represent")
     }
 }
 
-/// Returns the form that the field `op` names.
-pub(crate) fn form_of<'a, T>(
-    values: &Map<String, Value>,
-    forms: &'a [T],
-    form: impl Fn(&'a T) -> &'a Form,
-) -> Result<&'a T, Failure> {
-    let Some(op) = values.get("op") else {
-        return Err(Failure::Invalid("missing_field", "field \"op\" is required".into()));
-    };
-    let Some(name) = op.as_str() else {
-        return Err(Failure::Invalid("wrong_type", "field \"op\" must be a text".into()));
-    };
-    let message = || format!("unknown operation {}; see --help", quoted(name));
-    forms
-        .iter()
-        .find(|candidate| form(candidate).name == name)
-        .ok_or_else(|| Failure::Invalid("unknown_operation", message()))
-}
-
-/// The path with these bytes, which need not be UTF-8 on Unix.
-#[cfg_attr(unix, allow(clippy::unnecessary_wraps, reason = "other systems refuse some bytes"))]
-pub(crate) fn path_of(bytes: Vec<u8>) -> Result<PathBuf, Failure> {
-    #[cfg(unix)]
-    return Ok(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes).into());
-    #[cfg(not(unix))]
-    String::from_utf8(bytes)
-        .map(PathBuf::from)
-        .map_err(|_| Failure::Invalid("invalid_value", "the path must be UTF-8".into()))
-}
-
-/// Quotes a text of the request in a message: escaped and shortened.
-fn quoted(text: &str) -> String {
-    let shown: String = text.chars().take(100).collect();
-    format!("{shown:?}{}", if shown.len() < text.len() { "…" } else { "" })
-}
-
-fn base64_name(name: &str) -> String {
-    format!("{name}_base64")
-}
-
-/// The reason for a response with `error`.
-pub(crate) enum Failure {
-    /// The request is not valid: the code and the message.
-    Invalid(&'static str, String),
-    /// The guard refused the operation, or the operation failed.
-    Guard(Error),
-    /// The operation failed. The response has these further members, such as the part of the
-    /// result that precedes the error.
-    Partial(Error, Map<String, Value>),
-}
-
-impl Failure {
-    pub(crate) fn to_json(&self) -> Value {
-        match self {
-            Self::Invalid(code, message) => {
-                json!({"kind": "InvalidRequest", "code": code, "message": message})
-            }
-            Self::Guard(error) => error_json(error),
-            Self::Partial(error, members) => {
-                let mut value = error_json(error);
-                if let Value::Object(object) = &mut value {
-                    object.extend(members.clone());
-                }
-                value
-            }
-        }
+impl Default for Time {
+    fn default() -> Self {
+        Self(UNIX_EPOCH)
     }
 }
 
-pub(crate) fn error_json(error: &Error) -> Value {
-    let kind = format!("{:?}", error.kind());
-    json!({"kind": kind, "code": error.code(), "message": error.to_string()})
+fn yes() -> bool {
+    true
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Guard(error)
-    }
+fn most_entries() -> usize {
+    WALK_ENTRIES
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::Guard(error.into())
-    }
+fn largest_copy() -> u64 {
+    8 << 30
 }
+
+/// The largest file that is read into memory, in bytes.
+const LARGEST: u64 = 256 << 20;

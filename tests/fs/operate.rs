@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use mcp_roots_guard::limits::WALK_ENTRIES;
-use program::operations::{COMMON, OPERATIONS};
+use program::{common_fields, operations};
 use serde_json::{Map, Value, json};
 
 use crate::support::operations::{OPERATIONS as TABLE, Operation};
@@ -202,12 +202,12 @@ fn every_operation_is_in_the_table_and_is_offered() {
             .then_some(method)
     });
     assert_eq!(table, methods.collect());
-    let offered: BTreeSet<_> = OPERATIONS.iter().map(|operation| operation.form.name).collect();
+    let offered = operations().into_iter().map(|(name, ..)| name).collect::<BTreeSet<_>>();
     let missing: Vec<_> = table
         .into_iter()
-        .filter(|method| !offered.contains(method))
+        .filter(|method| !offered.contains(*method))
         .filter(|method| {
-            !OTHERWISE_NAMED.iter().any(|(from, to)| from == method && offered.contains(to))
+            !OTHERWISE_NAMED.iter().any(|(from, to)| from == method && offered.contains(*to))
         })
         .collect();
     assert_eq!(missing, [""; 0]);
@@ -228,6 +228,22 @@ const OTHERWISE_NAMED: &[(&str, &str)] = &[
     ("within_all", "roots"),
     ("write_with", "write"),
 ];
+
+/// Whether a value has the type that a schema says.
+fn has_type(value: &Value, schema: &Value) -> bool {
+    let is = |kind: &Value| match kind.as_str() {
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("boolean") => value.is_boolean(),
+        Some("array") => value.is_array(),
+        _ => false,
+    };
+    match (&schema["enum"], &schema["type"]) {
+        (Value::Array(choices), _) => choices.contains(value),
+        (_, Value::Array(kinds)) => kinds.iter().any(is),
+        (_, kind) => is(kind),
+    }
+}
 
 /// Random bytes, random changes of valid lines, and values of every type in every field get a
 /// response, and nothing outside the roots or in read-only places changes.
@@ -280,17 +296,22 @@ fn random_requests_get_a_response_and_change_nothing_outside() {
     let texts = texts.map(|text| Value::from(tree.expand(text)));
     let values = [&texts, others.as_array().unwrap().as_slice()].concat();
     let mut counts = [0_usize; 3];
-    for operation in OPERATIONS {
+    let common = common_fields();
+    for (operation, _, form) in operations() {
+        let is_required = |name: &str| {
+            form["required"].as_array().is_some_and(|names| names.iter().any(|it| it == name))
+        };
+        let fields = [&form, &common].map(|schema| schema["properties"].as_object());
         for _ in 0..100 {
-            let mut object = Map::from_iter([("op".to_owned(), json!(operation.form.name))]);
-            for field in operation.form.fields.iter().chain(COMMON) {
-                if field.is_required() || random.below(6) == 0 {
+            let mut object = Map::from_iter([("op".to_owned(), json!(operation))]);
+            for (name, field) in fields.iter().copied().flatten().flatten() {
+                if is_required(name) || random.below(6) == 0 {
                     let mut next =
                         || &values[usize::try_from(random.next()).unwrap() % values.len()];
                     // Most values have the type of their field.
-                    let typed = (0..20).map(|_| next()).find(|it| field.accepts(field.name(), it));
+                    let typed = (0..20).map(|_| next()).find(|value| has_type(value, field));
                     let value = typed.filter(|_| random.below(20) > 0);
-                    object.insert(field.name().into(), value.unwrap_or(&values[0]).clone());
+                    object.insert(name.clone(), value.unwrap_or(&values[0]).clone());
                 }
             }
             let mut line = Value::Object(object).to_string().into_bytes();

@@ -235,7 +235,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
                         "copy(",
                         "write_with(WRITTEN, parents",
                         "atomic_file",
-                        "change_set(",
+                        "change_set(if_unchanged",
                     ]) =>
                 {
                     Some("already_exists")

@@ -529,7 +529,7 @@ fn change_set_changes_nothing_until_it_is_committed() {
     let tree =
         Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; dir root/d; file root/e = 4");
     #[cfg(unix)]
-    fs::set_permissions(tree.path("root/e"), PermissionsExt::from_mode(0o741)).unwrap();
+    fs::set_permissions(tree.path("root/e"), fs::Permissions::from_mode(0o741)).unwrap();
     let roots = tree.roots(["root"]);
     let before = tree.snapshot("root");
     let prepare = || {
@@ -588,7 +588,7 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.rename("d", "a", Overwrite::Always), "not_a_directory"),
         (|set| set.rename("d", "d/x", Overwrite::Never), "io"),
         (|set| set.create_dir_all("a"), "already_exists"),
-        (|set| set.create_dir_all("d/new/../../a/x"), "not_a_directory"),
+        (|set| set.create_dir_all("a/x"), "not_a_directory"),
         (|set| set.create_dir_all("../outside/x"), "outside_roots"),
     ];
     for (number, (add, expected)) in cases.into_iter().enumerate() {
