@@ -104,7 +104,7 @@ fn help() -> String {
 /// The name, the description and the schema of the fields of each operation.
 pub(crate) fn operations() -> Vec<(String, String, Value)> {
     let schema = schema::<Operation>();
-    let variants = schema["oneOf"].as_array().into_iter().flatten();
+    let variants = schema.pointer("/oneOf").and_then(Value::as_array).into_iter().flatten();
     let operation = |variant: &Value| {
         let (name, fields) = variant["properties"].as_object()?.iter().next()?;
         Some((name.clone(), variant["description"].as_str()?.to_owned(), fields.clone()))
@@ -138,13 +138,15 @@ fn describe(schema: &Value, indent: usize, help: &mut String) {
         };
         let kind = match (&field["enum"], &field["type"]) {
             (Value::Array(choices), _) => choices.iter().map(Value::to_string).collect(),
-            (_, Value::Array(kinds)) => vec![kinds[0].to_string()],
+            (_, Value::Array(kinds)) => kinds.iter().take(1).map(Value::to_string).collect(),
             (_, kind) => vec![kind.to_string()],
         };
         let (kind, about) = (kind.join("|"), field["description"].as_str().unwrap_or_default());
         let _ = writeln!(help, "{:indent$}{name}: {kind}, {presence}. {about}", "");
-        for change in field["items"]["oneOf"].as_array().into_iter().flatten() {
-            let (name, about) = (&change["properties"]["op"]["const"], &change["description"]);
+        let changes = field.pointer("/items/oneOf").and_then(Value::as_array);
+        for change in changes.into_iter().flatten() {
+            let text = |at| change.pointer(at).and_then(Value::as_str).unwrap_or_default();
+            let (name, about) = (text("/properties/op/const"), text("/description"));
             let _ = writeln!(help, "{:1$}- op {name}: {about}", "", indent + 2);
             describe(change, indent + 6, help);
         }

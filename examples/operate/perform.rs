@@ -23,9 +23,9 @@ type Answer = Result<Value, Failure>;
 macro_rules! call {
     ($self:ident, $path:expr, $check:ident, $method:ident($($argument:expr),*)) => {
         if $self.checked {
-            $self.roots.$check($path)?.$method($($argument),*)?
+            $self.roots.$check($path).and_then(|checked| checked.$method($($argument),*))
         } else {
-            $self.roots.$method($path, $($argument),*)?
+            $self.roots.$method($path, $($argument),*)
         }
     };
 }
@@ -54,6 +54,7 @@ impl Performer {
         Ok(Self { all: all.clone(), roots, checked: common.checked })
     }
 
+    #[expect(clippy::too_many_lines, reason = "each operation has an arm")]
     pub(crate) fn perform(&self, operation: Operation) -> Answer {
         let roots = &self.roots;
         Ok(match operation {
@@ -84,12 +85,12 @@ impl Performer {
                 checked.describe()
             }
             Operation::Open(open) => self.open(open)?,
-            Operation::Read(of) => of_content(call!(self, of.path, check, read(of.limit.0))),
+            Operation::Read(of) => of_content(call!(self, of.path, check, read(of.limit.0))?),
             Operation::ReadToString(of) => {
-                let text = call!(self, of.path, check, read_to_string(of.limit.0));
+                let text = call!(self, of.path, check, read_to_string(of.limit.0))?;
                 of_content(text.into())
             }
-            Operation::Metadata(of) => of_metadata(&call!(self, of.path, check, metadata())),
+            Operation::Metadata(of) => of_metadata(&call!(self, of.path, check, metadata())?),
             Operation::SymlinkMetadata(of) => of_metadata(&roots.check_entry(of.path)?.metadata()?),
             Operation::Version(of) => {
                 let version = roots.check(of.path)?.content_hash(of.limit.0)?;
@@ -113,7 +114,7 @@ impl Performer {
                 json!({"type": if is_dir { "directory" } else { "other" }})
             }
             Operation::List(of) => {
-                let entries = call!(self, of.path, check, read_dir());
+                let entries = call!(self, of.path, check, read_dir())?;
                 let entries: Result<Vec<_>, Error> = entries.map(|it| Ok(of_entry(&it?))).collect();
                 json!({ "entries": entries? })
             }
@@ -121,28 +122,33 @@ impl Performer {
             Operation::Entry(entry) => self.entry(entry)?,
             Operation::Write(write) => {
                 let options = write.how.options()?;
-                done(call!(self, write.path, check, write_with(&write.content.0, options)))
+                call!(self, write.path, check, write_with(&write.content.0, options))
+                    .map(nothing)?
             }
             Operation::AtomicFile(write) => {
                 let mut file = roots.check(write.path)?.atomic_file(write.how.options()?)?;
                 for Bytes(piece) in write.pieces {
                     file.write_all(&piece)?;
                 }
-                done(if write.commit {
-                    file.commit()?
-                })
+                if write.commit {
+                    file.commit()?;
+                }
+                json!({})
             }
-            Operation::ChangeSet(set) => done(self.change(set)?),
-            Operation::CreateDir(of) => done(call!(self, of.path, check, create_dir())),
-            Operation::CreateDirAll(of) => done(call!(self, of.path, check, create_dir_all())),
+            Operation::ChangeSet(set) => self.change(set).map(nothing)?,
+            Operation::CreateDir(of) => call!(self, of.path, check, create_dir()).map(nothing)?,
+            Operation::CreateDirAll(of) => {
+                call!(self, of.path, check, create_dir_all()).map(nothing)?
+            }
             Operation::Rename(it) => {
                 let overwrite = it.overwrite.unless(it.if_unchanged.as_deref())?;
-                done(if self.checked {
+                let renamed = if self.checked {
                     let from = roots.check_entry(it.from)?;
-                    from.rename(&roots.check_entry(it.to)?, overwrite)?;
+                    from.rename(&roots.check_entry(it.to)?, overwrite)
                 } else {
-                    roots.rename(it.from, it.to, overwrite)?;
-                })
+                    roots.rename(it.from, it.to, overwrite)
+                };
+                renamed.map(nothing)?
             }
             Operation::Copy(it) => {
                 let options = it.how.options()?;
@@ -155,11 +161,11 @@ impl Performer {
                 json!({ "bytes": bytes })
             }
             Operation::Symlink(it) => {
-                done(roots.check_entry(it.path)?.symlink(path_of(it.target)?)?)
+                roots.check_entry(it.path)?.symlink(path_of(it.target)?).map(nothing)?
             }
             Operation::HardLink(it) => {
                 let from = roots.check_entry(it.from)?;
-                done(from.hard_link(&roots.check_entry(it.to)?)?)
+                from.hard_link(&roots.check_entry(it.to)?).map(nothing)?
             }
             Operation::SetAttribute(it) => {
                 let attribute = match it.attribute {
@@ -170,12 +176,16 @@ impl Performer {
                     Name::ReadOnly => Attribute::ReadOnly,
                     Name::Writable => Attribute::Writable,
                 };
-                done(roots.check(it.path)?.set_attribute(attribute)?)
+                roots.check(it.path)?.set_attribute(attribute).map(nothing)?
             }
-            Operation::RemoveFile(of) => done(call!(self, of.path, check_entry, remove_file())),
-            Operation::RemoveDir(of) => done(call!(self, of.path, check_entry, remove_dir())),
+            Operation::RemoveFile(of) => {
+                call!(self, of.path, check_entry, remove_file()).map(nothing)?
+            }
+            Operation::RemoveDir(of) => {
+                call!(self, of.path, check_entry, remove_dir()).map(nothing)?
+            }
             Operation::RemoveDirAll(of) => {
-                done(call!(self, of.path, check_entry, remove_dir_all()))
+                call!(self, of.path, check_entry, remove_dir_all()).map(nothing)?
             }
         })
     }
@@ -190,12 +200,12 @@ impl Performer {
 
     fn open(&self, OpenFields { path, mode, offset, content, limit }: OpenFields) -> Answer {
         let mut file = match mode {
-            Mode::Read => call!(self, path, check, open()),
-            Mode::ReadWrite => call!(self, path, check, open_with(OpenMode::ReadWrite)),
-            Mode::Create => call!(self, path, check, open_with(OpenMode::Create)),
-            Mode::CreateNew => call!(self, path, check, open_with(OpenMode::CreateNew)),
-            Mode::Truncate => call!(self, path, check, open_with(OpenMode::Truncate)),
-            Mode::Append => call!(self, path, check, open_with(OpenMode::Append)),
+            Mode::Read => call!(self, path, check, open())?,
+            Mode::ReadWrite => call!(self, path, check, open_with(OpenMode::ReadWrite))?,
+            Mode::Create => call!(self, path, check, open_with(OpenMode::Create))?,
+            Mode::CreateNew => call!(self, path, check, open_with(OpenMode::CreateNew))?,
+            Mode::Truncate => call!(self, path, check, open_with(OpenMode::Truncate))?,
+            Mode::Append => call!(self, path, check, open_with(OpenMode::Append))?,
         };
         let mut object = Map::from_iter([("metadata".to_owned(), of_metadata(file.metadata()))]);
         let offset = SeekFrom::Start(offset);
@@ -228,7 +238,7 @@ impl Performer {
             options = options.git_ignore();
         }
         let mut entries: Vec<Value> = Vec::new();
-        let mut walk = call!(self, request.path, check, walk(options));
+        let mut walk = call!(self, request.path, check, walk(options))?;
         loop {
             match walk.next_entry() {
                 Ok(Some(entry)) => {
@@ -252,7 +262,7 @@ impl Performer {
     /// Walks to an entry, and describes or reads it through the entry.
     fn entry(&self, request: EntryFields) -> Answer {
         let wanted = path_of(request.entry)?;
-        let mut walk = call!(self, request.path, check, walk(WalkOptions::default()));
+        let mut walk = call!(self, request.path, check, walk(WalkOptions::default()))?;
         while let Some(entry) = walk.next_entry()? {
             if entry.relative() == wanted {
                 return act(request.action, request.limit.0, &entry);
@@ -308,12 +318,12 @@ fn act(action: Action, limit: u64, entry: &DirEntry) -> Answer {
         }
         Action::Read => of_content(entry.read(limit)?),
         Action::ReadToString => of_content(entry.read_to_string(limit)?.into()),
-        Action::RemoveFile => done(entry.to_entry().remove_file()?),
+        Action::RemoveFile => entry.to_entry().remove_file().map(nothing)?,
     })
 }
 
 /// The result of an operation that returns nothing.
-fn done((): ()) -> Value {
+fn nothing((): ()) -> Value {
     json!({})
 }
 
