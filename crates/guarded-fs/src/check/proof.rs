@@ -173,7 +173,7 @@ impl Proof {
             relative if is_base && !relative.contains(':') => relative.to_owned(),
             _ => {
                 let root = Location::of_place(Path::new(&self.root.client_path()));
-                let named = root.entry(self.relative(), || self.root.path().to_owned());
+                let named = root.entry(self.relative().to_owned(), || self.root.path().to_owned());
                 named.display().to_string()
             }
         }

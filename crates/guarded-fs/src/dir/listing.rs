@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::ops::ControlFlow;
 
 use super::FileType;
 
@@ -30,6 +31,22 @@ impl Iterator for Entries {
     fn next(&mut self) -> Option<Self::Item> {
         let listed = self.advance()?;
         Some(listed.map(|file_type| DirectoryEntry { name: self.name().to_owned(), file_type }))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Entries {
+    /// Passes each entry to `receive`, until it breaks.
+    pub(crate) fn each(
+        mut self,
+        mut receive: impl FnMut(&OsStr, Option<FileType>) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        while let Some(listed) = self.advance() {
+            if receive(self.name(), listed?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -139,7 +156,7 @@ mod linux {
     use rustix::fs::RawDir;
     use rustix::io::Errno;
 
-    use super::{FileType, NameAt, NameList, OsStr, USUAL_ENTRIES, io, is_entry};
+    use super::{ControlFlow, FileType, NameAt, NameList, OsStr, USUAL_ENTRIES, io, is_entry};
     use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`. There are none after an error.
@@ -188,6 +205,30 @@ mod linux {
         /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             self.names.get(self.current)
+        }
+
+        /// Passes each entry to `receive`, until it breaks. No name is copied.
+        pub(crate) fn each(
+            mut self,
+            mut receive: impl FnMut(&OsStr, Option<FileType>) -> ControlFlow<()>,
+        ) -> io::Result<()> {
+            let mut names = RawDir::new(&self.directory.dir, self.buffer.spare_capacity_mut());
+            while let Some(next) = names.next() {
+                match next {
+                    Ok(next) => {
+                        let name = OsStr::from_bytes(next.file_name().to_bytes());
+                        let file_type = FileType::known(next.file_type());
+                        if is_entry(name) && receive(name, file_type).is_break() {
+                            break;
+                        }
+                    }
+                    Err(Errno::INTR) => {}
+                    // A directory that was removed has no entries, as with readdir(3).
+                    Err(Errno::NOENT) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
         }
 
         /// Reads the names that one system call returns.

@@ -20,7 +20,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{MAIN_SEPARATOR_STR, Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::IgnoreRules;
@@ -98,14 +100,14 @@ impl DirEntry {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let place = &self.parent.listed.place;
-        place.request().entry(&self.relative(), || place.canonical())
+        place.request().entry(self.relative(), || place.canonical())
     }
 
     /// The path relative to the listed directory, or to the directory where the walk began. Each
     /// call creates a new path.
     #[must_use]
     pub fn relative(&self) -> PathBuf {
-        joined(&[&self.parent.path, Path::new(&self.name)])
+        joined(&self.parent.path, &self.name)
     }
 
     /// The type of the entry when it was listed. A symlink is not followed.
@@ -177,11 +179,15 @@ impl DirEntry {
     }
 }
 
-/// Joins paths, of which only the last must not be empty, in one allocation.
-fn joined(paths: &[&Path]) -> PathBuf {
-    let mut path = PathBuf::with_capacity(paths.iter().map(|it| it.as_os_str().len() + 1).sum());
-    paths.iter().filter(|it| !it.as_os_str().is_empty()).for_each(|it| path.push(it));
-    path
+/// Joins a path of plain names, which can be empty, and a name, in one allocation.
+fn joined(path: &Path, name: &OsStr) -> PathBuf {
+    let mut joined = OsString::with_capacity(path.as_os_str().len() + 1 + name.len());
+    if !path.as_os_str().is_empty() {
+        joined.push(path);
+        joined.push(MAIN_SEPARATOR_STR);
+    }
+    joined.push(name);
+    joined.into()
 }
 
 impl fmt::Debug for DirEntry {
@@ -190,6 +196,24 @@ impl fmt::Debug for DirEntry {
             .field("path", &self.path())
             .field("file_type", &self.file_type)
             .finish_non_exhaustive()
+    }
+}
+
+impl Parent {
+    /// The type of a name in this directory, which is open. `None` for a denied name, and for one
+    /// that was removed before its type is known.
+    fn type_of(
+        &self,
+        directory: &Handle,
+        name: &OsStr,
+        listed: Option<FileType>,
+    ) -> Option<io::Result<FileType>> {
+        if self.listed.place.is_denied(&self.path, name) {
+            return None;
+        }
+        let file_type = directory.type_of(name, listed);
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        (!file_type.as_ref().is_err_and(is_gone)).then_some(file_type)
     }
 }
 
@@ -206,18 +230,15 @@ impl Names {
     }
 
     /// Moves to the next name of this directory, and returns its type.
-    fn advance(&mut self, parent: &Parent) -> Option<std::io::Result<FileType>> {
+    fn advance(&mut self, parent: &Parent) -> Option<io::Result<FileType>> {
         loop {
             let listed = match self.inner.advance()? {
                 Ok(listed) => listed,
                 Err(error) => return Some(Err(error)),
             };
-            if parent.listed.place.is_denied(&parent.path, self.name()) {
-                continue;
-            }
-            match self.directory.type_of(self.name(), listed) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                file_type => return Some(file_type),
+            let file_type = parent.type_of(&self.directory, self.name(), listed);
+            if file_type.is_some() {
+                return file_type;
             }
         }
     }
@@ -484,7 +505,7 @@ impl Walk {
     }
 
     /// Reads the names of the directory at `path`, and sorts them.
-    fn read_names(&mut self, path: &Path, mut names: Names) -> Result<()> {
+    fn read_names(&mut self, path: &Path, names: Names) -> Result<()> {
         if let Some(rules) = &mut self.rules {
             rules.enter(&names.directory, path)?;
         }
@@ -492,35 +513,38 @@ impl Walk {
         let (mut level, held_bytes) = (Level::new(parent), self.held_bytes());
         let parent = Arc::clone(&level.directory);
         let (mut number, mut result) = (0_usize, Ok(()));
-        while let Some(listed) = names.advance(&parent) {
+        let read = names.inner.each(|name, listed| {
+            let Some(file_type) = parent.type_of(&names.directory, name, listed) else {
+                return ControlFlow::Continue(());
+            };
             number += 1;
             let is_due = number % ACTIVE_EVERY == 0;
             let active = if is_due { self.listed.place.roots().ensure_not_ended() } else { Ok(()) };
             let listed = active.and_then(|()| {
-                let file_type = listed?;
-                Ok((!self.omits(names.name(), file_type)?).then_some(file_type))
+                let file_type = file_type?;
+                Ok((!self.omits(name, file_type)?).then_some(file_type))
             });
             let file_type = match listed {
-                Ok(None) => continue,
+                Ok(None) => return ControlFlow::Continue(()),
                 Ok(Some(file_type)) => file_type,
                 Err(error) => {
                     result = Err(error);
-                    break;
+                    return ControlFlow::Break(());
                 }
             };
-            let name_bytes = NameList::size_of(names.name());
-            let level_bytes = level.size(level.entries.len() + 1) + name_bytes;
+            let level_bytes = level.size(level.entries.len() + 1) + NameList::size_of(name);
             // Defense: A walk holds a bounded number of bytes.
             if self.count >= self.options.max_entries || held_bytes + level_bytes > WALK_BYTES {
                 self.is_exceeded = true;
-                break;
+                return ControlFlow::Break(());
             }
             self.count += 1;
-            level.push(names.name(), file_type);
-        }
+            level.push(name, file_type);
+            ControlFlow::Continue(())
+        });
         level.sort();
         self.levels.push(level);
-        result
+        result.and(read.map_err(Error::from))
     }
 
     /// The memory, in bytes, for the errors, and for the entries of the directories that the walk is
