@@ -100,6 +100,8 @@ class Server:
             env={**os.environ, **environment},
         )
         self.answers, self.waiting, self.last, self.lock = {}, {}, 0, threading.Lock()
+        # The size of the requests and responses so far.
+        self.bytes = 0
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         capabilities = {} if roots is None else {"roots": {"listChanged": True}}
@@ -117,8 +119,10 @@ class Server:
         self.reader.join()
 
     def send(self, **message):
+        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
         with self.lock:
-            self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self.bytes += len(line)
+            self.process.stdin.write(line)
             self.process.stdin.flush()
 
     def ask(self, method, **params):
@@ -145,6 +149,7 @@ class Server:
             if message.get("method") == "roots/list":
                 threading.Timer(self.delay, self.answer, [message["id"]]).start()
             elif message.get("method") is None:
+                self.bytes += len(line)
                 self.waiting[message["id"]].put(message)
 
     def answer(self, number):
@@ -160,7 +165,7 @@ class Server:
 
     def call(self, tool, **arguments):
         name, added = self.peer.tools.get(tool, (tool, {}))
-        return self.ask("tools/call", name=name, arguments={**arguments, **added})
+        return self.ask("tools/call", name=name, arguments={**added, **arguments})
 
     def open(self, path):
         return self.call("read_text_file", path=str(path))

@@ -36,6 +36,10 @@ impl Globs {
         Self::new(globs)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn matches(&self, path: &Path) -> bool {
         self.0.is_match(path)
     }

@@ -57,7 +57,7 @@ impl<'a> Steps<'a> {
                 self.roots.ensure_active()?;
                 self.progress.send_replace(self.seen);
             }
-            if !self.excluded.matches(&entry.relative()) {
+            if self.excluded.is_empty() || !self.excluded.matches(&entry.relative()) {
                 return Ok(Some(entry));
             }
             self.walk.skip_current_dir();

@@ -165,7 +165,10 @@ impl DirEntry {
     ///
     /// The errors of [`Roots::check`](crate::Roots::check) for a symlink.
     pub fn follow(&self) -> Result<CheckedPath> {
-        self.to_entry().follow()
+        match self.to_entry() {
+            entry if self.file_type == FileType::Symlink => entry.follow(),
+            CheckedEntry(place) => Ok(CheckedPath(place)),
+        }
     }
 
     /// The proof for the entry as a file that can be opened.
