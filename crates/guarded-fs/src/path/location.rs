@@ -202,12 +202,11 @@ impl Location {
     /// The path by which a request can name an entry at the path `below` this directory, which is
     /// also at `canonical`.
     pub(crate) fn entry(&self, below: PathBuf, canonical: impl FnOnce() -> PathBuf) -> PathBuf {
-        let bytes = below.as_os_str().as_encoded_bytes();
-        // Both in one pass without a branch, which the compiler turns into a few instructions.
-        let (has_colon, has_backslash) =
-            bytes.iter().fold((false, false), |(colon, backslash), byte| {
-                (colon | (*byte == b':'), backslash | (*byte == b'\\'))
-            });
+        let (mut has_colon, mut has_backslash) = (false, false);
+        for byte in below.as_os_str().as_encoded_bytes() {
+            has_colon |= *byte == b':';
+            has_backslash |= *byte == b'\\';
+        }
         let here = self.as_unchecked_path();
         if cfg!(unix) && has_backslash {
             // Below an alias of Windows, a backslash would separate names.
