@@ -233,8 +233,8 @@ def image():
 def emulated():
     """Runs the program for ARM, whose emulator passes system calls on to this kernel."""
     emulator = shutil.which("qemu-aarch64-static")
-    if not emulator:
-        return print("skipped: aarch64: qemu-aarch64-static is not installed")
+    if not emulator or not ARM.program.exists():
+        return print("skipped: aarch64: the program is not built, or there is no emulator")
     file = the(f"archives/*-{ARM.target}.tar.gz")
     with Form("aarch64, emulated", file) as form:
         form.run("tar", "--extract", "--file", file, "--directory", form.home)
@@ -243,8 +243,8 @@ def emulated():
 
 
 def wine():
-    if not shutil.which("wine"):
-        return print("skipped: Windows: wine is not installed")
+    if not shutil.which("wine") or not WINDOWS.program.exists():
+        return print("skipped: Windows: the program is not built, or there is no Wine")
     file = the(f"archives/*-{WINDOWS.target}.zip")
     with Form("Windows, under Wine", file) as form:
         form.run("python3", "-m", "zipfile", "--extract", file, form.home)
