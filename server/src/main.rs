@@ -46,9 +46,29 @@ const THREAD_ENDS: u32 = 5_000;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Sets when mimalloc returns free memory to the system. By default, it does so after a second,
+/// and under load then asks for it again, which takes a tenth of the processor time of listings.
+/// On the other hand, a thread keeps the pages that a thread that has ended used for sessions,
+/// also when nothing in them is in use: 80 MB after 1,000 sessions.
+#[cfg(target_env = "musl")]
+#[expect(unsafe_code, reason = "no crate offers mi_option_set as safe")]
+fn tune_allocator() {
+    use libmimalloc_sys::{mi_option_set, mi_option_t};
+    // The numbers of the options in mimalloc.h, for which this version of the crate has no names.
+    const PURGE_DELAY: mi_option_t = 15;
+    const PAGE_RECLAIM_ON_FREE: mi_option_t = 35;
+    // SAFETY: Both options exist, and can be set at any time.
+    unsafe {
+        mi_option_set(PURGE_DELAY, 10_000);
+        mi_option_set(PAGE_RECLAIM_ON_FREE, -1);
+    }
+}
+
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
+    #[cfg(target_env = "musl")]
+    tune_allocator();
     let options = Options::read();
     let done = match options.generate {
         Some(kind) => kind.write_to(&mut std::io::stdout()).map_err(Into::into),
