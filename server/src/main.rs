@@ -46,10 +46,10 @@ const THREAD_ENDS: u32 = 5_000;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Sets when mimalloc returns free memory to the system. By default, it does so after a second,
-/// and under load then asks for it again, which takes a tenth of the processor time of listings.
-/// On the other hand, a thread keeps the pages that a thread that has ended used for sessions,
-/// also when nothing in them is in use: 80 MB after 1,000 sessions.
+/// Sets when mimalloc returns free memory to the system. By default, it does so after a second, and
+/// under load asks for it again, which can take a tenth of the processor time of listings. By
+/// default, a thread also takes a full page back when another thread frees something in it, and
+/// keeps it when all is free: 80 MB after 1,000 sessions.
 #[cfg(target_env = "musl")]
 #[expect(unsafe_code, reason = "no crate offers mi_option_set as safe")]
 fn tune_allocator() {
