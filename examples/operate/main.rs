@@ -154,10 +154,13 @@ fn describe(schema: &Value, indent: usize, help: &mut String) {
 }
 
 fn serve(roots: &Roots, mut input: impl BufRead, out: &mut impl Write) -> io::Result<()> {
+    let fields = common_fields();
+    let fields = fields.get("properties").and_then(Value::as_object);
+    let common_names: Vec<_> = fields.into_iter().flat_map(Map::keys).cloned().collect();
     let mut line = Vec::new();
     while let Some(is_complete) = read_line(&mut input, &mut line)? {
         let answer = if is_complete {
-            answer(roots, &line)
+            answer(roots, &common_names, &line)
         } else {
             let message = format!("the line is longer than {MESSAGE_BYTES} bytes");
             Err(Failure::Invalid("line_too_long", message))
@@ -203,7 +206,7 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<
     }
 }
 
-fn answer(roots: &Roots, line: &[u8]) -> Result<Value, Failure> {
+fn answer(roots: &Roots, common_names: &[String], line: &[u8]) -> Result<Value, Failure> {
     let values = match serde_json::from_slice(line) {
         Ok(Value::Object(values)) => values,
         Ok(_) => {
@@ -225,8 +228,8 @@ fn answer(roots: &Roots, line: &[u8]) -> Result<Value, Failure> {
         }
     };
     let mut common = Map::new();
-    for name in COMMON {
-        common.extend(values.remove_entry(*name));
+    for name in common_names {
+        common.extend(values.remove_entry(name));
     }
     let performer = Performer::new(roots, parse(common.into())?)?;
     performer.perform(parse(json!({ op: values }))?)
@@ -235,7 +238,7 @@ fn answer(roots: &Roots, line: &[u8]) -> Result<Value, Failure> {
 /// Reads a value of a request.
 fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
     serde_json::from_value(value).map_err(|error| {
-        let message: String = error.to_string().chars().take(SHOWN).collect();
+        let message = error.to_string();
         let is = |start| message.starts_with(start);
         let code = match () {
             () if is("unknown field") => "unknown_field",
@@ -243,7 +246,7 @@ fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
             () if is("unknown variant") && message.contains("`read_link`") => "unknown_operation",
             () => "wrong_type",
         };
-        Failure::Invalid(code, message)
+        Failure::Invalid(code, message.chars().take(SHOWN).collect())
     })
 }
 
@@ -274,9 +277,6 @@ fn base64_values(values: Map<String, Value>) -> Result<Map<String, Value>, Failu
     }
     Ok(renamed)
 }
-
-/// The fields of every operation.
-const COMMON: &[&str] = &["base", "within", "roots_read_only", "checked"];
 
 /// How many characters are shown of why a request is not valid.
 const SHOWN: usize = 300;

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
-use mcp_roots_guard::{Attribute, CheckedEntry, DirEntry, Error, OpenMode, Roots, WalkOptions};
+use mcp_roots_guard::{
+    Attribute, CheckedEntry, DirEntry, Error, OpenMode, Overwrite, Roots, WalkOptions, WriteOptions,
+};
 use serde_json::{Map, Value, json};
 
 use super::reply::{
@@ -283,7 +285,13 @@ impl Performer {
                     Some(version) => set.remove_file_if_unchanged(it.path, version.parse()?)?,
                     None => set.remove_file(it.path)?,
                 },
-                Change::CreateDirAll(it) => set.create_dir_all(it.path)?,
+                Change::WriteMoved(it) => {
+                    let (version, content) = (it.if_unchanged.parse()?, it.content.0);
+                    let options = WriteOptions::default().overwrite(Overwrite::Never);
+                    let parents =
+                        if it.create_parents { options.create_parents() } else { options };
+                    set.write_moved(it.from, version, it.to, content, parents)?;
+                }
                 Change::Rename(it) => {
                     let overwrite = it.overwrite.unless(it.if_unchanged.as_deref())?;
                     set.rename(it.from, it.to, overwrite)?;

@@ -303,10 +303,26 @@ pub(crate) enum Change {
     Write(WriteFields),
     /// Removes a file or a symlink.
     RemoveFile(RemoveFields),
-    /// Creates a directory and its missing parents.
-    CreateDirAll(OnePath),
+    /// Moves a file, and changes its content.
+    WriteMoved(MoveFields),
     /// Renames an entry.
     Rename(RenameFields),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MoveFields {
+    /// The source.
+    pub(crate) from: String,
+    /// Refuses a source that does not have this `version`.
+    pub(crate) if_unchanged: String,
+    /// The destination, which must not exist.
+    pub(crate) to: String,
+    /// The content.
+    pub(crate) content: Bytes,
+    /// Creates missing parent directories.
+    #[serde(default)]
+    pub(crate) create_parents: bool,
 }
 
 /// How a file is written.
@@ -453,14 +469,19 @@ pub(crate) struct Bytes(pub(crate) Vec<u8>);
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Encoded {
+            base64: String,
+        }
+        #[derive(Deserialize)]
         #[serde(untagged, expecting = "a text is expected")]
         enum Value {
             Text(String),
-            Encoded { base64: String },
+            Encoded(Encoded),
         }
         match Value::deserialize(deserializer)? {
             Value::Text(text) => Ok(Self(text.into())),
-            Value::Encoded { base64 } => BASE64_STANDARD
+            Value::Encoded(Encoded { base64 }) => BASE64_STANDARD
                 .decode(base64)
                 .map(Self)
                 .map_err(|_| D::Error::custom("Base64 with padding is expected")),

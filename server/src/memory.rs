@@ -147,6 +147,11 @@ impl Room {
         if self.try_take(bytes) { Ok(()) } else { Err(HandlerError::new(FULL)) }
     }
 
+    /// Returns what gives back, when it is dropped, the room that is taken from now on.
+    pub(crate) fn part(&self) -> RoomPart<'_> {
+        RoomPart { room: self, before: lock(&self.held).bytes }
+    }
+
     /// Waits for the room of a walk, which is taken until the result is dropped.
     pub(crate) fn for_walk(
         &self,
@@ -205,6 +210,20 @@ impl Room {
         serde_json::to_writer(&mut encoded, result).map_err(HandlerError::other)?;
         // Two copies exist while the response is encoded.
         self.take(2 * encoded.0)
+    }
+}
+
+/// The room that a part of a request's work has taken.
+pub(crate) struct RoomPart<'a> {
+    room: &'a Room,
+    before: usize,
+}
+
+impl Drop for RoomPart<'_> {
+    fn drop(&mut self) {
+        let mut held = lock(&self.room.held);
+        let own = held.own;
+        self.room.replace(&mut held, Usage { bytes: self.before, own });
     }
 }
 

@@ -235,7 +235,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
                         "copy(",
                         "write_with(WRITTEN, parents",
                         "atomic_file",
-                        "change_set(if_unchanged",
+                        "change_set(",
                     ]) =>
                 {
                     Some("already_exists")

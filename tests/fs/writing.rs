@@ -541,10 +541,7 @@ fn change_set_changes_nothing_until_it_is_committed() {
         changes.write("x/three", "three", parents).unwrap();
         changes.remove_file_if_unchanged("b", ContentHash::of(b"2")).unwrap();
         changes.rename("c", "d/c", Overwrite::Never).unwrap();
-        changes.create_dir_all("d/new/dir").unwrap();
-        changes.create_dir_all("d").unwrap();
-        changes.write("e", "new", if_unchanged("4")).unwrap();
-        changes.rename("e", "d/new/dir/e", Overwrite::Never).unwrap();
+        changes.write_moved("e", ContentHash::of(b"4"), "d/new/dir/e", "new", parents).unwrap();
         changes
     };
     let changes = prepare();
@@ -587,9 +584,9 @@ fn change_set_verifies_each_change_when_it_is_added() {
         (|set| set.rename("a", "d", Overwrite::Always), "is_a_directory"),
         (|set| set.rename("d", "a", Overwrite::Always), "not_a_directory"),
         (|set| set.rename("d", "d/x", Overwrite::Never), "io"),
-        (|set| set.create_dir_all("a"), "already_exists"),
-        (|set| set.create_dir_all("a/x"), "not_a_directory"),
-        (|set| set.create_dir_all("../outside/x"), "outside_roots"),
+        (|set| set.write_moved("a", ContentHash::of(b"2"), "n", "x", new()), "modified"),
+        (|set| set.write_moved("d", ContentHash::of(b"2"), "n", "x", new()), "is_a_directory"),
+        (|set| set.write_moved("a", ContentHash::of(b"1"), "../n", "x", new()), "outside_roots"),
     ];
     for (number, (add, expected)) in cases.into_iter().enumerate() {
         assert_eq!(code(add(&mut changes)), Some(expected), "case {number}");
@@ -602,9 +599,8 @@ fn change_set_verifies_each_change_when_it_is_added() {
 
 type Add = fn(&mut ChangeSet) -> Result<()>;
 
-fn write_and_rename(set: &mut ChangeSet) -> Result<()> {
-    set.write("a", "x", new())?;
-    set.rename("a", "n", Overwrite::Never)
+fn write_moved(set: &mut ChangeSet) -> Result<()> {
+    set.write_moved("a", ContentHash::of(b"1"), "n", "x", new())
 }
 
 #[test]
@@ -622,9 +618,9 @@ fn change_set_refuses_two_changes_of_one_file() {
             |set| set.rename("a", "m", Overwrite::Never),
         ),
         (|set| set.remove_file("a"), |set| set.write("a", "x", new())),
-        (write_and_rename, |set| set.write("a", "y", new())),
-        (write_and_rename, |set| set.rename("a", "m", Overwrite::Never)),
-        (write_and_rename, |set| set.write("n", "y", new())),
+        (write_moved, |set| set.write("a", "y", new())),
+        (write_moved, |set| set.write("n", "y", new())),
+        (|set| set.remove_file("a"), write_moved),
         (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("n", "x", new())),
         (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("a", "x", new())),
         (

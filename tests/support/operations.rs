@@ -455,15 +455,21 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     },
     Operation {
         letter: b'+',
-        name: "change_set(create_dir_all)",
-        paths: &[changes(NewTree, MissingTree)],
+        name: "change_set(write_moved)",
+        paths: &[changes(Existing, File), changes(NewTree, MissingTree)],
         directly: |roots, texts, pause| {
             let mut changes = roots.change_set();
-            changes.create_dir_all(texts[0])?;
+            changes.write_moved(texts[0], version(), texts[1], WRITTEN, parents())?;
             pause();
             done(changes.commit().map_err(Error::from)?, pause)
         },
-        by_proof: |checked, pause| done(checked[0].path().create_dir_all()?, pause),
+        by_proof: |checked, pause| {
+            let entry = checked[0].path().entry()?;
+            let file = checked[1].path().atomic_file(parents())?;
+            pause();
+            entry.remove_file()?;
+            committed(file, pause)
+        },
     },
 ];
 

@@ -3,8 +3,8 @@
 //! Everything is prepared before the first change, and if a part of the patch fails, no file is
 //! changed. The changes are then made in the order of the patch, each completely. If the system
 //! refuses one of them then, the error names those that were made. If the server is killed
-//! meanwhile, the changes before that one were made. A file that is changed and moved is changed
-//! first, so it is never lost, and keeps its owner and permissions.
+//! meanwhile, the changes before that one were made. A file that is changed and moved is first
+//! written under its new name, so it is never lost, with the permissions that it has.
 //!
 //! Unlike Codex, this never overwrites a file that is not to be updated: one is neither added nor
 //! moved where something exists. A file has one section at most.
@@ -56,14 +56,13 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
     // The new files, and what each line takes.
     room.take(text.len() + 48 * text.lines().count())?;
     let sections = parse(text).map_err(HandlerError::new)?;
-    let mut left = EXAMINED;
     let prepare = || {
-        let (changes, updated) = (roots.change_set(), Vec::new());
-        let mut files = Files { roots, room, changes, updated, left: &mut left };
+        let (part, changes, updated) = (room.part(), roots.change_set(), Vec::new());
+        let mut files = Files { roots, room, changes, updated, left: EXAMINED };
         sections.iter().try_for_each(|section| files.add(section))?;
-        Ok(files.changes)
+        Ok((part, files.changes))
     };
-    change(prepare, |changes| Ok(changes.commit()?))?;
+    change(prepare, |(_part, changes)| Ok(changes.commit()?))?;
     let mut result = Lines::default();
     for Section { path, change } in &sections {
         let (letter, to) = match change {
@@ -84,7 +83,7 @@ struct Files<'a> {
     changes: ChangeSet,
     updated: Vec<CheckedPath>,
     /// How many bytes may still be examined.
-    left: &'a mut usize,
+    left: usize,
 }
 
 impl Files<'_> {
@@ -92,28 +91,20 @@ impl Files<'_> {
         self.roots.ensure_active()?;
         let path = section.path;
         match &section.change {
-            Change::Add(content) => {
-                let options = WriteOptions::default().overwrite(Overwrite::Never).create_parents();
-                self.changes.write(path, content, options).map_err(advised)?;
+            Change::Add(content) => self.changes.write(path, content, new_file()).map_err(advised),
+            Change::Delete => Ok(self.changes.remove_file(path)?),
+            Change::Update { to: Some(to), hunks } if hunks.is_empty() => {
+                self.changes.rename(path, *to, Overwrite::Never).map_err(advised)
             }
-            Change::Delete => self.changes.remove_file(path)?,
-            Change::Update { to, hunks } => {
-                if !hunks.is_empty() {
-                    self.update(path, hunks)?;
-                }
-                if let Some(to) = *to {
-                    self.rename(path, to)?;
-                }
-            }
+            Change::Update { to, hunks } => self.update(path, *to, hunks),
         }
-        Ok(())
     }
 
-    fn update(&mut self, path: &str, hunks: &[Hunk<'_>]) -> Result<(), Failure> {
+    fn update(&mut self, path: &str, to: Option<&str>, hunks: &[Hunk<'_>]) -> Result<(), Failure> {
         let (file, old) = read_to_edit(self.roots, self.room, path)?;
         add_once(&mut self.updated, file, path)?;
         let version = ContentHash::of(old.as_bytes());
-        let mut spend = |more| spend(self.roots, self.left, more);
+        let mut spend = |more| spend(self.roots, &mut self.left, more);
         let new = patched(&old, hunks, &mut spend);
         self.roots.ensure_active()?;
         let refused =
@@ -122,22 +113,23 @@ impl Files<'_> {
         if u64::try_from(new.len()).map_or(true, |size| size > BYTES) {
             return Err(refused(&format!("the file would be larger than {BYTES} bytes")).into());
         }
-        Ok(self.changes.write(path, new, if_unchanged(version))?)
-    }
-
-    fn rename(&mut self, path: &str, to: &str) -> Result<(), Failure> {
-        let parent = self.roots.check_entry(to)?.parent();
-        if let Some(parent) = parent.filter(|parent| !parent.exists()) {
-            self.changes.create_dir_all(parent.client_path())?;
+        match to {
+            Some(to) => {
+                self.changes.write_moved(path, version, to, new, new_file()).map_err(advised)
+            }
+            None => Ok(self.changes.write(path, new, if_unchanged(version))?),
         }
-        Ok(self.changes.rename(path, to, Overwrite::Never).map_err(advised)?)
     }
 }
 
-fn advised(error: Error) -> HandlerError {
+fn new_file() -> WriteOptions {
+    WriteOptions::default().overwrite(Overwrite::Never).create_parents()
+}
+
+fn advised(error: Error) -> Failure {
     if error.kind() == ErrorKind::AlreadyExists {
         let advice = "to change it, use *** Update File, or delete it first in another patch";
-        return HandlerError::new(format!("{error}; {advice}. No file was changed"));
+        return HandlerError::new(format!("{error}; {advice}. No file was changed")).into();
     }
     error.into()
 }

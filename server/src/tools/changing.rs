@@ -1,14 +1,14 @@
 //! How the tools change files.
 //!
-//! A change is prepared from the content of the files, and made only if they still have it. A change
-//! of several files verifies all of them before the first is replaced, and until the last is
-//! replaced, no other call may replace one of them. So these calls and single edits take turns.
+//! An edit or patch is prepared from the content of the files, and made only if they still have it. A
+//! change of several files verifies all of them before the first is replaced. Until the last is
+//! replaced, no other edit or patch should replace one of them, so these take turns.
 //!
-//! | when it is made, a file | |
+//! | when the change is made, its files | |
 //! | --- | --- |
-//! | has the content that was read | the change is made in turn |
-//! | was changed by another call or program | the change is prepared again, from the new content, and made in the same turn |
-//! | was changed again | the error of the change, and no file is changed |
+//! | have the content that was read | it is made in turn |
+//! | were changed by another call or program | it is prepared again, from the new content, and made in the same turn |
+//! | were changed again | the error of the change, and no file is changed |
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ pub(super) fn change<P, T>(
     }
 }
 
-/// Makes a change while no other call of this process makes one. A filesystem may never answer such
-/// a call, so the wait for it is short, and the change is then made all the same.
+/// Makes a change while no other edit or patch of this process makes one. A filesystem may never
+/// answer such a call, so the wait for it is limited, and the change is then made all the same.
 fn in_turn<T>(make: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.try_lock_for(WAIT);
@@ -105,5 +105,5 @@ impl From<Failure> for HandlerError {
     }
 }
 
-/// How long a change waits for those of other calls, which take milliseconds.
-const WAIT: Duration = Duration::from_secs(1);
+/// How long a change waits for those of other calls, most of which take milliseconds.
+const WAIT: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ use similar::TextDiff;
 
 use super::Limit;
 use super::call::{Call, ToolResult, Work, at_most, shown};
-use super::changing::{change, if_unchanged, put};
+use super::changing::{Failure, change, if_unchanged, put};
 use super::replace::{EditRefusal, OCCURRENCES, Which, find};
 use super::text::{Text, plain};
 use super::whole_number::WholeNumber;
@@ -85,20 +85,20 @@ impl Server {
 fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work<(String, ContentHash)> {
     let EditFile { path, edits, dry_run, version } = args;
     at_most(EDITS, edits.len(), "edits")?;
-    let mut left = EXAMINED;
     let prepare = || {
+        let (part, mut left) = (room.part(), EXAMINED);
         let (file, old) = read_to_edit(roots, room, path)?;
         let version = ensure_version(path, &old, *version)?;
         let new = edited(roots, "", &old, edits, &mut left)?;
-        Ok((file, version, old, new))
+        Ok((part, file, version, old, new))
     };
-    let (version, old, new) = change(prepare, |(file, version, old, new)| {
+    let (_part, version, old, new) = change(prepare, |(part, file, version, old, new)| {
         if *dry_run || old == new {
-            return Ok((version, old, new));
+            return Ok((part, version, old, new));
         }
         roots.ensure_active()?;
         put(&file, &new, if_unchanged(version))?;
-        Ok((ContentHash::of(new.as_bytes()), old, new))
+        Ok((part, ContentHash::of(new.as_bytes()), old, new))
     })?;
     if old == new {
         return Ok((format!("The edits do not change {path}"), version));
@@ -111,7 +111,7 @@ pub(super) fn read_to_edit(
     roots: &RequestRoots,
     room: &Room,
     path: &str,
-) -> Work<(CheckedPath, String)> {
+) -> Result<(CheckedPath, String), Failure> {
     room.for_file(roots, path, BYTES)?;
     let file = roots.check(path)?;
     let content = file.read_to_string(BYTES)?;

@@ -69,8 +69,8 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
     }
     at_most(CHANGES, args.files.len(), "files")?;
     at_most(EDITS, args.files.iter().map(|file| file.edits.len()).sum(), "edits")?;
-    let mut left = EXAMINED;
     let prepare = || {
+        let (part, mut left) = (room.part(), EXAMINED);
         let (mut changes, mut files, mut contents) = (roots.change_set(), Vec::new(), Vec::new());
         for FileEdits { path, edits, version } in &args.files {
             let (file, old) = read_to_edit(roots, room, path)?;
@@ -83,11 +83,11 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
             contents.push((path, old, new));
         }
         roots.ensure_active()?;
-        Ok((changes, contents))
+        Ok((part, changes, contents))
     };
-    let contents = change(prepare, |(changes, contents)| {
+    let (_part, contents) = change(prepare, |(part, changes, contents)| {
         changes.commit()?;
-        Ok(contents)
+        Ok((part, contents))
     })?;
     let (mut result, end) = (String::new(), Instant::now() + DIFF_TIME);
     for (path, old, new) in contents {
@@ -102,7 +102,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
 
 pub(super) fn limits() -> Vec<Limit> {
     vec![(
-        "files in edit_files; changes in apply_patch, of which a move and a new directory for it are one each",
+        "files in edit_files or apply_patch; a moved and changed one counts twice",
         CHANGES.to_string(),
     )]
 }

@@ -120,6 +120,19 @@ impl AtomicFile {
         Ok(file)
     }
 
+    /// Like [`create`](Self::create), with the permissions of a copy of the source that has these.
+    pub(super) fn create_copy(
+        place: &Proof,
+        options: WriteOptions,
+        source: Permissions,
+    ) -> Result<Self> {
+        options.validate_atomic()?;
+        let mut file = Self::begin(place, options, PRIVATE_FILE, None)?;
+        file.ensure_can_keep()?;
+        file.copied_from(source)?;
+        Ok(file)
+    }
+
     /// Begins a file with this mode. A file that replaces another one is private until the commit.
     /// The file is not `source`, from which it is copied.
     pub(super) fn begin(

@@ -7,7 +7,7 @@
 //! | drop without commit | the temporary files and the created directories are removed |
 //!
 //! Two changes of one set must not affect the same name, or a name and a directory that contains
-//! it, so their order does not matter for the result. A file that is written can then be renamed.
+//! it. Their order therefore does not matter for the result.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use super::atomic::AtomicFile;
 use super::change::{remove_file, rename, verify_removal, verify_rename};
 use super::options::{Overwrite, WriteOptions};
-use super::parents::NewDirectories;
+use super::permissions::Permissions;
 use super::version::ContentHash;
 use crate::check::{CheckedEntry, Name, Proof};
 use crate::dir::{Beneath, Identity};
@@ -35,8 +35,8 @@ use crate::roots::{LastName, Roots};
 ///
 /// Each change is verified against the files as they are, not as earlier changes of the set would
 /// leave them. A file that is removed or renamed in a set therefore still exists for the set's other
-/// changes, and two changes of one file are refused, except a write and then a rename of a file that
-/// exists.
+/// changes, and two changes of one file are refused. To edit a file and move it, use
+/// [`write_moved`](Self::write_moved).
 ///
 /// The commit first verifies every version and every destination again, and changes nothing if one
 /// is not what its change expects. It makes each change atomically, but not all of them together: if
@@ -59,8 +59,7 @@ use crate::roots::{LastName, Roots};
 /// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
 /// patch.write("main.rs", "mod new;", if_unchanged)?;
 /// patch.write("new/mod.rs", "", WriteOptions::default().create_parents())?;
-/// patch.create_dir_all("docs")?;
-/// patch.rename("notes.txt", "docs/notes.txt", Overwrite::Never)?;
+/// patch.rename("notes.txt", "NOTES.txt", Overwrite::Never)?;
 /// patch.remove_file("old.rs")?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
 /// patch.commit()?;
@@ -76,7 +75,6 @@ pub struct ChangeSet {
 
 enum Change {
     Write(AtomicFile),
-    CreateDirs(Proof, NewDirectories),
     RemoveFile(Proof, Option<ContentHash>),
     Rename { from: Proof, to: Proof, replace: Overwrite },
 }
@@ -86,14 +84,6 @@ struct AffectedName {
     directory: Identity,
     name: OsString,
     path: PathBuf,
-    effect: Effect,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    Write,
-    RenameFrom,
-    Other,
 }
 
 impl Roots {
@@ -119,14 +109,22 @@ impl ChangeSet {
         content: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<()> {
+        self.add_write(request, content, |path| AtomicFile::create(path, options))
+    }
+
+    fn add_write(
+        &mut self,
+        request: impl IntoLocation,
+        content: impl AsRef<[u8]>,
+        create: impl Fn(&Proof) -> Result<AtomicFile>,
+    ) -> Result<()> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
         let name = Name::preparing("write");
-        let create = |path: &Proof| AtomicFile::create(path, options);
         let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
         let place = file.place().clone();
         let affected = place.run(Name::preparing("write"), |place| {
-            let affected = self.affected(place, file.permit().at(), Effect::Write)?;
+            let affected = self.affected(place, file.permit().at())?;
             file.write_content(&content)?;
             file.sync()?;
             Ok(affected)
@@ -136,26 +134,37 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Adds the creation of a directory and its missing parents. They are created now, for changes
-    /// that are added after this one, and removed again if the set ends without this change, unless
-    /// something was put into them. Succeeds if the directory already exists.
+    /// Adds a move of a file whose content changes: a write of `to`, and then the removal of `from`,
+    /// which must still have this version. The new file has the permissions of a
+    /// [copy](Roots::copy) of `from`, as they are now. These are two of the set's changes.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::create_dir_all`];
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
-    /// [`CHANGES`] changes.
-    pub fn create_dir_all(&mut self, request: impl IntoLocation) -> Result<()> {
-        self.ensure_room()?;
-        let request = self.roots.location(request)?;
-        let (name, last_name) = (Name::preparing("create directory"), LastName::New);
-        let change = self.roots.run(name, &request, last_name, |place, _| {
-            let mut created = NewDirectories::default();
-            place.create_missing_dirs(&mut created)?;
-            Ok(Change::CreateDirs(place.clone(), created))
+    /// The errors of [`write`](Self::write), [`Roots::open`] and
+    /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged).
+    pub fn write_moved(
+        &mut self,
+        from: impl IntoLocation,
+        version: ContentHash,
+        to: impl IntoLocation,
+        content: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let from = self.roots.location(from)?;
+        let (name, last_name) = (Name::preparing("move"), LastName::Existing);
+        let source = self.roots.run(name, &from, last_name, |from, _| {
+            // It will be removed. Otherwise, its kind could be the first error.
+            from.ensure_writable()?;
+            let (file, _) = from.open_existing()?;
+            Ok(Permissions::of(&file)?)
         })?;
-        self.changes.push(change);
-        Ok(())
+        self.add_write(to, content, |to| AtomicFile::create_copy(to, options, source.clone()))?;
+        let removal = self.add_removal(from, Some(version));
+        if removal.is_err() {
+            self.affected.pop();
+            self.changes.pop();
+        }
+        removal
     }
 
     /// Adds the removal of a file, a symlink or a special file.
@@ -196,16 +205,14 @@ impl ChangeSet {
         let (name, last_name) = (Name::preparing("remove"), LastName::Unfollowed);
         let (checked, affected) = self.roots.run(name, &request, last_name, |checked, _| {
             verify_removal(checked, version)?;
-            let affected = self.affected(checked, &checked.parent_dir()?, Effect::Other)?;
-            Ok((checked.clone(), affected))
+            Ok((checked.clone(), self.affected(checked, &checked.parent_dir()?)?))
         })?;
         self.affected.push(affected);
         self.changes.push(Change::RemoveFile(checked, version));
         Ok(())
     }
 
-    /// Adds a rename. The source can be a file for which a write was added, which keeps its owner
-    /// and permissions in this way.
+    /// Adds a rename.
     ///
     /// # Errors
     ///
@@ -227,10 +234,9 @@ impl ChangeSet {
             last_names,
             |from, to| {
                 verify_rename(from, to, replace)?;
-                let affected =
-                    |place: &Proof, effect| self.affected(place, &place.parent_dir()?, effect);
-                let destination = affected(to, Effect::Other).map_err(Error::of_destination)?;
-                Ok((from.clone(), to.clone(), [affected(from, Effect::RenameFrom)?, destination]))
+                let affected = |place: &Proof| self.affected(place, &place.parent_dir()?);
+                let destination = affected(to).map_err(Error::of_destination)?;
+                Ok((from.clone(), to.clone(), [affected(from)?, destination]))
             },
         )?;
         self.affected.extend(affected);
@@ -270,12 +276,11 @@ impl ChangeSet {
     }
 
     /// Returns the name that a change affects, or an error if another change conflicts with it.
-    fn affected(&self, place: &Proof, at: &Beneath, effect: Effect) -> Result<AffectedName> {
+    fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
         let new = AffectedName {
             directory: at.directory.identity()?,
             name: key(at.name()).into_owned(),
             path: place.canonical(),
-            effect,
         };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
@@ -285,12 +290,10 @@ impl ChangeSet {
 }
 
 impl AffectedName {
-    fn conflicts_with(&self, later: &Self) -> bool {
-        if (self.directory, &self.name) == (later.directory, &later.name) {
-            return (self.effect, later.effect) != (Effect::Write, Effect::RenameFrom);
-        }
-        below(self.path.as_os_str(), &later.path).is_some()
-            || below(later.path.as_os_str(), &self.path).is_some()
+    fn conflicts_with(&self, other: &Self) -> bool {
+        (self.directory, &self.name) == (other.directory, &other.name)
+            || below(self.path.as_os_str(), &other.path).is_some()
+            || below(other.path.as_os_str(), &self.path).is_some()
     }
 }
 
@@ -298,7 +301,7 @@ impl Change {
     fn places(&self) -> Vec<Proof> {
         match self {
             Self::Write(file) => vec![file.place().clone()],
-            Self::CreateDirs(place, _) | Self::RemoveFile(place, _) => vec![place.clone()],
+            Self::RemoveFile(place, _) => vec![place.clone()],
             Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
         }
     }
@@ -307,7 +310,6 @@ impl Change {
     fn verify(&self) -> Result<()> {
         match self {
             Self::Write(file) => file.place().run(Name::preparing("write"), |_| file.verify()),
-            Self::CreateDirs(..) => Ok(()),
             Self::RemoveFile(place, version) => {
                 place.run(Name::preparing("remove"), |place| verify_removal(place, *version))
             }
@@ -326,11 +328,6 @@ impl Change {
     fn commit(&mut self) -> Result<()> {
         match self {
             Self::Write(file) => file.commit_as_part(),
-            Self::CreateDirs(place, created) => place.run("create directory", |_| {
-                created.sync()?;
-                created.keep();
-                Ok(())
-            }),
             Self::RemoveFile(place, version) => {
                 place.run("remove", |place| remove_file(place, *version))
             }

@@ -11,7 +11,7 @@ use super::permit::ChangePermit;
 use crate::dir::{Handle, Metadata};
 use crate::error::Result;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Permissions;
 
 #[derive(Clone, Copy, Debug)]

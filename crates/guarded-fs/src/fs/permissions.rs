@@ -24,7 +24,7 @@ use crate::dir::{Handle, Metadata, OpenHow, TemporaryName};
 use crate::error::{Code, Error, Result};
 
 /// The permissions of a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Permissions {
     /// The bits of the owner, the group and others. With a list, the bits of the group are its mask
     /// (acl(5)). Set-user-ID and set-group-ID are dropped, as a write to the file would drop them

@@ -216,20 +216,14 @@ impl Proof {
     }
 
     fn create_dir_all(&self) -> Result<()> {
-        let mut created = NewDirectories::default();
-        let result = self.create_missing_dirs(&mut created);
-        created.keep();
-        result
-    }
-
-    /// Creates the directory and its missing parents. `created` receives those that were created,
-    /// also if an error follows.
-    pub(super) fn create_missing_dirs(&self, created: &mut NewDirectories) -> Result<()> {
         self.ensure_writable()?;
         if self.root().is_file() {
             return Err(Code::AlreadyExists.into());
         }
-        match self.create_dirs(0, created) {
+        let mut created = NewDirectories::default();
+        let result = self.create_dirs(0, &mut created);
+        created.keep();
+        match result {
             Err(error) if error.reason() == Code::NotADirectory && self.existed() => {
                 Err(Code::AlreadyExists.into())
             }
