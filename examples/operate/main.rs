@@ -243,7 +243,8 @@ fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
         let code = match () {
             () if is("unknown field") => "unknown_field",
             () if is("missing field") => "missing_field",
-            () if is("unknown variant") && message.contains("`read_link`") => "unknown_operation",
+            // Operations and changes have this name, and no other choices do.
+            () if is("unknown variant") && message.contains("`rename`") => "unknown_operation",
             () => "wrong_type",
         };
         Failure::Invalid(code, message.chars().take(SHOWN).collect())

@@ -147,7 +147,7 @@ impl Room {
         if self.try_take(bytes) { Ok(()) } else { Err(HandlerError::new(FULL)) }
     }
 
-    /// Returns what gives back, when it is dropped, the room that is taken from now on.
+    /// Begins a part of the request's work. The room that it takes is its own.
     pub(crate) fn part(&self) -> RoomPart<'_> {
         RoomPart { room: self, before: lock(&self.held).bytes }
     }
@@ -158,7 +158,7 @@ impl Room {
         bytes: usize,
         roots: &RequestRoots,
     ) -> Result<WalkRoom<'_>, HandlerError> {
-        let end = Instant::now() + WAIT;
+        let (part, end) = (self.part(), Instant::now() + WAIT);
         while !self.try_walk(bytes) {
             roots.ensure_active()?;
             if Instant::now() >= end {
@@ -166,7 +166,7 @@ impl Room {
             }
             thread::sleep(LOOK);
         }
-        Ok(WalkRoom { room: self, bytes })
+        Ok(WalkRoom(part))
     }
 
     /// Begins a walk, unless its client has enough of them, or there is no room.
@@ -213,7 +213,7 @@ impl Room {
     }
 }
 
-/// The room that a part of a request's work has taken.
+/// The room that a part of a request's work has taken, which is given back when this is dropped.
 pub(crate) struct RoomPart<'a> {
     room: &'a Room,
     before: usize,
@@ -228,23 +228,14 @@ impl Drop for RoomPart<'_> {
 }
 
 /// The room that a walk has taken.
-pub(crate) struct WalkRoom<'a> {
-    room: &'a Room,
-    bytes: usize,
-}
+pub(crate) struct WalkRoom<'a>(RoomPart<'a>);
 
 impl Drop for WalkRoom<'_> {
     fn drop(&mut self) {
-        let Some(memory) = &self.room.memory else { return };
-        {
-            let mut held = lock(&self.room.held);
-            let Usage { bytes, own } = *held;
-            let left = Usage { bytes: bytes.saturating_sub(self.bytes), own };
-            self.room.replace(&mut held, left);
-        }
-        let mut walks = lock(&memory.walks);
-        walks.retain(|client, count| {
-            *count -= usize::from(*client == self.room.client());
+        let RoomPart { room, .. } = self.0;
+        let Some(memory) = &room.memory else { return };
+        lock(&memory.walks).retain(|client, count| {
+            *count -= usize::from(*client == room.client());
             *count > 0
         });
     }
@@ -316,6 +307,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_part_gives_back_what_it_took() {
+        let memory = Memory::new();
+        let room = Room::new(&memory);
+        assert!(room.try_take(FREE));
+        let before = memory.held();
+        let part = room.part();
+        assert!(room.try_take(FREE) && room.try_take(FREE));
+        assert_eq!(memory.held(), before + 2 * FREE);
+        drop(part);
+        assert_eq!(memory.held(), before);
+    }
+
+    #[test]
     fn walks_of_a_session_leave_room_for_those_of_others() {
         let memory = Memory::new();
         let room = |session, id| {
@@ -327,10 +331,10 @@ mod tests {
         let begun: Vec<_> = rooms.iter().map(|room| room.try_walk(WALK_BYTES)).collect();
         assert_eq!(begun, [true, true, true, false]);
         assert!(room("other", 0).try_walk(WALK_BYTES));
-        drop(WalkRoom { room: &rooms[0], bytes: WALK_BYTES });
+        drop(WalkRoom(RoomPart { room: &rooms[0], before: CALL }));
         assert!(rooms[3].try_walk(WALK_BYTES));
         for number in [1, 2, 3] {
-            drop(WalkRoom { room: &rooms[number], bytes: WALK_BYTES });
+            drop(WalkRoom(RoomPart { room: &rooms[number], before: CALL }));
         }
         drop(rooms);
         // The walk of the other session has not ended.

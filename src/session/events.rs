@@ -64,17 +64,6 @@ pub(crate) fn rejected(session: NonZeroU64, index: usize, entry: &str, error: &E
     );
 }
 
-/// Returns the work, which runs in the caller's span on whatever thread it runs.
-pub(crate) fn in_span_of_caller<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    #[cfg(feature = "tracing")]
-    let span = tracing::Span::current();
-    move || {
-        #[cfg(feature = "tracing")]
-        let _entered = span.enter();
-        work()
-    }
-}
-
 /// Escapes text as error texts do, without shortening it.
 fn escaped(text: &str) -> String {
     let quoted = format!("{text:?}");

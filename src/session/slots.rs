@@ -38,9 +38,9 @@ use std::sync::{Arc, Weak};
 use guarded_fs::{Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::events;
 use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::session::errors::{busy, queue_full};
-use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
 /// The slots of one guard, and the threads on which jobs run.

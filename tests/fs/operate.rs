@@ -229,6 +229,45 @@ const OTHERWISE_NAMED: &[(&str, &str)] = &[
     ("write_with", "write"),
 ];
 
+#[test]
+fn each_invalid_request_has_a_code() {
+    let tree = tree();
+    let mut program =
+        Program::start("fs::operate::each_invalid_request_has_a_code", &arguments(&tree));
+    let long = format!("{{\"op\":\"{}\"}}", "x".repeat(1000));
+    for (line, code) in [
+        ("{", "not_json"),
+        ("[]", "not_an_object"),
+        ("{}", "missing_field"),
+        (r#"{"op":1}"#, "wrong_type"),
+        (r#"{"op":"none"}"#, "unknown_operation"),
+        (long.as_str(), "unknown_operation"),
+        (r#"{"op":"read"}"#, "missing_field"),
+        (r#"{"op":"read","path":1}"#, "wrong_type"),
+        (r#"{"op":"read","path":"x","limit":1000000000}"#, "wrong_type"),
+        (r#"{"op":"read","path":"x","checked":1}"#, "wrong_type"),
+        (r#"{"op":"read","path":"x","content":""}"#, "unknown_field"),
+        (r#"{"op":"roots","path":"x"}"#, "unknown_field"),
+        (r#"{"op":"open","path":"x","mode":"none"}"#, "wrong_type"),
+        (r#"{"op":"write","path":"x","content":"","in_place":"never","none":1}"#, "unknown_field"),
+        (r#"{"op":"write","path":"x","content":"","content_base64":""}"#, "conflicting_fields"),
+        (r#"{"op":"write","path":"x","content_base64":"YQ"}"#, "wrong_type"),
+        (r#"{"op":"copy","from":"x","to":"y","none":1}"#, "unknown_field"),
+        (r#"{"op":"change_set","changes":[{"op":"none"}]}"#, "unknown_operation"),
+        (
+            r#"{"op":"change_set","changes":[{"op":"remove_file","path":"x","to":""}]}"#,
+            "unknown_field",
+        ),
+        (r#"{"op":"change_set","changes":[1]}"#, "wrong_type"),
+    ] {
+        let error = &program.send(line.as_bytes())["error"];
+        let found = (error["kind"].as_str(), error["code"].as_str());
+        assert_eq!(found, (Some("InvalidRequest"), Some(code)), "{line}: {error}");
+    }
+    program.end();
+    assert!(!tree.path("root/x").exists());
+}
+
 /// Whether a value has the type that a schema says.
 fn has_type(value: &Value, schema: &Value) -> bool {
     let is = |kind: &Value| match kind.as_str() {

@@ -1,7 +1,7 @@
 //! How the tools change files.
 //!
-//! An edit or patch is prepared from the content of the files, and made only if they still have it. A
-//! change of several files verifies all of them before the first is replaced. Until the last is
+//! An edit or patch is prepared from the content of the files, and made only if they still have it.
+//! A change of several files verifies all of them before the first is replaced. Until the last is
 //! replaced, no other edit or patch should replace one of them, so these take turns.
 //!
 //! | when the change is made, its files | |

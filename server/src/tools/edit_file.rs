@@ -215,8 +215,8 @@ fn advice(why: EditRefusal, which: Which) -> String {
     }
 }
 
-/// The changes as a code block of at most `limit` bytes. After `end`, it can show more than what has
-/// changed. Its fence is longer than any sequence of backticks in the diff.
+/// The changes as a code block of at most `limit` bytes. After `end`, it can show more than what
+/// has changed. Its fence is longer than any sequence of backticks in the diff.
 pub(super) fn diff(path: &str, old: &str, new: &str, limit: usize, end: Instant) -> String {
     let (name, old, new) = (shown(path), plain(old), plain(new));
     let diff = TextDiff::configure().deadline(end).diff_lines(&old, &new);

@@ -1,10 +1,10 @@
 //! The `edit_files` tool, which edits several text files as one change.
 //!
-//! The edits of all files are applied before the first file is changed. If one fails, or another
-//! program changes a file in the meantime, no file is changed. The files are then replaced one after
-//! another, each completely. If the system refuses one of them then, the error names the files that
-//! were changed. If the server is killed meanwhile, the files before that one are new, and the others
-//! are old.
+//! The edits of all files are applied before the first file is changed. If one fails, no file is
+//! changed. If a file is changed in the meantime, the edits are applied once more, to what is there
+//! now. The files are then replaced one after another, each completely. If the system refuses one of
+//! them then, the error names the files that were changed. If the server is killed meanwhile, the
+//! files before that one are new, and the others are old.
 
 use std::fmt::Write as _;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The `move_file` tool, which renames a file, a symlink or a directory. It never replaces anything.
+//! The `move_file` tool, which renames a file, symlink or directory, and never replaces anything.
 
 use mcp_roots_guard::Overwrite;
 use rmcp::handler::server::wrapper::Parameters;

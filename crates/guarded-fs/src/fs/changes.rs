@@ -134,8 +134,8 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Adds a move of a file whose content changes: a write of `to`, and then the removal of `from`,
-    /// which must still have this version. The new file has the permissions of a
+    /// Adds a move of a file whose content changes: a write of `to`, and then the removal of
+    /// `from`, which must still have this version. The new file has the permissions of a
     /// [copy](Roots::copy) of `from`, as they are now. These are two of the set's changes.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl ChangeSet {
         let from = self.roots.location(from)?;
         let (name, last_name) = (Name::preparing("move"), LastName::Existing);
         let source = self.roots.run(name, &from, last_name, |from, _| {
-            // It will be removed. Otherwise, its kind could be the first error.
+            // It will be removed, so a read-only place is refused before it is opened.
             from.ensure_writable()?;
             let (file, _) = from.open_existing()?;
             Ok(Permissions::of(&file)?)
