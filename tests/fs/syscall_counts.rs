@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, OpenMode, Overwrite, Result,
-    Roots, RootsResponse, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, Deadline, Guard, ListEntry, ListRootsResult, OpenMode,
+    Overwrite, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
 use nix::sys::ptrace;
@@ -161,6 +161,8 @@ const ROWS: &[Row] = &[
     ("check a missing name, no mounts", UNMOUNTED, "$T/root/AT/new", check, None, [6, 0]),
     ("check with mounts refused", UNMOUNTED, "$T/root/AT/f", check, None, [5, 0]),
     ("check a symlink itself", ONE, "$T/root/AT/l", entry, None, [5, 0]),
+    // Three of them open `/`.
+    ("list a directory as a root", ONE, "$T/root/AT/d", narrow, None, [6, 0]),
     ("refuse a path", ONE, "$T/rooted/AT/f", check, OUTSIDE, [0, 0]),
     ("refuse ..", ONE, "$T/root/AT/UP/../x", check, OUTSIDE, [1, 3]),
     ("refuse a symlink", ONE, "$T/root/AT/out", check, OUTSIDE, [3, 3]),
@@ -191,6 +193,11 @@ fn describe(roots: &Roots, request: &str) -> Result<()> {
 
 fn entry(roots: &Roots, request: &str) -> Result<()> {
     roots.check_entry(request).map(drop)
+}
+
+fn narrow(_: &Roots, listed: &str) -> Result<()> {
+    let boundary = Boundary::without_directories().build()?;
+    boundary.narrow([ListEntry::new(listed)], &Deadline::default()).map(drop)
 }
 
 fn list(roots: &Roots, request: &str) -> Result<()> {

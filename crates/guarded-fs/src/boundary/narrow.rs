@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Boundary;
 use super::listed::{UniqueRoots, system_aliases, writable};
-use crate::dir::{Access, Budget, Deadline};
+use crate::dir::{Access, Budget, Deadline, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_LOOKUPS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 use crate::path::Location;
@@ -260,15 +260,20 @@ impl ListResolver<'_> {
             let root = outer.below(Path::new(""), outer.kind);
             return Ok((self.listed(root, path, entry), Links::default()));
         }
+        #[cfg(target_os = "linux")]
+        if let Some((place, found)) = enclosing.find_by_kernel(location) {
+            self.has_looked = true;
+            budget.spend(1)?;
+            return Ok((self.inside(place, &found, path, entry)?, Links::default()));
+        }
         let mut lookups = Lookups::recording(enclosing, budget);
         let place = resolve(&mut lookups, index, None, text, LastName::Any);
         self.has_looked |= lookups.have_looked();
         let roots = match place? {
-            Place::Inside(PlaceInRoot { root, path: place, .. }) => {
+            Place::Inside(place) => {
                 self.has_looked = true;
-                let kind = kind_of(&lookups.look_up(root, &place)?)?.unwrap_or(RootKind::Directory);
-                let (number, place) = enclosing.innermost(root, place);
-                self.listed(enclosing.root(number)?.below(&place, kind), path, entry)
+                let found = lookups.look_up(place.root, &place.path)?;
+                self.inside(place, &found, path, entry)?
             }
             Place::Above(node) => {
                 let roots = index.beneath(node).into_iter();
@@ -281,6 +286,20 @@ impl ListResolver<'_> {
             }
         };
         Ok((roots, lookups.into_links()))
+    }
+
+    /// Returns the root that an entry names, which is at a place in an enclosing root.
+    fn inside(
+        &self,
+        place: PlaceInRoot,
+        found: &Stat,
+        path: &Path,
+        entry: &ListEntry<'_>,
+    ) -> Result<Vec<Arc<Root>>> {
+        let kind = kind_of(found)?.unwrap_or(RootKind::Directory);
+        let (number, place) = self.enclosing.innermost(place.root, place.path);
+        let root = self.enclosing.root(number)?.below(&place, kind);
+        Ok(self.listed(root, path, entry))
     }
 
     /// Returns the root that an entry names, with the access of its place, and the enclosing roots

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::dir::{Follow, Handle, Rule, Stat};
+use crate::dir::{Follow, Handle, Metadata, Rule, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
@@ -104,6 +104,16 @@ impl Roots {
             Ok(file) => Some(Ok((file, root))),
             Err(error) => same_refusal(error).map(Err),
         }
+    }
+
+    /// Describes what a path of a list names. Returns `None` if the path contains a symlink or cannot
+    /// be walked, to leave the decision to the resolver.
+    pub(crate) fn find_by_kernel(&self, listed: &Location) -> Option<(PlaceInRoot, Stat)> {
+        let (number, root, path) = self.start_by_kernel(listed)?;
+        let names = lexical_path(path)?;
+        let opened = self.walk_plain(root, path, Follow::NoLink)?.ok()?;
+        let found = Stat::Other(Metadata::without_birth(&opened).ok()?);
+        Some((PlaceInRoot::plain(number, names, Presence::Exists), found))
     }
 
     /// The root in which a request starts, its number, and the rest of the request. Returns `None`
