@@ -1,4 +1,4 @@
-//! Rename and removing.
+//! Renames and removals.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,21 +15,21 @@ use crate::path::IntoLocation;
 use crate::roots::{LastName, Roots};
 
 impl Roots {
-    /// Renames a file, symlink or directory, within a root or from one root to another. If a name
-    /// is a symlink, the symlink itself is renamed or replaced, not its target. If a path ends in a
-    /// slash, the source must be a directory.
+    /// Renames a file, symlink or directory, within a root or from one root to another. A symlink
+    /// is itself renamed or replaced, not its target. If a path ends in a slash, the source must be
+    /// a directory.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
-    /// [`RootItself`](crate::ErrorKind::RootItself) for both paths;
-    /// [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name, or if
-    /// the new name is the beginning of a pattern;
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
-    /// search for such a name;
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `overwrite` allows it;
-    /// [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
+    /// The errors of [`Roots::check`] for both paths, naming the one that was refused, and:
+    ///
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
+    ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
+    /// - [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name, or if
+    ///   a pattern begins with the new name; [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if
+    ///   a directory is too large or too deep to search for such names.
+    /// - The errors of [`Overwrite`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating
+    ///   system errors.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Overwrite, Roots};
@@ -60,7 +60,7 @@ pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> R
     Rename::check(from, to, overwrite)?.verify()
 }
 
-/// A rename that was checked, with the directories of both names open.
+/// A rename with the directories of both names open.
 struct Rename<'a> {
     from: ChangePermit<'a>,
     to: ChangePermit<'a>,
@@ -102,8 +102,8 @@ impl<'a> Rename<'a> {
         Ok(from?.device != to?.device)
     }
 
-    /// Fails if the source or the destination is not what the rename expects. A destination
-    /// directory that is not empty is left to the rename itself.
+    /// Like [`verify_rename`]. A destination directory that is not empty is left to the rename
+    /// itself.
     fn verify(&self) -> Result<()> {
         let is_dir = |look: &Stat| matches!(look, Stat::Other(metadata) if metadata.is_dir());
         let source = self.from.look()?;
@@ -145,8 +145,7 @@ impl<'a> Rename<'a> {
         self.to.place().starts_with(self.from.place())
     }
 
-    /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
-    /// Each is a single name in an open directory.
+    /// Names the destination in an error that concerns it (rename(2)).
     fn blame(&self, error: Error) -> Error {
         match error.reason() {
             Code::AlreadyExists
@@ -173,13 +172,12 @@ impl CheckedEntry {
 }
 
 impl Roots {
-    /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is
-    /// not affected.
+    /// Removes a file, a special file, or a symlink, whose target is not affected.
     ///
     /// # Errors
     ///
     /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`Protected`](crate::ErrorKind::Protected), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
     pub fn remove_file(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("remove", request, LastName::Unfollowed, |path| remove_file(path, None))
@@ -190,7 +188,7 @@ impl Roots {
     /// # Errors
     ///
     /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`Protected`](crate::ErrorKind::Protected), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
     /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
     /// [`NotFound`](crate::ErrorKind::NotFound).
@@ -199,31 +197,26 @@ impl Roots {
     }
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
-    /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
-    /// so memory use does not grow with their number (under 20 MB). If another process adds entries
-    /// meanwhile, the directory that they are in remains, and the error is
-    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty). This also happens on systems
-    /// that keep the name of an open file until it is closed (Windows before version 10, some
-    /// network filesystems).
+    /// but not followed, and a mounted filesystem is never entered. However many entries there are,
+    /// this takes under 20 MB of memory, or under 40 MB if names are protected. The directory is
+    /// then searched first, and if it contains a protected name, nothing is removed.
     ///
-    /// If names are protected, the directory is searched first, and nothing is removed if it
-    /// contains a protected name.
+    /// Entries that were removed before an error stay removed, so another call continues after
+    /// `too_many_entries`. If another process adds entries meanwhile, their directory remains, and
+    /// the error is [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty), as on systems that
+    /// keep the name of an open file until it is closed (Windows before version 10, some network
+    /// filesystems). If another process moves the directory meanwhile, it remains, empty.
     ///
     /// # Errors
     ///
     /// - The errors of [`remove_dir`](Self::remove_dir).
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a directory more than
-    ///   [`WALK_DEPTH`] deep.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after ten million
-    ///   entries, or if more than [`WALK_ENTRIES`] would have to be
-    ///   searched for protected names.
-    /// - [`Protected`](crate::ErrorKind::Protected) for a directory that contains a protected name.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `too_deep` for more than
+    ///   [`WALK_DEPTH`] levels of directories; `too_many_entries` after ten million entries, or for
+    ///   more than [`WALK_ENTRIES`] to search for protected names.
+    /// - [`Protected`](crate::ErrorKind::Protected) if it contains a protected name.
     /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
     ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
-    ///
-    /// Entries that were removed before an error stay removed, so another call continues after
-    /// `too_many_entries`. If another process moves the directory meanwhile, it remains, empty.
     pub fn remove_dir_all(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("remove", request, LastName::Unfollowed, Proof::remove_dir_all)
     }
@@ -267,7 +260,6 @@ pub(super) fn remove_file(path: &Proof, if_unchanged: Option<ContentHash>) -> Re
     change_if(permit.condition(if_unchanged), || permit.slot().remove_file())
 }
 
-/// Fails if the file is not what the removal expects.
 pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
     let permit = file_to_remove(path)?;
     match permit.look()? {
@@ -311,12 +303,12 @@ impl Proof {
 /// A directory whose content is removed.
 struct TreeRemoval<'a> {
     base: Handle,
-    /// Whether an entry of the directory at a path below the base is protected.
+    /// Whether the entry of a directory at a path below the base is protected.
     is_protected: &'a dyn Fn(&Path, &OsStr) -> bool,
     permit: &'a dyn Permit,
 }
 
-/// What remains of a batch of entries after its files were removed.
+/// What remains of a batch after its files were removed.
 struct Batch {
     directories: Vec<OsString>,
     /// Whether the listing ended with this batch.
@@ -326,12 +318,12 @@ struct Batch {
 impl TreeRemoval<'_> {
     /// Removes everything in the directory, deepest entries first, one batch at a time. Each
     /// directory is opened from the base along a path on which no symlink is followed and no mount
-    /// is crossed. At most two directories are therefore open, however deep the tree is.
+    /// is crossed, so at most two are open, however deep the tree is.
     ///
-    /// The removal ends at a protected name, which another process has created since the directory
-    /// was searched. A directory that was listed to its end is not listed again. If it still
-    /// contains something, another process has added it, or the system keeps the name of a file that
-    /// is open (DeleteFileW), and the error is that it is not empty.
+    /// The removal ends at a protected name, which another process created after the search. A
+    /// directory that was listed to its end is not listed again. If something is in it, because
+    /// another process added it or the system keeps the name of an open file (DeleteFileW), the
+    /// error is that it is not empty.
     fn remove_content(&self, mut budget: usize) -> Result<()> {
         let mut path = PathBuf::new();
         // For each depth, the last batch.
@@ -401,7 +393,7 @@ impl TreeRemoval<'_> {
     }
 }
 
-/// Whether an entry of a directory is itself a directory. False if the entry is gone.
+/// Whether an entry is a directory. False if it is gone.
 fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
     match directory.type_of(&entry.name, entry.file_type) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -410,8 +402,7 @@ fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
 }
 
 impl Proof {
-    /// Whether the entry `name` of the directory at `path` below this place is protected because of
-    /// its name.
+    /// Whether the entry `name` of the directory at `path` below this place is protected.
     fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {
         let place = [self.root().path(), self.relative(), path, Path::new(name)];
         // It contains no root, so the patterns that count are the same everywhere in it.
@@ -419,8 +410,8 @@ impl Proof {
         protected.is_some_and(|it| it.of_last_names(&place, 1, |_| true).is_some())
     }
 
-    /// Refuses this directory, which is open, if it contains a protected name at any depth, or a
-    /// mount that the policy refuses. Only names are read.
+    /// Refuses this open directory if it contains a protected name at any depth, or a mount that
+    /// the policy refuses. Only names are read.
     pub(super) fn search(&self, base: &Handle) -> Result<()> {
         let mut left = WALK_ENTRIES;
         let mut path = PathBuf::new();
@@ -441,8 +432,8 @@ impl Proof {
         Ok(())
     }
 
-    /// Searches the directory at `path`, and returns the names of the directories in it. `left` is
-    /// the number of entries that may still be searched.
+    /// Searches the directory at `path`, and returns the names of its directories. `left` is the
+    /// number of entries that may still be searched.
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
             // Another process removed or replaced it.
@@ -472,7 +463,7 @@ fn contains_protected() -> Error {
     Error::from(Code::Protected).with_text("protected: the directory contains a protected name")
 }
 
-/// Ignores a missing entry, because another process may have removed it.
+/// Ignores that another process has removed the entry.
 fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.reason() == Code::NotFound => Ok(()),
