@@ -1,20 +1,5 @@
 //! Listing and walking directories.
 //!
-//! An entry of a listing or a walk is a name below the listed directory, which it keeps open. Its
-//! operations run beneath that directory, so the entry's path is not resolved again:
-//!
-//! | since the listing | an operation on the entry |
-//! | --- | --- |
-//! | the listed directory was moved | reads the entry in it, unless names are denied |
-//! | the listed directory was moved, for example to where less is allowed | does not change the entry, and fails with `changed` |
-//! | a directory between them was replaced by a symlink | fails with `changed` |
-//! | the entry was replaced by a symlink | fails with `changed`, but removing it removes the symlink |
-//! | the entry was replaced by a FIFO | is refused without blocking |
-//! | the entry was removed | fails with `not_found` |
-//!
-//! An entry has the access of its place. If it is a root itself, or below one, that is the access
-//! of this root.
-//!
 //! Entries are not described while they are listed. Their types come with their names (readdir(3)),
 //! except on Windows and on filesystems that do not report them.
 
@@ -36,10 +21,9 @@ use crate::limits::{WALK_BYTES, WALK_DEPTH};
 use crate::path::IntoLocation;
 use crate::roots::{LastName, Presence, Roots};
 
-/// A directory that is being listed, or in which a walk began.
+/// A directory that is listed, or in which a walk began.
 #[derive(Debug)]
 struct ListedDirectory {
-    /// The proof for the directory.
     place: Proof,
     directory: Arc<OpenDirectory>,
 }
@@ -55,14 +39,21 @@ struct Parent {
 /// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
 /// [walk](crate::Roots::walk).
 ///
-/// The entry keeps the listed directory open. Closing it can wait if the filesystem is remote. Its
-/// operations run beneath that directory, without resolving a path again, so they read the listed
-/// entry even if the directory was moved. No symlink is followed: an entry that is a symlink can be
-/// described, removed and renamed, but not opened. [`follow`](Self::follow) resolves it.
+/// The operations on an entry run beneath the listed directory, which it keeps open, without
+/// resolving a path again. No symlink is followed: an entry that is a symlink can be described,
+/// removed and renamed, but not opened. [`follow`](Self::follow) resolves it. An entry has the
+/// access of its place, which can be a root itself or below one.
 ///
-/// After the listed directory was moved, an operation that changes the entry fails with `changed`.
-/// If names are denied, so does one that reads it, because the directory could have been moved to a
-/// denied name. On Windows, a directory cannot be moved or removed while it is open.
+/// After the listing:
+///
+/// - If the listed directory was moved, changing the entry fails with `changed`. It can still be
+///   read, unless names are denied, because the directory could then have a denied name.
+/// - If a directory on the way was replaced, an operation fails with `changed`. If the entry itself
+///   was replaced by a symlink, opening it does, but removing it removes the symlink.
+/// - A FIFO that replaced the entry is refused without blocking.
+///
+/// Closing the directory can wait if the filesystem is remote. While it is open on Windows, it
+/// cannot be moved or removed.
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots};
@@ -94,17 +85,17 @@ impl DirEntry {
         &self.name
     }
 
-    /// The path of the entry as a request to the same roots can name it: the directory as it was
-    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. Show this path to
-    /// a model, which can use it in its next request. Each call creates a new path.
+    /// The path by which a request to the same roots can name the entry: the directory as it was
+    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. Show this path
+    /// to a model, for its next request. Each call creates a new path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let place = &self.parent.listed.place;
         place.request().entry(self.relative(), || place.canonical())
     }
 
-    /// The path relative to the listed directory, or to the directory where the walk began. Each
-    /// call creates a new path.
+    /// The path relative to the directory that was listed or where the walk began. Each call
+    /// creates a new path.
     #[must_use]
     pub fn relative(&self) -> PathBuf {
         joined(&self.parent.path, &self.name)
@@ -120,9 +111,8 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the entry was removed since it was listed;
-    /// [`Changed`](crate::ErrorKind::Changed) if a directory between it and the listed directory
-    /// was replaced.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the entry was removed;
+    /// [`Changed`](crate::ErrorKind::Changed).
     pub fn metadata(&self) -> Result<Metadata> {
         self.to_entry().metadata()
     }
@@ -131,9 +121,8 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
-    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed) if the entry was
-    /// replaced by a symlink since it was listed.
+    /// Those of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed).
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
         self.to_file()?.read(limit)
     }
@@ -142,13 +131,13 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// The errors of [`read`](Self::read) and [`CheckedPath::read_to_string`].
+    /// Those of [`read`](Self::read) and [`CheckedPath::read_to_string`].
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.to_file()?.read_to_string(limit)
     }
 
-    /// Returns the proof for the entry itself. Nothing is looked up. The operations on the proof run
-    /// beneath the listed directory.
+    /// Returns the proof for the entry itself, with operations beneath the listed directory.
+    /// Nothing is looked up.
     #[must_use]
     pub fn to_entry(&self) -> CheckedEntry {
         let found =
@@ -157,13 +146,12 @@ impl DirEntry {
         CheckedEntry(listed.place.listed(&listed.directory, self.relative(), found))
     }
 
-    /// Returns the proof for the place to which the entry leads, as described at
-    /// [`CheckedEntry::follow`]. The operations on the proof run beneath the listed directory, unless
-    /// the entry is a symlink.
+    /// Returns the proof for the place to which the entry leads, as [`CheckedEntry::follow`] does.
+    /// Unless the entry is a symlink, its operations run beneath the listed directory.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`](crate::Roots::check) for a symlink.
+    /// Those of [`Roots::check`](crate::Roots::check) for a symlink.
     pub fn follow(&self) -> Result<CheckedPath> {
         match self.to_entry() {
             entry if self.file_type == FileType::Symlink => entry.follow(),
@@ -171,7 +159,6 @@ impl DirEntry {
         }
     }
 
-    /// The proof for the entry as a file that can be opened.
     fn to_file(&self) -> Result<CheckedPath> {
         let CheckedEntry(entry) = self.to_entry();
         if self.file_type == FileType::Symlink {
@@ -182,7 +169,6 @@ impl DirEntry {
     }
 }
 
-/// Joins a path of plain names, which can be empty, and a name, in one allocation.
 fn joined(path: &Path, name: &OsStr) -> PathBuf {
     let mut joined = OsString::with_capacity(path.as_os_str().len() + 1 + name.len());
     if !path.as_os_str().is_empty() {
@@ -203,8 +189,8 @@ impl fmt::Debug for DirEntry {
 }
 
 impl Parent {
-    /// The type of a name in this directory, which is open. `None` for a denied name, and for one
-    /// that was removed before its type is known.
+    /// The type of a name in this open directory. `None` for a denied name, and for one removed
+    /// before its type is known.
     fn type_of(
         &self,
         directory: &Handle,
@@ -220,8 +206,7 @@ impl Parent {
     }
 }
 
-/// Yields the names in a directory with their types, except denied names and names that are removed
-/// before their type is known.
+/// The names in a directory that have a [type](Parent::type_of).
 struct Names {
     directory: Arc<Handle>,
     inner: Entries,
@@ -232,7 +217,6 @@ impl Names {
         Self { directory, inner }
     }
 
-    /// Moves to the next name of this directory, and returns its type.
     fn advance(&mut self, parent: &Parent) -> Option<io::Result<FileType>> {
         loop {
             let listed = match self.inner.advance()? {
@@ -246,7 +230,6 @@ impl Names {
         }
     }
 
-    /// The current name.
     fn name(&self) -> &OsStr {
         self.inner.name()
     }
@@ -281,22 +264,22 @@ impl fmt::Debug for ReadDir {
 
 /// A walk through a directory tree.
 ///
-/// A walk yields a directory of a proc filesystem but does not enter it, unless the allowed directory
-/// is itself in a proc filesystem.
+/// The walk keeps its first directory open, and at most one other at a time. Each is opened from
+/// the first along a path on which no symlink is followed, so every entry was beneath the first
+/// directory when it was listed. A directory is listed and sorted when the walk enters it. Two kinds
+/// are not entered:
 ///
-/// The walk keeps its first directory open, and has at most one other directory open at a time.
-/// Each directory is opened from the first along a path on which no symlink is followed, so every
-/// entry was beneath the first directory when it was listed. A directory that is removed, renamed
-/// or replaced before it is entered is skipped, with everything below it. No error says so, and its
-/// entries may still exist elsewhere.
+/// - A directory that is removed, renamed or replaced before it is entered is skipped, with
+///   everything below it. No error says so, and its entries may still exist elsewhere.
+/// - A directory of a proc filesystem is yielded but not entered, unless the allowed directory is
+///   itself in one.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk stores the entries of the
-/// directories that it is in, and at most [`WALK_BYTES`] in total. It also stores the paths of these
-/// directories.
+/// The walk stores the entries of the directories that it is in, at most [`WALK_BYTES`] in total,
+/// and the paths of these directories.
 ///
 /// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
-/// that the walk is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it
-/// has returned every entry that was not in a skipped directory:
+/// that it is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it has
+/// returned every entry that was not in a skipped directory:
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots, WalkOptions};
@@ -332,27 +315,24 @@ pub struct Walk {
     listed: Arc<ListedDirectory>,
     options: WalkOptions,
     rules: Option<IgnoreRules>,
-    /// The directories from the top of the walk to the current one, the innermost last.
+    /// The directories from the top of the walk to the current one.
     levels: Vec<Level>,
     /// The directory that was yielded last, to be entered next.
     next_dir: Option<OsString>,
-    /// The number of entries listed so far.
     count: usize,
     unreadable: Vec<Error>,
     /// The bytes used by `unreadable`.
     error_bytes: usize,
-    /// Whether there were more entries than a limit allows.
     is_exceeded: bool,
-    /// The reason why the walk ended, and the path where it did.
+    /// Why and at which path the walk ended.
     end: Option<(Code, OsString)>,
 }
 
-/// A directory that was listed.
 #[derive(Debug)]
 struct Level {
     directory: Arc<Parent>,
     names: NameList,
-    /// The entries that are not yielded yet, with the next one last.
+    /// The entries not yet yielded, the next one last.
     entries: Vec<LevelEntry>,
 }
 
@@ -380,7 +360,6 @@ impl Level {
         self.entries.push(LevelEntry { first_bytes, name: self.names.push(name), file_type });
     }
 
-    /// Sorts the entries by name, and frees memory that they do not need.
     fn sort(&mut self) {
         self.names.shrink_to_fit();
         self.entries.shrink_to_fit();
@@ -391,7 +370,7 @@ impl Level {
         });
     }
 
-    /// The memory that the names and `entries` entries use, in bytes.
+    /// In bytes.
     fn size(&self, entries: usize) -> usize {
         self.names.size() + entries * size_of::<LevelEntry>()
     }
@@ -408,7 +387,7 @@ impl Walk {
     ///   entry that the limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
-    /// - The error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
+    /// - The error of the scope of the roots, if it has ended ([`Roots::in_scope`]).
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         let failed = match &self.end {
             Some((reason, path)) => Err(Error::from(*reason).with_request("walk", path)),
@@ -422,8 +401,8 @@ impl Walk {
         self.next_dir = None;
     }
 
-    /// The errors of the directories that could not be read, with
-    /// [`skip_unreadable`](WalkOptions::skip_unreadable).
+    /// The errors of the directories that [`skip_unreadable`](WalkOptions::skip_unreadable)
+    /// skipped.
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
@@ -495,7 +474,6 @@ impl Walk {
         Ok(())
     }
 
-    /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
         self.listed.place.roots().ensure_not_ended()?;
         match self.listed.place.list_beneath(&self.listed.directory.handle, path) {
@@ -507,7 +485,7 @@ impl Walk {
         }
     }
 
-    /// Reads the names of the directory at `path`, and sorts them.
+    /// Lists the directory at `path`, and sorts its entries by name.
     fn read_names(&mut self, path: &Path, names: Names) -> Result<()> {
         if let Some(rules) = &mut self.rules {
             rules.enter(&names.directory, path)?;
@@ -550,14 +528,12 @@ impl Walk {
         result.and(read.map_err(Error::from))
     }
 
-    /// The memory, in bytes, for the errors, and for the entries of the directories that the walk is
-    /// in.
+    /// The bytes of the errors, and of the entries of the directories that the walk is in.
     fn held_bytes(&self) -> usize {
         let levels = self.levels.iter().map(|level| level.size(level.entries.capacity()));
         levels.fold(self.error_bytes, usize::saturating_add)
     }
 
-    /// Whether the options exclude an entry of the directory that is being listed.
     fn omits(&mut self, name: &OsStr, file_type: FileType) -> Result<bool> {
         let is_dotted = || name.as_encoded_bytes().first() == Some(&b'.');
         let by_name = self.options.skip_dot_files && is_dotted();
@@ -569,11 +545,11 @@ impl Walk {
     }
 }
 
-/// The number of names after which a listing verifies again that its request has not ended. A
-/// directory can have any number of names that do not count as entries.
+/// The number of names after which a listing verifies again that its request has not ended. Names
+/// that do not count as entries are not limited.
 const ACTIVE_EVERY: usize = 64;
 
-/// The approximate memory that an error uses, apart from the path in it.
+/// The approximate bytes of an error, apart from the path in it.
 const ERROR_BYTES: usize = 256;
 
 impl Roots {
@@ -583,7 +559,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory);
+    /// Those of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a directory of a
     /// proc filesystem; operating system errors, which the iterator can also yield.
     pub fn read_dir(&self, request: impl IntoLocation) -> Result<ReadDir> {
@@ -592,25 +568,22 @@ impl Roots {
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by
     /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
-    /// the walk has no loops and stays inside. It is limited in depth
-    /// ([`WALK_DEPTH`]), entries
-    /// ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or the limit in the options) and memory
-    /// ([`WALK_BYTES`]). Denied names are omitted, and do not count.
+    /// the walk has no loops and stays inside. Denied names are omitted, and do not count.
+    ///
+    /// The limits are [`WALK_DEPTH`], [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) or the number
+    /// in the options, and [`WALK_BYTES`] of memory.
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory).
-    /// The walk itself ends with an error at a directory that it cannot read, unless
-    /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
-    /// memory.
+    /// Those of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory). The
+    /// walk itself ends with those of [`Walk::next_entry`].
     pub fn walk(&self, request: impl IntoLocation, options: WalkOptions) -> Result<Walk> {
         self.operate("walk", request, LastName::Existing, |path| walk(path, options))
     }
 }
 
 impl CheckedPath {
-    /// Lists the directory, in no particular order.
+    /// Lists the directory.
     ///
     /// # Errors
     ///
@@ -664,7 +637,6 @@ fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
 }
 
 impl Proof {
-    /// Opens this directory and begins to list it.
     fn list(&self) -> Result<(Arc<ListedDirectory>, Names)> {
         let place = self.directory_place()?;
         let listed = self.list_beneath(&place.directory, &place.path)?;
