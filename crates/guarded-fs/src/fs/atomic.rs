@@ -59,7 +59,6 @@ pub struct AtomicFile {
     created: NewDirectories,
 }
 
-/// The file that an [`AtomicFile`] is a copy of.
 struct CopySource {
     permissions: Permissions,
     /// The most bits that a new file in this directory receives.
@@ -81,8 +80,8 @@ impl CheckedPath {
 
 impl AtomicFile {
     /// Renames the file to its final name. If this fails, the old file remains and the new one is
-    /// removed, with two exceptions, which the error names: only syncing the directory failed, or
-    /// an append-only directory keeps the temporary file, emptied.
+    /// removed, except, as the error says, if only syncing the directory failed, or if an
+    /// append-only directory keeps the temporary file, emptied.
     ///
     /// # Errors
     ///
@@ -95,7 +94,6 @@ impl AtomicFile {
         self.commit_as_part()
     }
 
-    /// Like [`commit`](Self::commit), for a file in a set.
     pub(super) fn commit_as_part(&mut self) -> Result<()> {
         let place = self.place().clone();
         place.run("write", |_| self.put_in_place())
@@ -109,7 +107,7 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Like [`create`](Self::create), with the permissions of a copy of the source that has these.
+    /// Like [`create`](Self::create), with the permissions of a copy of the source.
     pub(super) fn create_copy(
         place: &Proof,
         options: WriteOptions,
@@ -157,7 +155,6 @@ impl AtomicFile {
         Ok(Self { permit: permit.into_owned(), options, old, source: None, temporary, created })
     }
 
-    /// Sets the permissions of the source after its content was copied.
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
         let new_mode = Permissions::most_of_new_file(&self.permit.at().directory)?;
         self.source = Some(CopySource { permissions, new_mode });
@@ -183,7 +180,6 @@ impl AtomicFile {
         Ok(self.temporary.file.write_all(content.as_ref())?)
     }
 
-    /// The temporary file.
     pub(super) fn file(&self) -> &File {
         &self.temporary.file
     }
@@ -285,8 +281,7 @@ impl AtomicFile {
         })
     }
 
-    /// Fails if the file to be replaced, the directory or the temporary file is not what the commit
-    /// expects.
+    /// Fails if anything is not what the commit expects.
     pub(super) fn verify(&self) -> Result<()> {
         if let Some(condition) = self.permit.condition(self.options.version()) {
             condition.verify()?;
@@ -333,7 +328,6 @@ impl fmt::Debug for AtomicFile {
     }
 }
 
-/// A temporary file, removed on drop unless it was renamed.
 struct TemporaryFile {
     name: TemporaryName,
     file: File,

@@ -50,22 +50,20 @@ pub enum Attribute {
     /// Everybody who can read a regular file can also execute it, whatever the umask is.
     ///
     /// Set-user-ID and set-group-ID are cleared. On a file with a POSIX access control list, the
-    /// bits of the group are the list's mask (acl(5)), so execute permission that an entry of the
-    /// list contains takes effect.
+    /// group's bits are its mask (acl(5)), so execute permission of its entries takes effect.
     ///
-    /// The error on Windows, where the name determines whether a file can be executed, is
+    /// On Windows, where a file's name determines whether it can be executed, the error is
     /// [`Unsupported`](crate::ErrorKind::Unsupported).
     Executable,
     /// Nobody can execute a regular file. Otherwise, like [`Executable`](Self::Executable).
     NotExecutable,
     /// A regular file has the read-only attribute of Windows.
     ///
-    /// The error on Unix is [`Unsupported`](crate::ErrorKind::Unsupported). There, a file without
-    /// write bits can still be replaced by whoever may write to its directory, and setting the bits
+    /// On Unix, the error is [`Unsupported`](crate::ErrorKind::Unsupported): a file without write
+    /// bits could still be replaced by whoever may write to its directory, and adding the bits
     /// would have to guess who may write.
     ReadOnly,
-    /// A regular file does not have that attribute. The error is that of
-    /// [`ReadOnly`](Self::ReadOnly).
+    /// The opposite of [`ReadOnly`](Self::ReadOnly), with the same error.
     Writable,
 }
 
@@ -150,14 +148,13 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does not
-    ///   have.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system lacks.
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected),
     ///   [`NotFound`](crate::ErrorKind::NotFound),
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
-    /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) by policy (`special_file`,
-    ///   `hard_linked`), or if an attribute of regular files is set on a special file.
+    /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
+    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) likewise (`special_file`), and by
+    ///   policy (`special_file`, `hard_linked`).
     pub fn set_attribute(&self, attribute: Attribute) -> Result<()> {
         self.0.run("set attribute of", |path| attribute.set(path))
     }
@@ -171,8 +168,8 @@ impl CheckedPath {
     /// - `..` and symlinks leave the directory and its root, unless the library refuses both, for
     ///   example with `openat2` and `RESOLVE_BENEATH`.
     /// - Read-only access, protected names, and the rules for unusual files are not enforced.
-    /// - It remains valid after the request has ended, the client has withdrawn the root, or the
-    ///   directory has been moved out of the root.
+    /// - It remains valid after the end of the request, the withdrawal of the root, and a move of
+    ///   the directory out of the root.
     ///
     /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. On
     /// Windows, the directory cannot be renamed or removed while it is open.
@@ -206,9 +203,9 @@ impl CheckedPath {
 #[cfg(target_os = "linux")]
 impl Roots {
     /// Opens the directory or file to which the name of one of these roots leads now, with
-    /// `O_PATH`, for a mechanism of the kernel that grants access to an open file, such as Landlock
-    /// or a mount (Linux only). No symlink is followed, and nothing is logged. The descriptor
-    /// is outside the protection of the guard, as described at [`CheckedPath::open_unguarded_dir`].
+    /// `O_PATH`, for a mechanism of the kernel such as Landlock or a mount (Linux only). No symlink
+    /// is followed, and nothing is logged. The descriptor is outside the protection of the guard,
+    /// as that of [`CheckedPath::open_unguarded_dir`].
     ///
     /// # Errors
     ///

@@ -16,33 +16,19 @@ use crate::roots::{LastName, Roots};
 
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. A symlink
-    /// is itself renamed or replaced, not its target. If a path ends in a slash, the source must be
+    /// is renamed or replaced itself, not its target. If a path ends in a slash, the source must be
     /// a directory.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`] for both paths, naming the one that was refused, and:
-    ///
-    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
+    /// - Those of [`Roots::check`], naming the path that was refused,
+    ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
     ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
-    /// - [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name, or if
-    ///   a pattern begins with the new name; [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if
-    ///   a directory is too large or too deep to search for such names.
-    /// - The errors of [`Overwrite`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating
-    ///   system errors.
-    ///
-    /// ```
-    /// # use guarded_fs::{ErrorKind, Overwrite, Roots};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// roots.write("draft.txt", "new")?;
-    /// roots.write("final.txt", "old")?;
-    /// let kept = roots.rename("draft.txt", "final.txt", Overwrite::Never);
-    /// assert_eq!(kept.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    /// roots.rename("draft.txt", "final.txt", Overwrite::Always)?;
-    /// assert_eq!(roots.read("final.txt", 9)?, b"new");
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// - [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name or a
+    ///   pattern begins with the new name; [`LimitExceeded`](crate::ErrorKind::LimitExceeded) for a
+    ///   directory too large or too deep to search.
+    /// - Those of [`Overwrite`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system
+    ///   errors.
     pub fn rename(
         &self,
         from: impl IntoLocation,
@@ -55,7 +41,6 @@ impl Roots {
     }
 }
 
-/// Fails if the source or the destination is not what the rename expects.
 pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
     Rename::check(from, to, overwrite)?.verify()
 }
@@ -102,8 +87,7 @@ impl<'a> Rename<'a> {
         Ok(from?.device != to?.device)
     }
 
-    /// Like [`verify_rename`]. A destination directory that is not empty is left to the rename
-    /// itself.
+    /// A destination directory that is not empty is left to the rename itself.
     fn verify(&self) -> Result<()> {
         let is_dir = |look: &Stat| matches!(look, Stat::Other(metadata) if metadata.is_dir());
         let source = self.from.look()?;
@@ -161,11 +145,11 @@ impl<'a> Rename<'a> {
 }
 
 impl CheckedEntry {
-    /// Renames to another checked entry.
+    /// Like [`Roots::rename`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::rename`].
+    /// The same.
     pub fn rename(&self, to: &Self, overwrite: Overwrite) -> Result<()> {
         rename(&self.0, &to.0, overwrite)
     }
@@ -176,7 +160,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`Protected`](crate::ErrorKind::Protected), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
     pub fn remove_file(&self, request: impl IntoLocation) -> Result<()> {
@@ -187,7 +171,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`Protected`](crate::ErrorKind::Protected), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
     /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
@@ -197,24 +181,23 @@ impl Roots {
     }
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
-    /// but not followed, and a mounted filesystem is never entered. However many entries there are,
-    /// this takes under 20 MB of memory, or under 40 MB if names are protected. The directory is
-    /// then searched first, and if it contains a protected name, nothing is removed.
+    /// but not followed, and no mounted filesystem is entered. If names are protected, the
+    /// directory is searched first, and nothing is removed if it contains one. This takes under 20
+    /// MB of memory, or 40 MB with the search.
     ///
-    /// Entries that were removed before an error stay removed, so another call continues after
+    /// Entries removed before an error stay removed, so another call continues after
     /// `too_many_entries`. If another process adds entries meanwhile, their directory remains, and
     /// the error is [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty), as on systems that
-    /// keep the name of an open file until it is closed (Windows before version 10, some network
-    /// filesystems). If another process moves the directory meanwhile, it remains, empty.
+    /// keep the name of an open file until it is closed (DeleteFileW before Windows 10, some
+    /// network filesystems). If another process moves the directory, it remains, empty.
     ///
     /// # Errors
     ///
-    /// - The errors of [`remove_dir`](Self::remove_dir).
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
+    /// - Those of [`remove_dir`](Self::remove_dir);
+    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `too_deep` for more than
-    ///   [`WALK_DEPTH`] levels of directories; `too_many_entries` after ten million entries, or for
-    ///   more than [`WALK_ENTRIES`] to search for protected names.
-    /// - [`Protected`](crate::ErrorKind::Protected) if it contains a protected name.
+    ///   [`WALK_DEPTH`] levels; `too_many_entries` after ten million entries, or for more than
+    ///   [`WALK_ENTRIES`] to search.
     /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
     ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
     pub fn remove_dir_all(&self, request: impl IntoLocation) -> Result<()> {
@@ -223,29 +206,29 @@ impl Roots {
 }
 
 impl CheckedEntry {
-    /// Removes the file, symlink or special file.
+    /// Like [`Roots::remove_file`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::remove_file`].
+    /// The same.
     pub fn remove_file(&self) -> Result<()> {
         self.0.run("remove", |path| remove_file(path, None))
     }
 
-    /// Removes the empty directory.
+    /// Like [`Roots::remove_dir`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::remove_dir`].
+    /// The same.
     pub fn remove_dir(&self) -> Result<()> {
         self.0.run("remove", Proof::remove_dir)
     }
 
-    /// Removes the directory and everything in it.
+    /// Like [`Roots::remove_dir_all`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::remove_dir_all`].
+    /// The same.
     pub fn remove_dir_all(&self) -> Result<()> {
         self.0.run("remove", Proof::remove_dir_all)
     }
@@ -300,7 +283,6 @@ impl Proof {
     }
 }
 
-/// A directory whose content is removed.
 struct TreeRemoval<'a> {
     base: Handle,
     /// Whether the entry of a directory at a path below the base is protected.
@@ -308,7 +290,6 @@ struct TreeRemoval<'a> {
     permit: &'a dyn Permit,
 }
 
-/// What remains of a batch after its files were removed.
 struct Batch {
     directories: Vec<OsString>,
     /// Whether the listing ended with this batch.
@@ -320,10 +301,8 @@ impl TreeRemoval<'_> {
     /// directory is opened from the base along a path on which no symlink is followed and no mount
     /// is crossed, so at most two are open, however deep the tree is.
     ///
-    /// The removal ends at a protected name, which another process created after the search. A
-    /// directory that was listed to its end is not listed again. If something is in it, because
-    /// another process added it or the system keeps the name of an open file (DeleteFileW), the
-    /// error is that it is not empty.
+    /// The removal ends at a protected name created after the search. A directory that was listed
+    /// to its end is not listed again, so what is added later remains.
     fn remove_content(&self, mut budget: usize) -> Result<()> {
         let mut path = PathBuf::new();
         // For each depth, the last batch.
@@ -393,7 +372,6 @@ impl TreeRemoval<'_> {
     }
 }
 
-/// Whether an entry is a directory. False if it is gone.
 fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
     match directory.type_of(&entry.name, entry.file_type) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -463,7 +441,7 @@ fn contains_protected() -> Error {
     Error::from(Code::Protected).with_text("protected: the directory contains a protected name")
 }
 
-/// Ignores that another process has removed the entry.
+/// Another process may have removed the entry.
 fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.reason() == Code::NotFound => Ok(()),
@@ -530,7 +508,6 @@ mod tests {
         }
     }
 
-    /// Another process creates a protected name after the directory was searched.
     #[test]
     fn removal_ends_at_a_protected_name() {
         let directory = tempfile::tempdir().unwrap();

@@ -24,20 +24,20 @@ use crate::roots::{LastName, Roots};
 ///
 /// A change is verified as far as possible when it is added: the request is allowed, the file has
 /// the expected [version](ContentHash), and new content fits on the device. After an error, the set
-/// can still be committed without that change. A set that is dropped without a commit leaves
-/// nothing behind.
+/// can still be committed without that change. A set dropped without a commit leaves nothing
+/// behind.
 ///
-/// Each change is verified against the files as they are, not as earlier changes of the set would
-/// leave them. Adding one fails with [`InvalidInput`](crate::ErrorKind::InvalidInput)
-/// (`conflicting_changes`) if another change affects the same name, or one above or below it, and
-/// with [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) after [`CHANGES`]
+/// Each change is verified against the files as they are, not as earlier changes would leave them.
+/// Adding one fails with [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`)
+/// if another one affects the same name, or one above or below it, and with
+/// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) after [`CHANGES`]
 /// changes. To edit a file and move it, use [`write_moved`](Self::write_moved).
 ///
-/// The commit first verifies every version and every destination again, and changes nothing if one
-/// is not what its change expects. It then makes each change atomically, but not all of them
-/// together: if the system refuses one, for example because a directory to be replaced is not
-/// empty, or if the process is killed, the changes before it have been made and the rest have not.
-/// [`CommitError`] says which. A killed process leaves [temporary files](Roots::write) behind.
+/// The commit first verifies every version and destination again, and changes nothing if one fails.
+/// It then makes each change atomically, but not all of them together: if the system refuses one,
+/// for example because a directory to be replaced is not empty, or if the process is killed, the
+/// changes before it have been made and the rest have not. [`CommitError`] says which. A killed
+/// process leaves [temporary files](Roots::write) behind.
 ///
 /// ```
 /// use guarded_fs::{ContentHash, Overwrite, Roots, WriteOptions};
@@ -125,9 +125,9 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Adds a move of a file whose content changes: a write of `to`, and then the removal of
-    /// `from`, which must still have this version. The new file has the permissions of a
-    /// [copy](Roots::copy) of `from`, as they are now. These are two of the set's changes.
+    /// Adds a move of a file whose content changes, which is two of the set's changes: a write of
+    /// `to`, and then the removal of `from`, which must still have this version. The new file has
+    /// the permissions of a [copy](Roots::copy) of `from`, as they are now.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl ChangeSet {
         self.add_removal(request, None)
     }
 
-    /// Adds the removal of a regular file that still has this content, which is compared as with
+    /// Adds the removal of a regular file that still has this content, compared as by
     /// [`Overwrite::IfUnchanged`].
     ///
     /// # Errors
@@ -234,8 +234,8 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// [`CommitError`], which contains the error of the change that failed: one of
-    /// [`AtomicFile::commit`], [`remove_file`](Self::remove_file),
+    /// [`CommitError`], with the error of the change that failed: one of [`AtomicFile::commit`],
+    /// [`remove_file`](Self::remove_file),
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) or [`Roots::rename`], or that
     /// of the scope of the roots, if it has ended ([`Roots::in_scope`]).
     pub fn commit(mut self) -> Result<(), CommitError> {
@@ -261,7 +261,7 @@ impl ChangeSet {
         if is_full { Err(self.roots.log_refused(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
-    /// Returns the name that a change affects. Fails if another change conflicts with it.
+    /// Fails if another change conflicts with this one.
     fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
         let new = AffectedName {
             directory: at.directory.identity()?,
@@ -327,8 +327,7 @@ impl fmt::Debug for ChangeSet {
     }
 }
 
-/// The last change goes first, because a directory created for an earlier one must be empty to be
-/// removed.
+/// The last change goes first, because a directory created for an earlier one must be empty.
 impl Drop for ChangeSet {
     fn drop(&mut self) {
         while self.changes.pop().is_some() {}
@@ -373,7 +372,7 @@ impl CommitError {
         }
     }
 
-    /// The places of the changes that were made, in order. A rename has two, the source and the
+    /// The places of the changes that were made, in order. A rename has two, source and
     /// destination.
     #[must_use]
     pub fn committed(&self) -> &[CheckedEntry] {
@@ -420,7 +419,6 @@ fn was(count: usize) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
-/// The quoted requests of the first changes, and the number of the rest.
 fn listed(changes: &[Vec<Proof>]) -> String {
     let mut text = String::new();
     for (number, places) in changes.iter().take(LISTED).enumerate() {

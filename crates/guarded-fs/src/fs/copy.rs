@@ -24,8 +24,8 @@ impl Roots {
     /// [`write_with`](Self::write_with).
     ///
     /// Where the system can, the content is not read into memory, and both files share their
-    /// blocks. A sparse file counts with its full size, because its copy can take that much space.
-    /// A file that grows during the copy is copied to its end, or refused beyond the limit.
+    /// blocks. A sparse file counts with its full size, which its copy can take. A file that grows
+    /// during the copy is copied to its end, or refused beyond the limit.
     ///
     /// The copy belongs to this process, and grants nobody else access that the source denies:
     ///
@@ -34,23 +34,23 @@ impl Roots {
     ///   limits.
     /// - If the owner or the group differs, the group and others keep only the bits that they would
     ///   keep in a [write](Self::write). If the source has a list, they get nothing.
-    /// - An existing destination keeps the attributes that it would keep in a write, narrowed by
-    ///   the permissions of the source, in place before its content changes. If it has a list, its
-    ///   group bits are the mask, so they keep only what the owner, the group and all others may do
-    ///   with the source.
+    /// - An existing destination keeps what it would keep in a write, narrowed by the permissions
+    ///   of the source, in place before its content changes. If it has a list, the group's bits are
+    ///   the mask, so they keep only what the owner, the group and all others may do with the
+    ///   source.
     ///
     /// Extended attributes and times are not copied.
     ///
     /// # Errors
     ///
-    /// - The errors of [`Roots::check`] for both paths, of [`open`](Self::open) for the source, and
-    ///   of [`write_with`](Self::write_with) for the destination.
+    /// - Those of [`Roots::check`] for both paths, of [`open`](Self::open) for the source, and of
+    ///   [`write_with`](Self::write_with) for the destination.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a FIFO, a socket
     ///   or a device, whatever the policy allows.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), which leaves nothing,
-    ///   except part of the content in a file written in place.
-    /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`), also by different names, which
-    ///   changes nothing.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), which leaves part of the
+    ///   content in a file written in place.
+    /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`), also by different names. Nothing is
+    ///   changed.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Overwrite, Roots, WriteOptions};
@@ -76,11 +76,11 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Copies the file to another checked path.
+    /// Like [`Roots::copy`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::copy`].
+    /// The same.
     pub fn copy(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         self.0.run_to("copy", &to.0, |from, to| from.copy_to(to, limit, options))
     }
@@ -109,7 +109,6 @@ impl Proof {
     }
 }
 
-/// The open and verified file to be copied.
 struct Source<'a> {
     from: &'a Proof,
     to: &'a Proof,
@@ -130,9 +129,8 @@ impl<'a> Source<'a> {
         Ok(Self { from, to, file, metadata, limit })
     }
 
-    /// Copies the content, from the current positions to the end of the source. It does so in
-    /// pieces, so that a file that grows without end does not keep the copy running. [`io::copy`]
-    /// uses copy_file_range(2) on Linux.
+    /// Copies the content from the current positions, in pieces, so that a file that grows without
+    /// end does not keep the copy running. [`io::copy`] uses copy_file_range(2) on Linux.
     fn copy_to(&self, to: &File) -> Result<u64> {
         let mut copied = 0_u64;
         loop {

@@ -110,17 +110,6 @@ impl CheckedEntry {
     /// - [`CrossDevice`](crate::ErrorKind::CrossDevice) (`different_roots`, `cross_device`).
     /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also if the filesystem has no
     ///   hard links, or the system protects another user's file (proc_sys_fs(5)).
-    ///
-    /// ```
-    /// # use guarded_fs::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// roots.write("a.txt", "content")?;
-    /// let [a, b] = ["a.txt", "b.txt"].map(|name| roots.check_entry(name));
-    /// a?.hard_link(&b?)?;
-    /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
     pub fn hard_link(&self, to: &Self) -> Result<()> {
         self.0.run_to("hard link", &to.0, hard_link)
     }

@@ -583,20 +583,20 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Lists the directory.
+    /// Like [`Roots::read_dir`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::read_dir`].
+    /// The same.
     pub fn read_dir(&self) -> Result<ReadDir> {
         self.0.run("list", read_dir)
     }
 
-    /// Walks the directory and everything beneath it.
+    /// Like [`Roots::walk`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::walk`].
+    /// The same.
     pub fn walk(&self, options: WalkOptions) -> Result<Walk> {
         self.0.run("walk", |path| walk(path, options))
     }

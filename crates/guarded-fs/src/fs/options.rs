@@ -7,15 +7,6 @@ use crate::limits::WALK_ENTRIES;
 /// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
 /// a new file, parents are not created, and the content and the name are durable when the write
 /// returns.
-///
-/// ```
-/// # use guarded_fs::{Roots, WriteOptions};
-/// # let directory = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([directory.path()])?;
-/// let keep_the_owner = WriteOptions::default().in_place_if_owner_changes();
-/// roots.write_with("shared.txt", "content", keep_the_owner)?;
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WriteOptions {

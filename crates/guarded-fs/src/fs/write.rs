@@ -113,38 +113,38 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Writes the whole file atomically.
+    /// Like [`Roots::write`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::write`].
+    /// The same.
     pub fn write(&self, content: impl AsRef<[u8]>) -> Result<()> {
         self.0.run("write", |path| write(path, &content, WriteOptions::default()))
     }
 
-    /// Writes the whole file as the options say.
+    /// Like [`Roots::write_with`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::write_with`].
+    /// The same.
     pub fn write_with(&self, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         self.0.run("write", |path| write(path, &content, options))
     }
 
-    /// Creates a directory. Its parent must exist.
+    /// Like [`Roots::create_dir`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::create_dir`].
+    /// The same.
     pub fn create_dir(&self) -> Result<()> {
         self.0.run("create directory", Proof::create_dir)
     }
 
-    /// Creates a directory and its missing parents.
+    /// Like [`Roots::create_dir_all`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::create_dir_all`].
+    /// The same.
     pub fn create_dir_all(&self) -> Result<()> {
         self.0.run("create directory", Proof::create_dir_all)
     }
