@@ -34,17 +34,15 @@ impl CheckedEntry {
 
     /// Creates a symlink here with the text `target`. An existing entry is never replaced.
     ///
-    /// The target must be inside the roots, but need not exist. A relative target starts at the
+    /// The target must be inside the roots, but need not exist. A relative one starts at the
     /// directory that contains the symlink (symlink(7)). The text is stored unchanged, or
-    /// normalized on Windows.
+    /// normalized on Windows. There, this requires developer mode or a privilege, and a symlink is
+    /// for either files or directories, for files if the target does not exist.
     ///
     /// Later, the target can be outside, for example if the symlink is moved, or a directory on the
     /// target's path is replaced by a symlink. Every access through the guard is decided again, and
     /// a symlink in a granted directory never grants a client root. Programs without the guard
     /// follow the symlink wherever it leads.
-    ///
-    /// On Windows, this requires developer mode or a privilege. A symlink there is for either files
-    /// or directories, and for files if the target does not exist.
     ///
     /// # Errors
     ///
@@ -55,7 +53,7 @@ impl CheckedEntry {
     /// - For the target, which the error names: [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
     ///   [`Protected`](crate::ErrorKind::Protected) if it is denied;
     ///   [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`) and
-    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; the errors of
+    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; those of
     ///   [`Roots::check`](crate::Roots::check) if it cannot be resolved.
     ///
     /// ```
@@ -91,23 +89,23 @@ impl CheckedEntry {
     ///
     /// - A process that can write to the directory can replace the temporary name between the
     ///   comparison and the link.
-    /// - The temporary name remains if this process is killed, or if it may not remove the name,
-    ///   which the error says.
+    /// - The temporary name remains if this process is killed, or may not remove it, which the
+    ///   error says.
     ///
-    /// Both names refer to the same file as long as they exist. If the client withdraws the
-    /// directory of one, the file can still be read and written through the other. To prevent this,
-    /// refuse hard links with
+    /// If the client withdraws the directory of one name, the file can still be read and written
+    /// through the other. To prevent this, use
     /// [`BoundaryBuilder::refuse_hard_links`](crate::BoundaryBuilder::refuse_hard_links).
     ///
     /// # Errors
     ///
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
     ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
+    /// - [`NotFound`](crate::ErrorKind::NotFound), also for a new name that ends in a slash;
+    ///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `to` exists;
+    ///   [`IsADirectory`](crate::ErrorKind::IsADirectory).
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, or `hard_linked` if
-    ///   the policy refuses hard links); [`IsADirectory`](crate::ErrorKind::IsADirectory);
-    ///   [`NotFound`](crate::ErrorKind::NotFound), also for a new name that ends in a slash.
-    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `to` exists.
-    /// - [`CrossDevice`](crate::ErrorKind::CrossDevice) (`different_roots`, `cross_device`).
+    ///   the policy refuses hard links); [`CrossDevice`](crate::ErrorKind::CrossDevice)
+    ///   (`different_roots`, `cross_device`).
     /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also if the filesystem has no
     ///   hard links, or the system protects another user's file (proc_sys_fs(5)).
     pub fn hard_link(&self, to: &Self) -> Result<()> {
@@ -185,8 +183,7 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     })
 }
 
-/// Links a file by its name, where an open file cannot be linked: first to a temporary name, which
-/// must then refer to the open file.
+/// Links a file by its name: first to a temporary name, which must then refer to the open file.
 fn link_by_name(from: &Proof, file: &File, to: &ChangePermit<'_>) -> Result<()> {
     let from = from.permit(ChangeKind::Link)?;
     let linked = TemporaryName::of_link(&from.slot(), &to.slot(), Arc::clone(&to.at().directory));

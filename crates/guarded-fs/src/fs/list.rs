@@ -32,17 +32,17 @@ struct ListedDirectory {
 #[derive(Debug)]
 struct Parent {
     listed: Arc<ListedDirectory>,
-    /// The path relative to the listed directory.
+    /// Relative to the listed directory.
     path: PathBuf,
 }
 
 /// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
 /// [walk](crate::Roots::walk).
 ///
-/// The operations on an entry run beneath the listed directory, which it keeps open, without
-/// resolving a path again. No symlink is followed: an entry that is a symlink can be described,
-/// removed and renamed, but not opened. [`follow`](Self::follow) resolves it. An entry has the
-/// access of its place, which can be a root itself or below one.
+/// The entry keeps the listed directory open, and its operations run beneath it without resolving a
+/// path again. No symlink is followed: an entry that is a symlink can be described, removed and
+/// renamed, but not opened. [`follow`](Self::follow) resolves it. An entry has the access of its
+/// place, which can be a root itself or below one.
 ///
 /// After the listing:
 ///
@@ -52,8 +52,8 @@ struct Parent {
 ///   was replaced by a symlink, opening it does, but removing it removes the symlink.
 /// - A FIFO that replaced the entry is refused without blocking.
 ///
-/// Closing the directory can wait if the filesystem is remote. While it is open on Windows, it
-/// cannot be moved or removed.
+/// Closing the directory can wait if the filesystem is remote. On Windows, it cannot be moved or
+/// removed while it is open.
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots};
@@ -86,16 +86,15 @@ impl DirEntry {
     }
 
     /// The path by which a request to the same roots can name the entry: the directory as it was
-    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. Show this path
-    /// to a model, for its next request. Each call creates a new path.
+    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. A model can use
+    /// it in its next request. Each call creates a new path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let place = &self.parent.listed.place;
         place.request().entry(self.relative(), || place.canonical())
     }
 
-    /// The path relative to the directory that was listed or where the walk began. Each call
-    /// creates a new path.
+    /// The path relative to the directory that was listed or walked. Each call creates a new path.
     #[must_use]
     pub fn relative(&self) -> PathBuf {
         joined(&self.parent.path, &self.name)
@@ -107,37 +106,35 @@ impl DirEntry {
         self.file_type
     }
 
-    /// Looks up the metadata of the entry. A symlink is not followed.
+    /// Like [`CheckedEntry::metadata`].
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the entry was removed;
-    /// [`Changed`](crate::ErrorKind::Changed).
+    /// The same; [`Changed`](crate::ErrorKind::Changed).
     pub fn metadata(&self) -> Result<Metadata> {
         self.to_entry().metadata()
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Like [`CheckedPath::read`].
     ///
     /// # Errors
     ///
-    /// Those of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
-    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed).
+    /// The same; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink;
+    /// [`Changed`](crate::ErrorKind::Changed).
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
         self.to_file()?.read(limit)
     }
 
-    /// Reads a file of at most `limit` bytes as UTF-8 text.
+    /// Like [`CheckedPath::read_to_string`].
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read) and [`CheckedPath::read_to_string`].
+    /// The same, and those of [`read`](Self::read).
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.to_file()?.read_to_string(limit)
     }
 
-    /// Returns the proof for the entry itself, with operations beneath the listed directory.
-    /// Nothing is looked up.
+    /// Returns the proof for the entry itself. Nothing is looked up.
     #[must_use]
     pub fn to_entry(&self) -> CheckedEntry {
         let found =
@@ -147,7 +144,7 @@ impl DirEntry {
     }
 
     /// Returns the proof for the place to which the entry leads, as [`CheckedEntry::follow`] does.
-    /// Unless the entry is a symlink, its operations run beneath the listed directory.
+    /// For a symlink, its operations do not run beneath the listed directory.
     ///
     /// # Errors
     ///
@@ -206,7 +203,6 @@ impl Parent {
     }
 }
 
-/// The names in a directory that have a [type](Parent::type_of).
 struct Names {
     directory: Arc<Handle>,
     inner: Entries,
@@ -266,20 +262,19 @@ impl fmt::Debug for ReadDir {
 ///
 /// The walk keeps its first directory open, and at most one other at a time. Each is opened from
 /// the first along a path on which no symlink is followed, so every entry was beneath the first
-/// directory when it was listed. A directory is listed and sorted when the walk enters it. Two kinds
-/// are not entered:
+/// directory when it was listed. A directory is listed and sorted when the walk enters it. Two
+/// kinds are not entered:
 ///
-/// - A directory that is removed, renamed or replaced before it is entered is skipped, with
-///   everything below it. No error says so, and its entries may still exist elsewhere.
-/// - A directory of a proc filesystem is yielded but not entered, unless the allowed directory is
-///   itself in one.
+/// - A directory that was removed, renamed or replaced since it was listed. No error says so, and
+///   what is below it may still exist elsewhere.
+/// - A directory of a proc filesystem, unless the allowed directory is itself in one.
 ///
 /// The walk stores the entries of the directories that it is in, at most [`WALK_BYTES`] in total,
 /// and the paths of these directories.
 ///
 /// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
-/// that it is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it has
-/// returned every entry that was not in a skipped directory:
+/// that it is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after every
+/// entry that was not in a skipped directory:
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots, WalkOptions};
@@ -315,16 +310,14 @@ pub struct Walk {
     listed: Arc<ListedDirectory>,
     options: WalkOptions,
     rules: Option<IgnoreRules>,
-    /// The directories from the top of the walk to the current one.
     levels: Vec<Level>,
-    /// The directory that was yielded last, to be entered next.
+    /// To be entered next, because it was yielded last.
     next_dir: Option<OsString>,
     count: usize,
     unreadable: Vec<Error>,
     /// The bytes used by `unreadable`.
     error_bytes: usize,
     is_exceeded: bool,
-    /// Why and at which path the walk ended.
     end: Option<(Code, OsString)>,
 }
 
@@ -370,7 +363,6 @@ impl Level {
         });
     }
 
-    /// In bytes.
     fn size(&self, entries: usize) -> usize {
         self.names.size() + entries * size_of::<LevelEntry>()
     }
@@ -401,8 +393,7 @@ impl Walk {
         self.next_dir = None;
     }
 
-    /// The errors of the directories that [`skip_unreadable`](WalkOptions::skip_unreadable)
-    /// skipped.
+    /// The errors that [`skip_unreadable`](WalkOptions::skip_unreadable) collected.
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
@@ -454,7 +445,6 @@ impl Walk {
         Err(error.with_request("walk", request))
     }
 
-    /// Ends the walk with the error of a directory, or collects the error and continues.
     fn fail(&mut self, error: Error, path: &Path) -> Result<()> {
         let reason = error.reason();
         let directory = self.listed.place.request().join(path);
@@ -485,7 +475,6 @@ impl Walk {
         }
     }
 
-    /// Lists the directory at `path`, and sorts its entries by name.
     fn read_names(&mut self, path: &Path, names: Names) -> Result<()> {
         if let Some(rules) = &mut self.rules {
             rules.enter(&names.directory, path)?;
@@ -545,11 +534,11 @@ impl Walk {
     }
 }
 
-/// The number of names after which a listing verifies again that its request has not ended. Names
+/// How many names a listing reads before it verifies again that its request has not ended. Names
 /// that do not count as entries are not limited.
 const ACTIVE_EVERY: usize = 64;
 
-/// The approximate bytes of an error, apart from the path in it.
+/// About how many bytes an error takes, apart from the path in it.
 const ERROR_BYTES: usize = 256;
 
 impl Roots {

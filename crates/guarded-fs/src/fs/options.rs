@@ -22,9 +22,8 @@ impl WriteOptions {
         Self { overwrite, ..self }
     }
 
-    /// Overwrites an existing file in place, instead of replacing it: opens the file itself,
-    /// verifies it and overwrites it. A file that does not exist is always created completely or
-    /// not at all.
+    /// Opens, verifies and overwrites an existing file itself, instead of replacing it. A file that
+    /// does not exist is always created completely or not at all.
     ///
     /// The file keeps its owner, group, access control list, extended attributes, birth time and
     /// hard links, but not the set-user-ID and set-group-ID bits. This requires permission to write
@@ -38,15 +37,14 @@ impl WriteOptions {
         Self { in_place: InPlace::Always, ..self }
     }
 
-    /// Overwrites an existing file [in place](Self::in_place) only if a new file could not have its
-    /// owner, group and access control list. On Windows, this is always so, because a new file
-    /// never has the old list.
+    /// Overwrites a file [in place](Self::in_place) only if a new file could not have its owner,
+    /// group and access control list. On Windows, it never has the list.
     pub fn in_place_if_owner_changes(self) -> Self {
         Self { in_place: InPlace::IfOwnerChanges, ..self }
     }
 
-    /// Creates missing parent directories. If the write fails, those that it created are removed
-    /// again, unless another process has put something into them.
+    /// Creates missing parent directories. If the write fails, they are removed again, unless
+    /// another process has put something into them.
     pub fn create_parents(self) -> Self {
         Self { create_parents: true, ..self }
     }
@@ -63,7 +61,6 @@ impl WriteOptions {
         }
     }
 
-    /// Whether an existing file is always overwritten in place.
     pub(super) fn is_in_place(self) -> bool {
         match self.in_place {
             InPlace::Never => false,
@@ -80,7 +77,6 @@ impl WriteOptions {
         Ok(())
     }
 
-    /// Like [`validate`](Self::validate), for a file that is always replaced.
     pub(super) fn validate_atomic(self) -> Result<()> {
         if self.in_place != InPlace::Never {
             let text = "an atomic file cannot be written in place";
@@ -107,8 +103,8 @@ impl Default for WriteOptions {
 pub enum Overwrite {
     /// Fails with [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if anything has the name. On
     /// Linux and macOS, the check and the change are one atomic step (`RENAME_NOREPLACE`,
-    /// renameat2(2)). On Windows, and on a filesystem without this flag, the name is looked up
-    /// first, and what another process creates there afterwards can be replaced.
+    /// renameat2(2)). On Windows, and on a filesystem without this flag, what another process
+    /// creates between the two can be replaced.
     Never,
     /// Overwrites a file. A rename replaces its destination as rename(2) does: a file replaces a
     /// file or symlink, and a directory an empty directory.
@@ -118,14 +114,14 @@ pub enum Overwrite {
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a file of more than
     /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES), which is not compared.
     ///
-    /// A write compares the content when it begins and again when it is committed. Immediately
-    /// before the change, the name must still refer to the file that was compared, with the same
-    /// size and the same times of modification and status change. From then on, conditional changes
-    /// of this process in the same directory exclude one another. While a file is overwritten [in
-    /// place](WriteOptions::in_place), other conditional changes of it fail with
+    /// A write compares the content when it begins and when it is committed. Immediately before the
+    /// change, the name must still refer to the file that was compared, with the same size and
+    /// times of modification and status change. From then on, conditional changes of this process
+    /// in the same directory exclude one another. While a file is overwritten [in
+    /// place](WriteOptions::in_place), others of it fail with
     /// [`Changed`](crate::ErrorKind::Changed).
     ///
-    /// Two kinds of change are not detected, and lost:
+    /// Two kinds of change are not detected, and are lost:
     ///
     /// - One between this look-up and the change, a few microseconds, by another process or by an
     ///   unconditional operation of this process.
@@ -134,7 +130,6 @@ pub enum Overwrite {
     IfUnchanged(ContentHash),
 }
 
-/// When a write of a whole file overwrites an existing file in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum InPlace {
     #[default]
@@ -185,9 +180,9 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// Sets the maximum depth. Directories at this depth are yielded but not entered: with a depth
-    /// of 1, the walk yields what [`read_dir`](crate::Roots::read_dir) lists. Without this limit, a
-    /// directory deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH) cannot be read (`too_deep`).
+    /// Sets the maximum depth. Directories at this depth are yielded but not entered: with 1, the
+    /// walk yields what [`read_dir`](crate::Roots::read_dir) lists. Without this limit, a directory
+    /// deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH) cannot be read (`too_deep`).
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
@@ -199,13 +194,13 @@ impl WalkOptions {
         Self { max_entries, ..self }
     }
 
-    /// Omits names that begin with a dot. They are neither entered nor counted as entries.
+    /// Omits names that begin with a dot. They are neither entered nor counted.
     pub fn skip_dot_files(self) -> Self {
         Self { skip_dot_files: true, ..self }
     }
 
     /// Continues after a directory that cannot be read or is too deep, which would otherwise end
-    /// the walk, and collects the error in [`Walk::unreadable`](crate::Walk::unreadable).
+    /// the walk. [`Walk::unreadable`](crate::Walk::unreadable) collects the errors.
     pub fn skip_unreadable(self) -> Self {
         Self { skip_unreadable: true, ..self }
     }
