@@ -1,9 +1,7 @@
-//! The entries that git ignores (gitignore(5)), as described at [`WalkOptions::git_ignore`].
+//! The entries that git ignores, as described at [`WalkOptions::git_ignore`].
 //!
 //! The rule files are read beneath open directories, never by name, and matched by the crate
-//! `ignore`. Its own walk is not used, because it opens directories by name. In one file, the last
-//! rule that matches decides. A directory that is ignored is not entered, so no rule can include
-//! anything below it again.
+//! `ignore`. Its own walk is not used, because it opens directories by name.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,7 +20,7 @@ use crate::limits::IGNORE_BYTES;
 pub(super) struct IgnoreRules {
     walked: Proof,
     policy: Policy,
-    /// The directories from the root to the current one.
+    /// From the root to the current directory.
     levels: Vec<Level>,
     /// The bytes of rule files that this walk may still read.
     left: u64,
@@ -57,8 +55,8 @@ impl fmt::Debug for IgnoreRules {
 }
 
 impl WalkOptions {
-    /// Omits `.git` and the entries that git ignores. They are neither yielded nor entered, and do
-    /// not count as entries.
+    /// Omits `.git` and the entries that git ignores. They are neither yielded, entered nor
+    /// counted.
     ///
     /// The rules are those of gitignore(5), whether or not there is a repository, in order of
     /// precedence:
@@ -67,11 +65,11 @@ impl WalkOptions {
     /// 2. `.gitignore` likewise, up to the nearest parent that contains `.git`.
     /// 3. `.git/info/exclude` there.
     ///
-    /// Never read are files above the root, the user's own configuration, and rule files that are
-    /// symlinks, as in git, or [denied](crate::BoundaryBuilder::deny). A file named `.git`, as in a
-    /// worktree, ends the rules above it, but its `exclude` is not read. A symlink named `.git`
-    /// does not mark a repository. With [`skip_dot_files`](Self::skip_dot_files), a name that
-    /// begins with a dot is included if a rule says so (`!.github`).
+    /// Files above the root, the user's own configuration, and rule files that are
+    /// [denied](crate::BoundaryBuilder::deny) or, as in git, symlinks are never read. A file named
+    /// `.git`, as in a worktree, ends the rules above it, but its `exclude` is not read. A symlink
+    /// named `.git` does not mark a repository. With [`skip_dot_files`](Self::skip_dot_files), a
+    /// name that begins with a dot is included if a rule says so (`!.github`).
     ///
     /// The rule files of a walk may have [`IGNORE_BYTES`] in total. A directory counts as
     /// unreadable if one of its rule files exceeds the rest, is too complex, or cannot be read.
@@ -105,7 +103,7 @@ impl IgnoreRules {
         Ok(rules)
     }
 
-    /// Reads the rules of a directory that the walk enters, at a `path` relative to the walked one.
+    /// `path` is relative to the walked directory.
     pub(super) fn enter(&mut self, directory: &Handle, path: &Path) -> Result<()> {
         self.read(directory, self.walked.relative().join(path))
     }
@@ -173,7 +171,6 @@ impl IgnoreRules {
         Ok(())
     }
 
-    /// Whether a name on a path below a directory, which is relative to the root, is denied.
     fn is_denied(&self, directory: &Path, path: &str) -> bool {
         let (roots, number) = (self.walked.roots(), self.walked.root_number());
         roots.is_denied(number, &directory.join(path), usize::MAX)
@@ -225,8 +222,8 @@ impl IgnoreRules {
 }
 
 /// The work of comparing a rule with one byte of a path. Names without a wildcard and file
-/// extensions (`*.o`) are looked up together. The other rules of a file become one regular
-/// expression, and comparing one can take time in proportion to its length for each byte.
+/// extensions (`*.o`) are looked up together. The others of a file become one regular expression,
+/// and comparing one can take time in proportion to its length for each byte.
 fn weight(rule: &str) -> u64 {
     let rule = rule.trim_end();
     if rule.is_empty() || rule.starts_with('#') {
@@ -287,11 +284,10 @@ const IGNORE_WORK: u64 = 32_000_000_000;
 /// The work for each name, whatever the rules are: a walk can look at ten million.
 const IGNORE_NAME: u64 = IGNORE_WORK / 10_000_000;
 
-/// The work of comparing a name without a wildcard, or a file extension, with one byte of a path.
+/// The weight of a name without a wildcard, or of a file extension.
 const IGNORE_LOOK_UP: u64 = 1;
 
-/// The work for a rule with another wildcard. One with several counts as many times as it has
-/// bytes.
+/// The weight of a rule with another wildcard. With several, each byte of it has this weight.
 const IGNORE_WILDCARD: u64 = 16;
 
 /// The maximum [size] of the regular expressions of a walk, summed over the files. At up to 32

@@ -56,8 +56,8 @@ impl OpenMode {
 /// was opened, and remains the same file whatever happens to its name or to the roots.
 ///
 /// It reads, writes and seeks as [`std::fs::File`] does. An operation for which it was not opened
-/// fails with the operating system's error: writing to a file from [`Roots::open`] fails with
-/// `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
+/// fails with the system's error, such as writing to a file from [`Roots::open`] with `EBADF` on
+/// Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
@@ -239,7 +239,6 @@ impl Roots {
         })
     }
 
-    /// Decides the request and opens the file in one step, where the system can.
     #[cfg_attr(not(target_os = "linux"), expect(clippy::unused_self, unused_variables))]
     fn open_directly(&self, request: &Location) -> Option<Result<OpenFile>> {
         #[cfg(target_os = "linux")]
@@ -318,12 +317,12 @@ impl Proof {
         Ok((file, metadata))
     }
 
-    /// Like [`open_existing`](Self::open_existing), for an entry that may be a symlink.
+    /// For an entry that may be a symlink.
     pub(super) fn open_entry(&self) -> Result<(File, Metadata)> {
         self.open_existing().map_err(|error| self.blame_symlink(error))
     }
 
-    /// The error for an entry that cannot be opened because it was a symlink when it was checked.
+    /// The error for an entry that was a symlink when it was checked.
     pub(super) fn blame_symlink(&self, error: Error) -> Error {
         let is_link = self.found() == Presence::Link && error.reason() == Code::Changed;
         if is_link { Code::SpecialFile.into() } else { error }
@@ -397,7 +396,6 @@ impl CheckedPath {
     }
 }
 
-/// The name in errors and events.
 const OPEN_TO_WRITE: &str = "open for writing";
 
 fn metadata(path: &Proof) -> Result<Metadata> {
@@ -447,5 +445,5 @@ fn text(content: Vec<u8>) -> Result<String> {
 /// The mode of a new file before the umask is applied, as in `std` (open(2)).
 pub(super) const NEW_FILE: u32 = 0o666;
 
-/// The mode of a new file until it has its permissions, which only its owner can read.
+/// The mode of a new file until it has its permissions: only its owner can read it.
 pub(super) const PRIVATE_FILE: u32 = 0o600;

@@ -1,14 +1,9 @@
-//! Gives a new file the owner, group, mode and access control list of the file that it replaces.
+//! Gives a new file the owner, group, mode and access control list of the file that it replaces, as
+//! described at [`Roots::write`](crate::Roots::write).
 //!
 //! Nobody who could not read or write the old content can read or write the new, except the new
 //! file's owner, who can always change the mode. The owner, the group and the list are kept exactly
-//! or not at all:
-//!
-//! | what the new file cannot have | consequence |
-//! | --- | --- |
-//! | the owner | the group and others keep only the bits that the old owner had too |
-//! | the group | the group and others keep only the bits that the old group and all others had |
-//! | the list, which needs the same owner and group | the file is not replaced |
+//! or not at all.
 
 use std::fs::File;
 use std::io;
@@ -25,8 +20,8 @@ use crate::error::{Code, Error, Result};
 
 #[derive(Clone, Debug)]
 pub(super) struct Permissions {
-    /// The bits of the owner, the group, which with a list are its mask (acl(5)), and others,
-    /// without set-user-ID and set-group-ID, which a write would drop too (write(2)).
+    /// With a list, the bits of the group are its mask (acl(5)). Set-user-ID and set-group-ID are
+    /// dropped, as by a write to the file (write(2)).
     pub(super) mode: u32,
     /// `None` if the owner has no number in this user namespace.
     uid: Option<u32>,
@@ -34,13 +29,10 @@ pub(super) struct Permissions {
     list: Option<Vec<u8>>,
 }
 
-/// What a new file keeps of the permissions of the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeptPermissions {
-    /// The mode that puts them into effect, narrowed for another owner or group. `None` if the new
-    /// file cannot have the list.
+    /// The mode that puts them into effect. `None` if the new file cannot have the list.
     mode: Option<u32>,
-    /// Whether the owner, the group and the list are kept.
     pub(super) is_all: bool,
 }
 
@@ -135,11 +127,9 @@ impl Permissions {
         owner << 6 | (group & at_most) << 3 | other & at_most
     }
 
-    /// Returns the mode bits that a copy of the file may have, so that they grant nobody access
-    /// that the file denies, except the user of this process, who can read the file.
-    ///
-    /// `copy` has the owner, group and list of the new file, or of the existing one that receives
-    /// the content. The source's list is not copied.
+    /// Returns the mode bits with which a copy grants nobody access that the file denies, except
+    /// the user of this process, who can read the file. `copy` has the owner, group and list of the
+    /// new file, or of the existing one that receives the content.
     pub(super) fn limit_of_copy(&self, copy: &Self) -> u32 {
         let is_same = |one: Option<u32>, other| one.is_some() && one == other;
         let has_owner = is_same(self.uid, copy.uid);
@@ -172,8 +162,8 @@ fn bits(stat: &Stat) -> u32 {
     u32::from(stat.st_mode) & 0o777
 }
 
-/// Changes the owner and group of a file, as far as permitted (chown(2)). Returns whether each is
-/// now as requested.
+/// Changes the owner and group, as far as permitted (chown(2)). Returns whether each is now as
+/// requested.
 fn change_owner(
     file: &File,
     before: &Stat,
@@ -197,8 +187,8 @@ fn change_owner(
     Ok(has(&rustix::fs::fstat(file)?))
 }
 
-/// Returns the number of an owner or group, or `None` if it is unknown. Users without a number in
-/// this user namespace read as [`OVERFLOW`], which can also be that of another user here
+/// Returns the owner or group, or `None` if it is unknown. One without a number in this user
+/// namespace reads as [`OVERFLOW`], which can also be that of another user here
 /// (user_namespaces(7)).
 fn mapped(id: u32, map: &str) -> Option<u32> {
     let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);

@@ -41,7 +41,6 @@ pub(super) enum ChangeKind {
     /// An existing file or directory gets other attributes, or a file is opened for writing.
     Modify,
     Overwrite,
-    /// A missing file is created by opening it.
     CreateFile,
     CreateDir,
     CreateLink,
@@ -105,7 +104,7 @@ impl Proof {
         Ok(permit)
     }
 
-    /// The permit to create a directory on the path to this place, in one that is this many names
+    /// The permit to create a directory on the path to this place, in one that is `above` names
     /// above it.
     pub(super) fn permit_parent(&self, at: Beneath, above: usize) -> ChangePermit<'_> {
         let (place, kind) = (Cow::Borrowed(self), ChangeKind::CreateDir);
@@ -142,8 +141,7 @@ impl Proof {
         }
     }
 
-    /// Decides by the names of the place whether something other than a new directory may be put
-    /// there.
+    /// Decides by the names whether something other than a new directory may be put at the place.
     pub(super) fn ensure_may_be_put(&self, kind: ChangeKind) -> Result<()> {
         match kind {
             ChangeKind::Overwrite | ChangeKind::CreateFile | ChangeKind::Replace => {
@@ -188,8 +186,8 @@ impl Proof {
         if self.holds_root(&self.canonical()) { Err(Code::RootItself.into()) } else { Ok(()) }
     }
 
-    /// Whether a root of this snapshot or an allowed directory, even a missing one, is at or below
-    /// this canonical path.
+    /// Whether a root or an allowed directory, even a missing one, is at or below this canonical
+    /// path.
     pub(super) fn holds_root(&self, canonical: &Path) -> bool {
         self.roots().with_allowed().any(|roots| roots.hold(canonical))
     }
@@ -217,7 +215,6 @@ impl ChangePermit<'_> {
         &self.at
     }
 
-    /// Describes what is there now, without following it.
     pub(super) fn look(&self) -> Result<Stat> {
         match self.above {
             None => self.at.look(),
@@ -230,7 +227,7 @@ impl ChangePermit<'_> {
     }
 
     /// Refuses to remove, move or replace a root under another name, for example through a bind
-    /// mount, or in a different case on a case-insensitive filesystem. A file that is replaced is
+    /// mount, or in a different case on a case-insensitive filesystem. A file to be replaced is
     /// first compared here, because a directory there is refused as such.
     pub(super) fn ensure_no_root(&self) -> Result<()> {
         match self.kind {
@@ -297,7 +294,6 @@ impl ChangePermit<'_> {
         }
     }
 
-    /// Opens the tree to be removed, and permits the removal of its content.
     pub(super) fn open_tree(&self) -> Result<(Handle, ContentPermit<'_>)> {
         let place = &self.place;
         // A filesystem can also be mounted on the directory itself.

@@ -1,9 +1,5 @@
-//! Versions of files, and changes made only if a file still has a version.
-//!
-//! Before a conditional change, the size and the hash of the content are compared, read through one
-//! descriptor. Immediately before it, while no other one of this process can run in the same
-//! directory, the identity, the size and the times of the name are compared with those of the
-//! descriptor before it was read.
+//! Versions of files, and changes made only if a file still has a version, as described at
+//! [`Overwrite::IfUnchanged`](crate::Overwrite::IfUnchanged).
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -64,7 +60,6 @@ impl ContentHash {
         Self { size, hash: Sha256::digest(content).into() }
     }
 
-    /// Reads a file to its end. `None` if it has more than `limit` bytes.
     fn read(mut file: &File, limit: u64, roots: &Roots) -> Result<Option<Self>> {
         let (mut size, mut hasher, mut piece) = (0_u64, Sha256::new(), vec![0; HASHED_PIECE]);
         loop {
@@ -155,7 +150,7 @@ struct ComparedFile {
 }
 
 impl<'a> Condition<'a> {
-    /// The condition that the file at a name, which is that of the place, has this version, if any.
+    /// `at` is the name of the place in its directory.
     pub(super) fn new(
         place: &'a Proof,
         at: &'a Beneath,
@@ -243,7 +238,7 @@ pub(super) fn removed() -> Error {
 }
 
 /// Runs `change` if the condition, if any, holds. Fails with `changed`, so that the operation is
-/// retried, if the file changes after its content was compared.
+/// retried, if the file changes after the comparison.
 pub(super) fn change_if<T>(
     condition: Option<Condition<'_>>,
     change: impl FnOnce() -> Result<T>,
@@ -253,9 +248,8 @@ pub(super) fn change_if<T>(
     condition.change_if_still(&seen, change)
 }
 
-/// Like [`change_if`], for a change in place, which takes as long as its content. The lock of the
-/// directory is not held meanwhile. Other conditional changes of the file fail with `changed` until
-/// it ends.
+/// Like [`change_if`], for a change in place, which takes as long as its content, without the lock.
+/// Until it ends, other conditional changes of the file fail with `changed`.
 pub(super) fn change_in_place_if<T>(
     condition: Option<Condition<'_>>,
     change: impl FnOnce() -> Result<T>,
@@ -274,7 +268,6 @@ pub(super) fn change_in_place_if<T>(
 /// change, never while content is read or written.
 static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable::default);
 
-/// The files that conditional changes are overwriting in place.
 static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
 
 impl CheckedPath {
@@ -305,8 +298,7 @@ mod tests {
     use super::*;
     use crate::fs::options::{Overwrite, WriteOptions};
 
-    /// Otherwise, one client could delay the conditional changes of another for as long as a large
-    /// file takes to copy.
+    /// One client must not delay the conditional changes of another while it copies a large file.
     #[test]
     fn change_in_place_excludes_only_changes_of_the_same_file() {
         let work = tempfile::tempdir().unwrap();

@@ -21,11 +21,11 @@ impl Roots {
     /// requires permission to write to the directory (rename(2)) and, on Unix, to read or to write
     /// the old file.
     ///
-    /// The content is synced to the device before the rename, and the directory afterwards, if the
-    /// filesystem supports that and the process may read the directory. If that fails, the error
-    /// says that the file has its new content. With the sync, writing a small file takes several
-    /// times as long. For a file that can be created again, use [`write_with`](Self::write_with)
-    /// and [`Durability::None`].
+    /// The content is synced before the rename, and the directory afterwards where that is possible
+    /// ([`Durability::DataAndDirectory`]). If only the latter fails, the error says that the file
+    /// has its new content. With the sync, writing a small file takes several times as long. For
+    /// one that can be created again, use [`write_with`](Self::write_with) and
+    /// [`Durability::None`].
     ///
     /// The new file has the permissions that the old one has immediately before it is replaced, and
     /// nobody gains access, except the new file's owner, who can always change its mode:
@@ -38,7 +38,7 @@ impl Roots {
     ///   the same owner and group, the write is refused. Lists of other kinds (NFSv4, macOS,
     ///   Windows) are not kept, and the new file inherits the list of its directory.
     /// - Extended attributes, the birth time and other hard links, which still name the old
-    ///   content, are not kept. Writing [in place](WriteOptions::in_place) keeps all of these.
+    ///   content, are kept only [in place](WriteOptions::in_place).
     ///
     /// A file that did not exist has mode 0666 minus the umask, or the permissions from the default
     /// access control list of its directory.
@@ -58,10 +58,9 @@ impl Roots {
     /// - Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
     ///   [`Protected`](crate::ErrorKind::Protected); operating system errors.
     /// - [`RootItself`](crate::ErrorKind::RootItself) for a single-file root, even inside another
-    ///   root, which can only be written [in place](WriteOptions::in_place).
+    ///   root, which can only be written in place.
     /// - [`IsADirectory`](crate::ErrorKind::IsADirectory), also for a new name that ends in a
-    ///   slash.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    ///   slash; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
     ///   may neither read nor write, or whose access control list cannot be kept.
     pub fn write(&self, request: impl IntoLocation, content: impl AsRef<[u8]>) -> Result<()> {
@@ -75,7 +74,7 @@ impl Roots {
     /// # Errors
     ///
     /// Those of [`write`](Self::write) and of [`CheckedPath::atomic_file`], except that a file can
-    /// be written in place. A write in place that fails midway leaves part of the new content.
+    /// be written in place.
     pub fn write_with(
         &self,
         request: impl IntoLocation,
@@ -163,7 +162,7 @@ fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Resu
 
 impl Proof {
     /// Begins to write a file, with this mode if it is new, which must not be the `source` of a
-    /// copy. Returns `None` if an existing file must be overwritten in place.
+    /// copy. `None` if an existing file must be overwritten in place.
     pub(super) fn begin_write(
         &self,
         options: WriteOptions,
