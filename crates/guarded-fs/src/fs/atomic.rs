@@ -107,7 +107,6 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Like [`create`](Self::create), with the permissions of a copy of the source.
     pub(super) fn create_copy(
         place: &Proof,
         options: WriteOptions,
@@ -184,7 +183,7 @@ impl AtomicFile {
         &self.temporary.file
     }
 
-    /// Syncs the content and the created directories before the commit, which syncs again.
+    /// The commit syncs again.
     pub(super) fn sync(&self) -> Result<()> {
         if self.options.durability != Durability::None {
             self.temporary.file.sync_all()?;
@@ -265,7 +264,7 @@ impl AtomicFile {
         })
     }
 
-    /// Gives the file its final name. Fails if no old file was expected and one exists now.
+    /// Fails if no old file was expected and one exists now.
     fn rename(&self) -> Result<()> {
         let (temporary, is_old) = (&self.temporary, self.old.is_some());
         let renamed = temporary.name.rename(&self.permit.slot(), is_old);
@@ -281,7 +280,6 @@ impl AtomicFile {
         })
     }
 
-    /// Fails if anything is not what the commit expects.
     pub(super) fn verify(&self) -> Result<()> {
         if let Some(condition) = self.permit.condition(self.options.version()) {
             condition.verify()?;
@@ -340,8 +338,7 @@ impl TemporaryFile {
         Ok(Self { name, file, is_renamed: false })
     }
 
-    /// Removes the file, or in an append-only directory, where no name can be removed
-    /// (ioctl_iflags(2)), its content.
+    /// Removes the file, or its content in an append-only directory (ioctl_iflags(2)).
     fn remove(&self) -> io::Result<()> {
         let removed = self.name.remove();
         match &removed {

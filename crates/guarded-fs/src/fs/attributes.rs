@@ -168,8 +168,8 @@ impl CheckedPath {
     /// - `..` and symlinks leave the directory and its root, unless the library refuses both, for
     ///   example with `openat2` and `RESOLVE_BENEATH`.
     /// - Read-only access, protected names, and the rules for unusual files are not enforced.
-    /// - It remains valid after the end of the request, the withdrawal of the root, and a move of
-    ///   the directory out of the root.
+    /// - It remains valid when the request ends, the root is withdrawn, or the directory is moved
+    ///   out of it.
     ///
     /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. On
     /// Windows, the directory cannot be renamed or removed while it is open.

@@ -45,7 +45,6 @@ pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> R
     Rename::check(from, to, overwrite)?.verify()
 }
 
-/// A rename with the directories of both names open.
 struct Rename<'a> {
     from: ChangePermit<'a>,
     to: ChangePermit<'a>,
@@ -285,7 +284,7 @@ impl Proof {
 
 struct TreeRemoval<'a> {
     base: Handle,
-    /// Whether the entry of a directory at a path below the base is protected.
+    /// Whether an entry of a directory, at a path below the base, is protected.
     is_protected: &'a dyn Fn(&Path, &OsStr) -> bool,
     permit: &'a dyn Permit,
 }
@@ -301,8 +300,7 @@ impl TreeRemoval<'_> {
     /// directory is opened from the base along a path on which no symlink is followed and no mount
     /// is crossed, so at most two are open, however deep the tree is.
     ///
-    /// The removal ends at a protected name created after the search. A directory that was listed
-    /// to its end is not listed again, so what is added later remains.
+    /// A directory that was listed to its end is not listed again, so what is added later remains.
     fn remove_content(&self, mut budget: usize) -> Result<()> {
         let mut path = PathBuf::new();
         // For each depth, the last batch.
@@ -334,8 +332,7 @@ impl TreeRemoval<'_> {
         Ok(())
     }
 
-    /// Reads at most `most` entries of the directory at `path`, and removes those that are not
-    /// directories.
+    /// Reads at most `most` entries, and removes those that are not directories.
     fn remove_batch(&self, path: &Path, most: usize, budget: &mut usize) -> Result<Batch> {
         let (directory, mut entries) = match self.base.list(path, Rule::Refuse) {
             // Another process has removed or replaced it.
@@ -380,7 +377,6 @@ fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
 }
 
 impl Proof {
-    /// Whether the entry `name` of the directory at `path` below this place is protected.
     fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {
         let place = [self.root().path(), self.relative(), path, Path::new(name)];
         // It contains no root, so the patterns that count are the same everywhere in it.
@@ -410,8 +406,8 @@ impl Proof {
         Ok(())
     }
 
-    /// Searches the directory at `path`, and returns the names of its directories. `left` is the
-    /// number of entries that may still be searched.
+    /// Returns the names of the directories in one. `left` is the number of entries that may still
+    /// be searched.
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
             // Another process removed or replaced it.

@@ -1,4 +1,4 @@
-//! Changes of several files that are prepared together and then committed in order.
+//! Changes of several files, in a set.
 //!
 //! Two changes of one set never affect the same name, or a name and a directory that contains it,
 //! so their order does not matter for the result.
@@ -261,7 +261,6 @@ impl ChangeSet {
         if is_full { Err(self.roots.log_refused(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
-    /// Fails if another change conflicts with this one.
     fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
         let new = AffectedName {
             directory: at.directory.identity()?,
@@ -305,7 +304,7 @@ impl Change {
         }
     }
 
-    /// Whether a commit that failed has made the change, which then may not be durable.
+    /// A commit that failed can have made the change, which then may not be durable.
     fn is_made(&self) -> bool {
         matches!(self, Self::Write(file) if file.is_in_place())
     }

@@ -21,7 +21,6 @@ use crate::limits::{WALK_BYTES, WALK_DEPTH};
 use crate::path::IntoLocation;
 use crate::roots::{LastName, Presence, Roots};
 
-/// A directory that is listed, or in which a walk began.
 #[derive(Debug)]
 struct ListedDirectory {
     place: Proof,
@@ -186,8 +185,7 @@ impl fmt::Debug for DirEntry {
 }
 
 impl Parent {
-    /// The type of a name in this open directory. `None` for a denied name, and for one removed
-    /// before its type is known.
+    /// `None` for a denied name, and for one removed before its type is known.
     fn type_of(
         &self,
         directory: &Handle,
@@ -331,7 +329,6 @@ struct Level {
 
 #[derive(Debug)]
 struct LevelEntry {
-    /// The first bytes of the name, which usually decide the order.
     first_bytes: u64,
     name: NameAt,
     file_type: FileType,
@@ -637,8 +634,8 @@ impl Proof {
         Ok((self.listing(Arc::clone(&listed.0)), Names::new(listed)))
     }
 
-    /// Lists a directory beneath one that is known to be served. Only what is beyond a mount is
-    /// asked for its filesystem.
+    /// Lists a directory beneath a served one. Only what is beyond a mount is asked for its
+    /// filesystem.
     #[cfg(target_os = "linux")]
     fn list_beneath(&self, base: &Handle, path: &Path) -> Result<(Arc<Handle>, Entries)> {
         let mounts = self.roots().policy().mounts;

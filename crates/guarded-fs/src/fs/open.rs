@@ -374,8 +374,7 @@ impl Proof {
 }
 
 impl Roots {
-    /// Returns the metadata of a file or directory. Symlinks are followed, unlike by
-    /// [`symlink_metadata`](Self::symlink_metadata).
+    /// Returns the metadata of a file or directory. Symlinks are followed.
     ///
     /// # Errors
     ///

@@ -24,9 +24,9 @@ impl Proof {
         self.permit_at(kind, self.create_dirs(1, created)?, Some(1))
     }
 
-    /// Creates the missing directories on the path to the one that is `above` names above the
-    /// place. Returns the last one, with the rest of the path. `created` receives the new ones,
-    /// also if an error follows.
+    /// Creates the missing directories on the path to the one `above` names above the place.
+    /// Returns the last one, with the rest of the path. `created` receives the new ones, also if an
+    /// error follows.
     pub(super) fn create_dirs(
         &self,
         above: usize,
@@ -84,16 +84,15 @@ fn is_removed(error: Error) -> Error {
     if error.reason() == Code::NotFound { Code::Changed.into() } else { error }
 }
 
-/// Directories created for a file. They are removed on drop, deepest first, unless they are kept or
-/// not empty.
+/// Directories created for a file, removed on drop, deepest first, unless they are kept or not
+/// empty.
 #[derive(Default)]
 pub(super) struct NewDirectories {
     /// The directory in which the first one was created.
     base: Option<Arc<Handle>>,
     /// The path of the last one beneath `base`.
     path: PathBuf,
-    /// The identity of the directory of each name in `path`, or `None` if another process created
-    /// it.
+    /// Of each name in `path`. `None` for a directory that another process created.
     identities: Vec<Option<Identity>>,
 }
 

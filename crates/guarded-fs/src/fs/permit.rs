@@ -192,7 +192,6 @@ impl Proof {
         self.roots().with_allowed().any(|roots| roots.hold(canonical))
     }
 
-    /// The roots that no operation may remove or move, including all allowed directories.
     fn kept_roots(&self) -> impl Iterator<Item = &Root> {
         self.roots().with_allowed().flat_map(Roots::iter)
     }
