@@ -9,7 +9,7 @@ use std::io;
 #[cfg(target_os = "linux")]
 use crate::limits::ACL_BYTES;
 
-/// Reads the list of an open file. `None` if its mode expresses all permissions.
+/// `None` if the mode of the file expresses all permissions.
 #[cfg(target_os = "linux")]
 pub(super) fn read(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut list = Vec::with_capacity(ACL_BYTES);

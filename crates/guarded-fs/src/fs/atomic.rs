@@ -1,8 +1,8 @@
 //! Files written under a temporary name and renamed to their final name at the commit.
 //!
 //! A file gets the permissions that the replaced file has at the commit, or those of a new file. If
-//! the name was created or removed since writing began, the commit fails, because the permissions
-//! to give are not known.
+//! the name was created or removed since writing began, it is not known which, and the commit
+//! fails.
 
 use std::fmt;
 use std::fs::File;
@@ -80,8 +80,8 @@ impl CheckedPath {
 
 impl AtomicFile {
     /// Renames the file to its final name. If this fails, the old file remains and the new one is
-    /// removed, except, as the error says, if only syncing the directory failed, or if an
-    /// append-only directory keeps the temporary file, emptied.
+    /// removed, with two exceptions, which the error names: only syncing the directory failed, or
+    /// an append-only directory keeps the temporary file, emptied.
     ///
     /// # Errors
     ///

@@ -50,7 +50,8 @@ pub enum Attribute {
     /// Everybody who can read a regular file can also execute it, whatever the umask is.
     ///
     /// Set-user-ID and set-group-ID are cleared. On a file with a POSIX access control list, the
-    /// group's bits are its mask (acl(5)), so execute permission of its entries takes effect.
+    /// group's bits are the mask of the list (acl(5)), so execute permission in its entries takes
+    /// effect.
     ///
     /// On Windows, where a file's name determines whether it can be executed, the error is
     /// [`Unsupported`](crate::ErrorKind::Unsupported).

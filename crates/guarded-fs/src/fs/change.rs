@@ -181,14 +181,15 @@ impl Roots {
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and no mounted filesystem is entered. If names are protected, the
-    /// directory is searched first, and nothing is removed if it contains one. This takes under 20
-    /// MB of memory, or 40 MB with the search.
+    /// directory is searched first, and nothing is removed if it contains such a name. The removal
+    /// ends at one created meanwhile. All this takes under 20 MB of memory, or 40 MB with the
+    /// search.
     ///
     /// Entries removed before an error stay removed, so another call continues after
     /// `too_many_entries`. If another process adds entries meanwhile, their directory remains, and
-    /// the error is [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty), as on systems that
-    /// keep the name of an open file until it is closed (DeleteFileW before Windows 10, some
-    /// network filesystems). If another process moves the directory, it remains, empty.
+    /// the error is [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty). This also happens
+    /// on systems that keep the name of an open file until it is closed (DeleteFileW before Windows
+    /// 10, some network filesystems). If another process moves the directory, it remains, empty.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Changes of several files, in a set.
+//! Sets of changes.
 //!
 //! Two changes of one set never affect the same name, or a name and a directory that contains it,
 //! so their order does not matter for the result.

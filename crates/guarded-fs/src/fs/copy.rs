@@ -156,7 +156,6 @@ impl<'a> Source<'a> {
         change_in_place_if(condition, || self.overwrite(options.durability))
     }
 
-    /// Overwrites the destination before truncating it, like a write in place.
     fn overwrite(&self, durability: Durability) -> Result<u64> {
         let of_destination = Error::of_destination;
         let opened = self.to.open_to_change(ChangeKind::Overwrite, OpenHow::WRITE);

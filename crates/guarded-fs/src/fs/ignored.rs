@@ -36,7 +36,7 @@ struct Level {
     ignore: Option<Gitignore>,
     git_ignore: Option<Gitignore>,
     exclude: Option<Gitignore>,
-    /// The sum of the weights of the rules.
+    /// Of all rules.
     weight: u64,
     /// Whether the directory contains `.git`, so that git reads no rules above it.
     is_repository: bool,
@@ -263,7 +263,6 @@ fn too_large() -> Error {
     Error::over(Code::TooLarge, "its ignore files have more than {} bytes", IGNORE_BYTES)
 }
 
-/// Whether there is no rule file to read. Like git, this does not follow a symlink.
 fn is_absent(reason: Code) -> bool {
     matches!(
         reason,

@@ -48,7 +48,7 @@ struct Parent {
 /// - If the listed directory was moved, changing the entry fails with `changed`. It can still be
 ///   read, unless names are denied, because the directory could then have a denied name.
 /// - If a directory on the way was replaced, an operation fails with `changed`. If the entry itself
-///   was replaced by a symlink, opening it does, but removing it removes the symlink.
+///   was replaced by a symlink, opening it fails too, and removing it removes the symlink.
 /// - A FIFO that replaced the entry is refused without blocking.
 ///
 /// Closing the directory can wait if the filesystem is remote. On Windows, it cannot be moved or
@@ -86,14 +86,14 @@ impl DirEntry {
 
     /// The path by which a request to the same roots can name the entry: the directory as it was
     /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. A model can use
-    /// it in its next request. Each call creates a new path.
+    /// it in its next request.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let place = &self.parent.listed.place;
         place.request().entry(self.relative(), || place.canonical())
     }
 
-    /// The path relative to the directory that was listed or walked. Each call creates a new path.
+    /// The path relative to the directory that was listed or walked.
     #[must_use]
     pub fn relative(&self) -> PathBuf {
         joined(&self.parent.path, &self.name)
@@ -105,7 +105,7 @@ impl DirEntry {
         self.file_type
     }
 
-    /// Like [`CheckedEntry::metadata`].
+    /// Looks up the metadata, as [`CheckedEntry::metadata`] does.
     ///
     /// # Errors
     ///
@@ -114,21 +114,21 @@ impl DirEntry {
         self.to_entry().metadata()
     }
 
-    /// Like [`CheckedPath::read`].
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// The same; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink;
-    /// [`Changed`](crate::ErrorKind::Changed).
+    /// Those of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed).
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
         self.to_file()?.read(limit)
     }
 
-    /// Like [`CheckedPath::read_to_string`].
+    /// Like [`read`](Self::read), but returns UTF-8 text.
     ///
     /// # Errors
     ///
-    /// The same, and those of [`read`](Self::read).
+    /// Those of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.to_file()?.read_to_string(limit)
     }
@@ -267,8 +267,8 @@ impl fmt::Debug for ReadDir {
 ///   what is below it may still exist elsewhere.
 /// - A directory of a proc filesystem, unless the allowed directory is itself in one.
 ///
-/// The walk stores the entries of the directories that it is in, at most [`WALK_BYTES`] in total,
-/// and the paths of these directories.
+/// The walk stores the entries of the directories that it is in, at most [`WALK_BYTES`], and their
+/// paths.
 ///
 /// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
 /// that it is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after every
@@ -309,11 +309,10 @@ pub struct Walk {
     options: WalkOptions,
     rules: Option<IgnoreRules>,
     levels: Vec<Level>,
-    /// To be entered next, because it was yielded last.
+    /// Yielded last, to be entered next.
     next_dir: Option<OsString>,
     count: usize,
     unreadable: Vec<Error>,
-    /// The bytes used by `unreadable`.
     error_bytes: usize,
     is_exceeded: bool,
     end: Option<(Code, OsString)>,

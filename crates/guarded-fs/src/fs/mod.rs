@@ -16,7 +16,7 @@
 //! | `attributes` | set_attribute, open_unguarded_dir |
 //! | `change` | rename, remove_file, remove_dir, remove_dir_all |
 //! | `links` | read_link, symlink, hard_link |
-//! | `changes` | several of these, prepared together and committed in order |
+//! | `changes` | several of these, in a set |
 
 mod version;
 mod options;

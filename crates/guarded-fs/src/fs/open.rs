@@ -317,7 +317,6 @@ impl Proof {
         Ok((file, metadata))
     }
 
-    /// For an entry that may be a symlink.
     pub(super) fn open_entry(&self) -> Result<(File, Metadata)> {
         self.open_existing().map_err(|error| self.blame_symlink(error))
     }

@@ -13,7 +13,6 @@ use crate::error::{Code, Error, Result};
 use crate::roots::Presence;
 
 impl Proof {
-    /// Like [`permit`](Self::permit), but creates missing directories on the path.
     pub(super) fn permit_with_parents(
         &self,
         kind: ChangeKind,

@@ -1,9 +1,6 @@
 //! Gives a new file the owner, group, mode and access control list of the file that it replaces, as
-//! described at [`Roots::write`](crate::Roots::write).
-//!
-//! Nobody who could not read or write the old content can read or write the new, except the new
-//! file's owner, who can always change the mode. The owner, the group and the list are kept exactly
-//! or not at all.
+//! described at [`Roots::write`](crate::Roots::write). The owner, the group and the list are kept
+//! exactly or not at all.
 
 use std::fs::File;
 use std::io;

@@ -122,7 +122,6 @@ impl Proof {
         Ok(Beneath { directory: Arc::new(parent), path: name.into(), mounts })
     }
 
-    /// Decides by the names of the place whether it may be changed.
     pub(super) fn ensure_may_change(&self, kind: ChangeKind) -> Result<()> {
         // Defense: Nothing is changed, and nothing is moved to a place, that is read-only.
         self.ensure_writable()?;

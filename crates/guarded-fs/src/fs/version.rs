@@ -131,7 +131,6 @@ impl<'de> Deserialize<'de> for ContentHash {
     }
 }
 
-/// A file that must have a version, as a name in an open directory.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
     place: &'a Proof,
@@ -264,8 +263,8 @@ pub(super) fn change_in_place_if<T>(
     change()
 }
 
-/// The directories in which conditional changes are made. A lock is held for one look-up and one
-/// change, never while content is read or written.
+/// Of directories. A lock is held for one look-up and one change, never while content is read or
+/// written.
 static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable::default);
 
 static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
