@@ -182,7 +182,7 @@ impl Roots {
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and no mounted filesystem is entered. If names are protected, the
     /// directory is searched first, and nothing is removed if it contains such a name. The removal
-    /// ends at one created meanwhile. All this takes under 20 MB of memory, or 40 MB with the
+    /// ends at one created meanwhile. This takes under 20 MB of memory, or 40 MB with the
     /// search.
     ///
     /// Entries removed before an error stay removed, so another call continues after

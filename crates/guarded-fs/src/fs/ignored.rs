@@ -36,7 +36,6 @@ struct Level {
     ignore: Option<Gitignore>,
     git_ignore: Option<Gitignore>,
     exclude: Option<Gitignore>,
-    /// Of all rules.
     weight: u64,
     /// Whether the directory contains `.git`, so that git reads no rules above it.
     is_repository: bool,

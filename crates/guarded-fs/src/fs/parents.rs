@@ -23,7 +23,7 @@ impl Proof {
         self.permit_at(kind, self.create_dirs(1, created)?, Some(1))
     }
 
-    /// Creates the missing directories on the path to the one `above` names above the place.
+    /// Creates missing directories on the path to the one `above` names above the place.
     /// Returns the last one, with the rest of the path. `created` receives the new ones, also if an
     /// error follows.
     pub(super) fn create_dirs(

@@ -104,8 +104,7 @@ impl Proof {
         Ok(permit)
     }
 
-    /// The permit to create a directory on the path to this place, in one that is `above` names
-    /// above it.
+    /// The permit to create a directory on the path to this place, in one `above` names above it.
     pub(super) fn permit_parent(&self, at: Beneath, above: usize) -> ChangePermit<'_> {
         let (place, kind) = (Cow::Borrowed(self), ChangeKind::CreateDir);
         ChangePermit { place, kind, at, above: Some(above) }
