@@ -1,9 +1,5 @@
-//! Finds roots by path: [`PathIndex`].
-//!
-//! The index is built from the canonical path and the aliases of each root. It finds the root that
-//! a path starts with, the ancestors on the path to a root, and the root or ancestor that encloses
-//! a root. The cost depends on the length of the path, not on the number of roots. Whole names are
-//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. It does no I/O.
+//! Finds roots by path: [`PathIndex`]. Whole names are compared, so `/srv/app` is not a prefix of
+//! `/srv/app-evil`.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use super::names::{alias_names, components, is_absolute, key};
 
-/// The roots' paths as trees of names. A look-up costs the same with one root as with ten thousand.
+/// The canonical paths and aliases of the roots, as trees of names. The cost of a look-up depends
+/// on the length of the path, not on the number of roots.
 #[derive(Debug, Default)]
 pub struct PathIndex {
     /// The canonical paths of roots, and their ancestors.
     canonical: Tree,
-    /// The aliases that differ from their root's canonical path. Unlike in `canonical`, the
-    /// ancestors in this tree have no meaning.
+    /// The aliases that differ from their root's canonical path. Ancestors have no meaning here.
     aliases: Tree,
-    /// The aliases that the operator declared, each marked with its index in `declared`.
+    /// The operator's aliases, each marked with its index in `declared`.
     declared_paths: Tree,
     declared: Vec<AliasTarget>,
     /// For each root, its node in `canonical` and its kind.
@@ -35,21 +31,20 @@ pub enum RootKind {
     File,
 }
 
-/// The place of a declared alias.
 #[derive(Clone, Copy, Debug)]
 struct AliasTarget {
-    /// Its node in `PathIndex::canonical`, or `None` if no root is at or below this place.
+    /// The node of its place in `PathIndex::canonical`, or `None` if no root is at or below it.
     node: Option<Node>,
-    /// Whether the alias resolves to that place on this system.
+    /// Whether it resolves to that place on this system.
     is_here: bool,
 }
 
-/// The text that a path comes from.
+/// What a path comes from, which decides the aliases that it may begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A request or an entry of a root list, which may begin with any alias.
+    /// A request or an entry of a root list: any alias.
     Request,
-    /// The target of a symlink, which may begin only with an alias that resolves on this system.
+    /// The target of a symlink: only an alias that resolves on this system.
     Symlink,
 }
 
@@ -61,7 +56,7 @@ pub type Node = u32;
 pub enum Position {
     /// In this root.
     Root(usize),
-    /// At an ancestor of roots, which is known by name.
+    /// At an ancestor of roots, known by name.
     Ancestor(Node),
 }
 
@@ -76,7 +71,7 @@ pub struct Tree(Vec<Branch>);
 struct Branch {
     parent: Node,
     root: Option<u32>,
-    /// The name as it was inserted.
+    /// As inserted.
     name: Box<OsStr>,
     /// Most trees contain a single path, so their nodes have at most one child and need no map.
     first_child: Option<Node>,
@@ -89,28 +84,28 @@ struct Branch {
 }
 
 impl PathIndex {
-    /// Adds the next root by its canonical path. No two roots may have the same canonical path.
+    /// Adds the next root by its canonical path, which no other root may have.
     pub fn add(&mut self, canonical: &Path, is: RootKind) {
         let node = self.canonical.insert(canonical, self.roots.len());
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, unless `ROOT_NAMES` is reached. If two roots have the same
-    /// alias, the first one keeps it.
+    /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. If two roots have the same alias,
+    /// the first keeps it.
     pub fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ROOT_NAMES {
             self.aliases.insert(alias, root);
         }
     }
 
-    /// Adds an alias that the operator declared for the place at a canonical path, which may be a
-    /// root or an ancestor of roots. Declared aliases must not be nested.
+    /// Adds an operator's alias of the place at a canonical path: a root, or an ancestor of roots.
+    /// Declared aliases must not be nested.
     pub fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
         self.declared.push(AliasTarget { node: self.canonical.find(target), is_here });
     }
 
-    /// Releases spare capacity. Call this when no more paths will be added.
+    /// Releases spare capacity, once all paths are added.
     pub fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.aliases.0.shrink_to_fit();
@@ -119,12 +114,12 @@ impl PathIndex {
         self.roots.shrink_to_fit();
     }
 
-    /// The number of nodes, each of which is a name on the path to a root.
+    /// The number of nodes in all trees.
     pub fn nodes(&self) -> usize {
         self.canonical.len() + self.aliases.len() + self.declared_paths.len()
     }
 
-    /// Whether there is a root at this canonical path or beneath it.
+    /// Whether a root is at this canonical path or beneath it.
     pub fn holds(&self, canonical: &Path) -> bool {
         self.canonical.find(canonical).is_some()
     }
@@ -134,9 +129,9 @@ impl PathIndex {
         self.roots.get(root).map_or(TOP, |(node, _)| *node)
     }
 
-    /// The roots at a node and on a path of plain names below it, outermost first. Each comes with
-    /// the number of names of the path that lead to it. Names are compared byte for byte, and a
-    /// root that is a file contains nothing else.
+    /// The roots at a node and on a path of plain names below it, outermost first, each with the
+    /// number of names that lead to it. Names are compared byte for byte, and a file root contains
+    /// nothing else.
     pub fn roots_on<'a>(
         &'a self,
         start: Node,
@@ -182,8 +177,8 @@ impl PathIndex {
         found
     }
 
-    /// The root whose canonical path or alias is the longest one that an absolute path starts with,
-    /// and the rest of the path.
+    /// The root with the longest canonical path or alias that an absolute path starts with, and the
+    /// rest of the path.
     pub fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         match self.begin_from(path, Origin::Request) {
             (Position::Root(root), rest) => Some((root, rest)),
@@ -191,8 +186,8 @@ impl PathIndex {
         }
     }
 
-    /// Like [`begin`](Self::begin), but also for the target of a symlink. A path that starts in no
-    /// root starts at the place of a declared alias, or else at `/`.
+    /// Like [`begin`](Self::begin), also for the target of a symlink. A path that starts in no root
+    /// starts at the place of a declared alias, or else at `/`.
     pub fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
             Some((Some(place), rest)) => self.begin_at(place, None, rest),
@@ -201,8 +196,8 @@ impl PathIndex {
         }
     }
 
-    /// If a path begins with a declared alias, returns the place of that alias and the rest of the
-    /// path. The place is `None` if no root is at or below it.
+    /// The place of the declared alias that a path begins with, and the rest of the path. The place
+    /// is `None` if no root is at or below it.
     pub fn declared<'a>(
         &self,
         path: &'a OsStr,
@@ -224,8 +219,8 @@ impl PathIndex {
         None
     }
 
-    /// Whether a request is an absolute path or begins with a declared alias, and so does not start
-    /// at the base.
+    /// Whether a request is absolute or begins with a declared alias, and so does not start at the
+    /// base.
     pub fn is_absolute(&self, request: &OsStr) -> bool {
         is_absolute(request) || self.declared(request, Origin::Request).is_some()
     }
@@ -262,7 +257,7 @@ impl PathIndex {
         self.canonical.root(node)
     }
 
-    /// The parent of a node. `/` is its own parent, and so is a volume on Windows.
+    /// The parent of a node. `/`, and on Windows each volume, is its own parent.
     pub fn parent(&self, node: Node) -> Node {
         match self.canonical.get(node) {
             Some(volume) if cfg!(windows) && volume.parent == TOP => node,
@@ -271,12 +266,12 @@ impl PathIndex {
         }
     }
 
-    /// The child of a node by name, if that child is on the path to a root.
+    /// The child of a node by name.
     pub fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }
 
-    /// Whether the root is a directory or a file.
+    /// The kind of a root.
     pub fn is(&self, root: usize) -> RootKind {
         self.roots.get(root).map_or(RootKind::File, |(_, is)| *is)
     }
@@ -286,7 +281,7 @@ impl PathIndex {
         self.root_at(node).map_or(Position::Ancestor(node), Position::Root)
     }
 
-    /// The position above a root. In an enclosing root, it is at a path.
+    /// The position above a root: an ancestor, or an enclosing root with a path in it.
     pub fn above(&self, root: usize) -> (Position, PathBuf) {
         // The parent of `/` is `/`.
         let above = self.parent(self.node(root));
@@ -314,7 +309,7 @@ impl Branch {
 }
 
 impl Tree {
-    /// Marks a path with a root, unless the path is already marked. Returns the path's node.
+    /// Marks a path with a root, unless it is already marked. Returns its node.
     pub fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());
@@ -347,7 +342,7 @@ impl Tree {
         new
     }
 
-    /// The roots that mark a path or one of its ancestors, outermost first, each with its depth.
+    /// The roots that mark a path or its ancestors, outermost first, each with its depth.
     pub fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let below = components(path.as_os_str()).scan(TOP, |node, (name, _)| {
             *node = self.child(*node, name)?;
@@ -392,9 +387,9 @@ impl Tree {
     }
 }
 
-/// The maximum number of names in the paths of a list's roots, and in their aliases: ten for each of
-/// the 10,000 entries of the longest list. Names that several paths share count once. An entry
-/// beyond it is rejected. A root whose alias does not fit is still found by its canonical path.
+/// The maximum number of names in the paths and aliases of a list's roots: ten for each of the
+/// 10,000 entries of the longest list. Names that several paths share count once. An entry beyond
+/// it is rejected. A root whose alias does not fit is still found by its canonical path.
 pub const ROOT_NAMES: usize = 100_000;
 
 #[cfg(test)]
