@@ -20,8 +20,7 @@ pub(crate) const USUAL_ENTRIES: usize = 128;
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub(crate) name: OsString,
-    /// The type, if the system reports it with the name. Some filesystems do not (`DT_UNKNOWN`,
-    /// readdir(3)).
+    /// The type, unless the filesystem does not report it with the name (`DT_UNKNOWN`, readdir(3)).
     pub(crate) file_type: Option<FileType>,
 }
 
@@ -55,7 +54,7 @@ impl Entries {
 pub(crate) struct NameList {
     #[cfg(unix)]
     text: Vec<u8>,
-    /// A part of a string cannot be read as a name without unsafe code.
+    /// Without unsafe code, a part of a string cannot be read as a name.
     #[cfg(windows)]
     names: Vec<OsString>,
     #[cfg(windows)]
@@ -88,12 +87,11 @@ impl NameList {
         OsStr::from_bytes(self.text.get(at.start..at.end).unwrap_or_default())
     }
 
-    /// The memory used by a name, in bytes.
     pub(crate) fn size_of(name: &OsStr) -> usize {
         name.len()
     }
 
-    /// The memory used by all names, in bytes.
+    /// The memory used by the names, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.text.len()
     }
@@ -127,12 +125,11 @@ impl NameList {
         self.names.get(at.start).map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// The memory used by a name, in bytes.
     pub(crate) fn size_of(name: &OsStr) -> usize {
         size_of::<OsString>() + name.len() + crate::limits::ALLOCATION
     }
 
-    /// The memory used by all names, in bytes.
+    /// The memory used by the names, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -162,22 +159,22 @@ mod linux {
     /// The entries of a directory, except `.` and `..`. There are none after an error.
     ///
     /// The names that one system call returns are copied at once, into one allocation. rustix's
-    /// `Dir` and the standard library allocate memory twice for each name.
+    /// `Dir` and `std` allocate twice for each name.
     #[derive(Debug)]
     pub(crate) struct Entries {
         directory: Arc<Handle>,
         buffer: Vec<u8>,
-        /// The names that the last system call returned.
+        /// What the last system call returned.
         names: NameList,
-        /// The entries of `names` that were not returned yet.
+        /// The entries of `names` that are left.
         read: VecDeque<(NameAt, Option<FileType>)>,
         current: NameAt,
         is_over: bool,
     }
 
     impl Entries {
-        /// Lists a directory that is open for reading. The position is that of its descriptor, so a
-        /// handle can be listed once.
+        /// Lists a directory that is open for reading, once, because the position is that of its
+        /// descriptor.
         #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             Ok(Self {
@@ -202,7 +199,6 @@ mod linux {
             Some(Ok(file_type))
         }
 
-        /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             self.names.get(self.current)
         }
@@ -231,7 +227,6 @@ mod linux {
             Ok(())
         }
 
-        /// Reads the names that one system call returns.
         fn read_more(&mut self) -> io::Result<()> {
             (self.current, self.is_over) = (NameAt::default(), true);
             self.names.clear();
@@ -279,7 +274,6 @@ mod other {
     }
 
     impl Entries {
-        /// Lists a directory from its beginning.
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             // Opened again, because rustix needs a descriptor of its own.
             let inner = rustix::fs::Dir::read_from(&directory.dir)?;
@@ -302,7 +296,6 @@ mod other {
             }
         }
 
-        /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             &self.name
         }
@@ -316,8 +309,7 @@ mod windows {
     use super::{FileType, OsStr, OsString, io};
     use crate::dir::{Handle, kernel};
 
-    /// The entries of a directory, except `.` and `..`. The directory is listed by its path, so each
-    /// type is looked up through the handle of the directory instead.
+    /// The directory is listed by its path, so each type is looked up through its handle instead.
     #[derive(Debug)]
     pub(crate) struct Entries {
         inner: std::fs::ReadDir,
@@ -325,12 +317,10 @@ mod windows {
     }
 
     impl Entries {
-        /// Lists a directory from its beginning.
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             Ok(Self { inner: kernel::entries(directory)?, name: OsString::new() })
         }
 
-        /// Moves to the next entry. Its type must be looked up.
         pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
             let next = self.inner.next()?;
             Some(next.map(|next| {
@@ -339,7 +329,6 @@ mod windows {
             }))
         }
 
-        /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             &self.name
         }
