@@ -17,7 +17,6 @@ pub(crate) struct Beneath {
 }
 
 impl Beneath {
-    /// The path as a name, if it is one.
     pub(crate) fn name(&self) -> &OsStr {
         self.path.as_os_str()
     }

@@ -44,10 +44,10 @@ impl Budget<'_> {
     }
 }
 
-/// The end of the resolution of a list, which then has no result: a time, or when a clone of the
-/// deadline is [cancelled](Self::cancel), for example because nobody waits for the result any
-/// longer. Make one for each list, because the latest deadline, which is also the default, is 30
-/// seconds after it was made.
+/// When the resolution of a list ends without a result: at a time, or when a clone of the deadline
+/// is [cancelled](Self::cancel), for example because nobody waits for the result any longer. Make
+/// one for each list: the latest deadline, which is also the default, is 30 seconds after it was
+/// made.
 ///
 /// It is checked before each look-up. A filesystem that does not answer a look-up can outlast it.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Deadline {
         Self { at: time.min(latest.at), ..latest }
     }
 
-    /// Makes the deadline and its clones pass now. A resolution ends at its next look-up.
+    /// Lets the deadline and its clones pass now.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }

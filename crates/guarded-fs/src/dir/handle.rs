@@ -74,8 +74,7 @@ impl Handle {
     }
 
     /// Like [`Handle::dir`], but charges the walk to a budget: one system call, or one for each
-    /// name if `openat2` cannot be used. The first is charged to the look-up that needs the
-    /// directory.
+    /// name if `openat2` cannot be used. The look-up that needs the directory pays for the first.
     pub(super) fn dir_within_budget(
         &self,
         path: &Path,
@@ -275,7 +274,6 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// Lists the directory at `path`, except `.` and `..`.
     pub(crate) fn list(&self, path: &Path, mounts: Rule) -> Result<(Arc<Self>, Entries)> {
         #[cfg(unix)]
         let directory = self.open_dir(path, mounts)?.into();
@@ -286,7 +284,7 @@ impl Handle {
         Ok((directory, entries))
     }
 
-    /// The type of a listed name, which is looked up if it did not come with the name.
+    /// Looks up the type if it did not come with the name.
     pub(crate) fn type_of(&self, name: &OsStr, listed: Option<FileType>) -> io::Result<FileType> {
         match listed {
             Some(file_type) => Ok(file_type),
@@ -294,8 +292,8 @@ impl Handle {
         }
     }
 
-    /// Opens the directory at `path` for reading, which on Linux a handle from [`dir`](Self::dir)
-    /// is not (`O_PATH`, open(2)).
+    /// Opens the directory at `path` for reading, unlike [`dir`](Self::dir), which on Linux opens
+    /// with `O_PATH`.
     #[cfg(unix)]
     pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
         use rustix::fs::{Mode, OFlags};
@@ -314,15 +312,14 @@ impl Handle {
         Ok(parent.verify_child(name, opened, mounts)?.dir.into_std_file())
     }
 
-    /// On Windows, every handle can be listed.
+    /// Every handle can be listed.
     #[cfg(windows)]
     pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
         Ok(self.dir(path, mounts)?.dir.into_std_file())
     }
 
-    /// Opens the directory to sync its entries, because fsync(2) refuses a handle opened with
-    /// `O_PATH`. `None` if the process may not read the directory, and on Windows, which has no
-    /// call to sync one.
+    /// Opens the directory to sync its entries, because fsync(2) refuses an `O_PATH` handle. `None`
+    /// if the process may not read the directory, and on Windows, which cannot sync one.
     pub(crate) fn open_to_sync(&self) -> io::Result<Option<File>> {
         if cfg!(windows) {
             return Ok(None);
@@ -351,7 +348,7 @@ impl std::os::fd::AsFd for Handle {
     }
 }
 
-/// The file must be an open directory, or every method of the handle fails.
+/// The file must be an open directory, or every method fails.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
         Self::new(Dir::from_std_file(directory))

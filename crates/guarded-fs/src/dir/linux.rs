@@ -66,8 +66,8 @@ pub(super) fn follow(
     call(at, path, flags, None, mounts, links)
 }
 
-/// Opens a path of plain names. The walk leaves the directory only if another process moves a
-/// directory on the path meanwhile, which is also reported as `ELOOP`.
+/// Opens a path of plain names. If another process moves a directory on the path out of `at`
+/// meanwhile, also fails with `ELOOP`.
 fn plain(
     at: &Dir,
     path: &Path,
@@ -85,8 +85,8 @@ fn plain(
 
 /// Calls `openat2`. With `NO_SYMLINKS` in `links`, it fails with `ELOOP` at the first symlink.
 /// Otherwise, it follows symlinks inside the directory, and fails with `EXDEV` at one that leaves
-/// it. Returns `None` if it is not available, or keeps failing with `EAGAIN` or `EINTR`. Whether it
-/// is available is not cached, because a seccomp filter can be installed at any time.
+/// it. Returns `None` if it is not available, or keeps failing with `EAGAIN` or `EINTR`. A seccomp
+/// filter can be installed at any time, so whether it is available is not cached.
 fn call(
     at: &Dir,
     path: &OsStr,
@@ -119,9 +119,9 @@ fn call(
     None
 }
 
-/// Whether a walk that follows no symlink failed with `EXDEV` because another process moved a
-/// directory on the path out of `at`. The only other cause is a mount point on the path
-/// (`RESOLVE_NO_XDEV`), so the walk is repeated without that flag.
+/// Whether `EXDEV` means that another process moved a directory on the path out of `at`. The only
+/// other cause is a mount point on the path (`RESOLVE_NO_XDEV`), so the walk is repeated without
+/// that flag.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let again = call(at, path, flags, None, Rule::Allow, ResolveFlags::NO_SYMLINKS);
@@ -153,7 +153,7 @@ fn target(link: &File) -> rustix::io::Result<OsString> {
     Ok(OsString::from_vec(text))
 }
 
-/// The length in bytes that most targets of symlinks do not exceed. A longer one is read twice.
+/// Most targets are not longer than this, in bytes. A longer one is read twice.
 const MOST_TARGETS: usize = 256;
 
 pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
@@ -220,8 +220,8 @@ pub(super) fn link_file(file: &File, to_dir: &Dir, to: &OsStr) -> Option<io::Res
 }
 
 /// Renames, and fails with `EEXIST` if the destination exists. Returns `None` if the filesystem
-/// cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or if the call is not available
-/// (ENOSYS, EPERM).
+/// cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or without the call (ENOSYS,
+/// EPERM).
 pub(super) fn rename_new(
     from_dir: &Dir,
     from: &OsStr,

@@ -13,7 +13,7 @@ pub(crate) use self::other::Entries;
 #[cfg(windows)]
 pub(crate) use self::windows::Entries;
 
-/// The number of entries for which a list has memory from the start, so that it rarely has to grow.
+/// The number of entries for which a list has memory from the start.
 pub(crate) const USUAL_ENTRIES: usize = 128;
 
 /// A name in a directory.
@@ -49,7 +49,7 @@ impl Entries {
     }
 }
 
-/// A list of names. On Unix, all of them are in one allocation.
+/// A list of names, on Unix in one allocation.
 #[derive(Debug)]
 pub(crate) struct NameList {
     #[cfg(unix)]
@@ -61,7 +61,7 @@ pub(crate) struct NameList {
     size: usize,
 }
 
-/// The position of a name in a [`NameList`].
+/// The position of a name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NameAt {
     start: usize,
@@ -71,7 +71,6 @@ pub(crate) struct NameAt {
 
 #[cfg(unix)]
 impl NameList {
-    /// Creates a list with memory for this many names of usual length.
     pub(crate) fn with_capacity(names: usize) -> Self {
         Self { text: Vec::with_capacity(names.saturating_mul(16)) }
     }
@@ -91,7 +90,7 @@ impl NameList {
         name.len()
     }
 
-    /// The memory used by the names, in bytes.
+    /// The memory of the names in bytes.
     pub(crate) fn size(&self) -> usize {
         self.text.len()
     }
@@ -110,7 +109,6 @@ impl NameList {
 
 #[cfg(windows)]
 impl NameList {
-    /// Creates a list with memory for this many names of usual length.
     pub(crate) fn with_capacity(names: usize) -> Self {
         Self { names: Vec::with_capacity(names), size: 0 }
     }
@@ -129,7 +127,7 @@ impl NameList {
         size_of::<OsString>() + name.len() + crate::limits::ALLOCATION
     }
 
-    /// The memory used by the names, in bytes.
+    /// The memory of the names in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -164,17 +162,15 @@ mod linux {
     pub(crate) struct Entries {
         directory: Arc<Handle>,
         buffer: Vec<u8>,
-        /// What the last system call returned.
         names: NameList,
-        /// The entries of `names` that are left.
+        /// What is left of `names`.
         read: VecDeque<(NameAt, Option<FileType>)>,
         current: NameAt,
         is_over: bool,
     }
 
     impl Entries {
-        /// Lists a directory that is open for reading, once, because the position is that of its
-        /// descriptor.
+        /// A directory can be listed once, because the position is that of its descriptor.
         #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             Ok(Self {
@@ -203,7 +199,7 @@ mod linux {
             self.names.get(self.current)
         }
 
-        /// Passes each entry to `receive`, until it breaks. No name is copied.
+        /// Passes each entry to `receive`, until it breaks, without copying a name.
         pub(crate) fn each(
             mut self,
             mut receive: impl FnMut(&OsStr, Option<FileType>) -> ControlFlow<()>,

@@ -77,14 +77,13 @@ pub struct Metadata {
     modified: Option<SystemTime>,
     accessed: Option<SystemTime>,
     created: Option<SystemTime>,
-    /// The time of the last status change, on Unix.
     status_changed: Option<SystemTime>,
     mode: Option<u32>,
     identity: Identity,
 }
 
-/// The device and inode numbers of a filesystem object, which another one can reuse unless the
-/// object is open.
+/// The device and inode numbers of a filesystem object. Another one can have them once it is not
+/// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -207,13 +206,13 @@ impl Metadata {
         }
     }
 
-    /// Includes the birth time, because Windows has no cheaper call that omits it.
+    /// With the birth time, because Windows has no cheaper call that omits it.
     #[cfg(windows)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Self::of_file(file)
     }
 
-    /// Reads an open file's metadata without the birth time, which is cheaper (fstat(2)).
+    /// Without the birth time, which is cheaper (fstat(2)).
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
@@ -224,7 +223,7 @@ impl Metadata {
         self.clone()
     }
 
-    /// Adds the birth time of the same file, if it can be read.
+    /// Adds the birth time, if it can be read from the same file.
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
@@ -241,9 +240,8 @@ impl Metadata {
         self.identity
     }
 
-    /// Whether both describe the same object, with the same size and times of the last modification
-    /// and status change. The object must have been open since the first description. On Windows,
-    /// the time of the last status change is not known.
+    /// Whether both describe the same object, with the same size, modification time and, except on
+    /// Windows, status change. The object must have been open since the first description.
     pub(crate) fn is_same_state(&self, other: &Self) -> bool {
         let state = |of: &Self| (of.identity, of.len, of.modified, of.status_changed);
         state(self) == state(other)
@@ -275,7 +273,7 @@ impl Metadata {
     reason = "the field types differ between systems"
 )]
 impl Metadata {
-    /// Converts the result of stat(2), which has no creation time.
+    /// From stat(2), which has no creation time.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         let mode = u32::from(stat.st_mode);
         Self {
@@ -303,7 +301,6 @@ impl Metadata {
         rustix::fs::major(self.identity.device) == 0
     }
 
-    /// Converts the result of statx(2).
     pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
         let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, moment.tv_nsec);
         let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
@@ -333,7 +330,6 @@ impl FileType {
         Self::known(reported).unwrap_or(Self::Other)
     }
 
-    /// `None` if the system reports no known type.
     pub(super) fn known(reported: rustix::fs::FileType) -> Option<Self> {
         use rustix::fs::FileType as Reported;
 
@@ -349,8 +345,8 @@ impl FileType {
     }
 }
 
-/// Converts seconds and nanoseconds since 1970. A file's owner can set any time, so the result is
-/// `None` if `SystemTime` cannot represent it.
+/// Seconds and nanoseconds since 1970. A file's owner can set a time that `SystemTime` cannot
+/// represent.
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: impl TryInto<u64>) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());

@@ -93,7 +93,7 @@ impl OpenHow {
     }
 }
 
-/// What a name is, without following it. For a symlink, this includes its target.
+/// What a name is, without following it. A symlink has its target.
 #[derive(Clone, Debug)]
 pub(crate) enum Stat {
     Missing,
@@ -105,11 +105,11 @@ pub(crate) enum Stat {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// With `O_PATH`. Fails with `ELOOP` if any name in the path is a symlink.
+    /// Opens the path with `O_PATH`. Fails with `ELOOP` at a symlink.
     NoLink,
-    /// For reading, without blocking. Follows symlinks.
+    /// Opens the path for reading, without blocking, and follows symlinks.
     Read,
-    /// Like `Read`, but fails with `ELOOP` like `NoLink`.
+    /// Like `Read`, but fails with `ELOOP` at a symlink.
     ReadNoLink,
 }
 
@@ -119,7 +119,7 @@ pub(crate) use self::listing::{DirectoryEntry, Entries, NameAt, NameList, USUAL_
 /// does not report a mount ID.
 pub(crate) type Mount = (bool, u64);
 
-/// Splits a path into its parent and its last name, if there is one.
+/// Splits off the last name, if there is one.
 pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }

@@ -1,4 +1,4 @@
-//! The operator's policy for unusual files, and the access to a root.
+//! The policy for unusual files, and the access to a root.
 
 use crate::dir::{FileType, Metadata};
 use crate::error::{Code, Result};
@@ -19,8 +19,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Rules for files inside a root that may be reachable from elsewhere, or behave in unexpected
-/// ways. [`BoundaryBuilder`](crate::BoundaryBuilder) documents each, with its default.
+/// Rules for files that may be reachable from elsewhere, or behave in unexpected ways.
+/// [`BoundaryBuilder`](crate::BoundaryBuilder) documents each, with its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) hard_links: Rule,

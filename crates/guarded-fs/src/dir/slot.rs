@@ -2,8 +2,8 @@
 //!
 //! Everything that changes an entry, or opens one for writing, is a method of a [`Slot`], which
 //! asks its [`Permit`] immediately before. Exceptions are the guard's own temporary files, and the
-//! directories that it has just created for a permitted change. They are removed without a permit,
-//! so that nothing remains of a change that is no longer allowed.
+//! directories that it has just created for a permitted change, which are removed without a permit,
+//! so that nothing remains of one that is no longer allowed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,7 +15,6 @@ use super::{Beneath, Handle, Identity, OpenHow, Rule, Stat, kernel, split, tempo
 use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 
-/// The permission for one change.
 pub(crate) trait Permit {
     /// Fails if the change is not allowed now.
     fn ask(&self) -> Result<()>;
@@ -66,7 +65,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Opens the file or directory to set its attributes, which its owner may do through any
+    /// Opens the file or directory to set its attributes: its owner may do so through any
     /// descriptor.
     #[cfg(not(windows))]
     pub(crate) fn open_to_set_attributes(&self, is_dir: bool) -> Result<File> {
@@ -91,7 +90,7 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Opens the directory, creating it if it is missing. Returns its identity if it is new.
+    /// Opens the directory, creating it if missing. Returns its identity if it is new.
     pub(crate) fn open_or_create_dir(&self) -> Result<(Handle, Option<Identity>)> {
         let is_new = match self.create_dir() {
             // Another process has just created it. Opening it fails if it is not a directory.
@@ -109,8 +108,8 @@ impl<'a> Slot<'a> {
         opened
     }
 
-    /// Creates a symlink, and fails with `AlreadyExists` if the name exists. `is_dir` is whether
-    /// the target is a directory, because Windows has two kinds of symlink.
+    /// Creates a symlink. Windows has two kinds: `is_dir` is whether the target is a directory.
+    /// Fails with `AlreadyExists` if the name exists.
     #[cfg_attr(not(windows), allow(unused_variables, reason = "Unix has one kind of symlink"))]
     pub(crate) fn symlink(&self, text: &OsStr, is_dir: bool) -> Result<()> {
         self.permit.ask()?;
@@ -121,8 +120,8 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Gives an open file this name, and fails with `AlreadyExists` if the name exists. Returns
-    /// `None` if the system cannot link a file without its name.
+    /// Gives an open file this name. Fails with `AlreadyExists` if that exists. `None` if the
+    /// system cannot link a file without its name.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unused_self))]
     pub(crate) fn link_file(&self, file: &File) -> Option<Result<()>> {
         #[cfg(target_os = "linux")]
@@ -134,7 +133,7 @@ impl<'a> Slot<'a> {
         None
     }
 
-    /// Removes an entry that is not a directory: of a symlink, the symlink itself.
+    /// Removes an entry that is not a directory. Of a symlink, the target stays.
     pub(crate) fn remove_file(&self) -> Result<()> {
         self.permit.ask()?;
         Ok(self.directory.remove_file(self.name())?)
@@ -146,8 +145,8 @@ impl<'a> Slot<'a> {
     }
 
     /// Renames the entry. Unless `replace` is true, fails with `AlreadyExists` if the destination
-    /// exists. If the system cannot check this atomically, a destination created at the same time
-    /// can be replaced.
+    /// exists. Where the system cannot check this atomically, one created at the same time can be
+    /// replaced.
     pub(crate) fn rename(&self, to: &Slot<'_>, replace: bool) -> Result<()> {
         self.permit.ask()?;
         to.permit.ask().map_err(Error::of_destination)?;
@@ -170,8 +169,8 @@ impl TemporaryName {
         })
     }
 
-    /// Creates a temporary hard link to the entry `from`, even if that is a symlink, to be linked
-    /// to `to` in the same directory.
+    /// Creates a hard link to the entry `from`, even if that is a symlink, to be renamed or linked
+    /// to `to`.
     pub(crate) fn of_link(from: &Slot<'_>, to: &Slot<'_>, directory: Arc<Handle>) -> Result<Self> {
         from.permit.ask()?;
         to.permit.ask().map_err(Error::of_destination)?;
@@ -288,7 +287,6 @@ mod tests {
 
     use super::*;
 
-    /// What another process created first is not removed with a change that fails.
     #[test]
     fn only_a_directory_that_was_missing_is_new() {
         let work = tempfile::tempdir().unwrap();

@@ -1,17 +1,18 @@
 //! System calls on Windows, where the final path of each handle is verified.
 //!
-//! A directory is held open without `FILE_SHARE_DELETE`, so it can be neither renamed nor removed
-//! meanwhile. A file in it is opened by one name relative to that handle (`RootDirectory` in
+//! A directory is held open without `FILE_SHARE_DELETE`, so it can be neither renamed nor removed.
+//! A file in it is opened by one name relative to that handle (`RootDirectory` in
 //! `OBJECT_ATTRIBUTES`, NtCreateFile), without following symlinks and junctions
 //! (`FILE_FLAG_OPEN_REPARSE_POINT`). The final path of the new handle (GetFinalPathNameByHandle)
-//! must be the directory's final path followed by that name. If the system redirected the open
-//! anyway, the handle is refused before any byte is read or written.
+//! must be the directory's, followed by that name. If the system redirected the open anyway, the
+//! handle is refused before any byte is read or written.
 //!
-//! Directories can be created, and names renamed or removed, only by path: the verbatim final path
-//! of the open directory, followed by the name. An open handle does not prevent an empty directory
-//! from being converted into a junction in place, which requires only the right to write attributes
-//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37), so the directory is [pinned](pin) during the
-//! call. A directory is also listed by path, and each listed name is verified through the handle.
+//! Only by path can directories be created, and names renamed or removed: by the verbatim final
+//! path of the open directory, followed by the name. An open handle does not prevent an empty
+//! directory from being converted into a junction in place, for which the right to write attributes
+//! is enough (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37), so the directory is [pinned](pin)
+//! during the call. A directory is also listed by path, and each listed name is verified through
+//! the handle.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -63,8 +64,8 @@ pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     }
 }
 
-/// Opens a name to set its attributes, without following it. An empty name opens the directory
-/// itself, which cannot be renamed while its handle is open, and whose identity is compared.
+/// Opens a name to set its attributes, without following it. An empty name is the directory itself,
+/// which cannot be renamed while its handle is open, and whose identity is compared.
 pub(super) fn open_to_set_attributes(at: &Handle, name: &OsStr) -> Result<File> {
     let access = FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES;
     if name.is_empty() {
@@ -89,8 +90,7 @@ fn open_itself(at: &Dir, name: &OsStr, access: u32) -> io::Result<File> {
     Ok(at.open_with(name, &options)?.into_std())
 }
 
-/// Reads the target of a symlink by the rules for requests. One that they refuse is outside every
-/// root.
+/// Reads a target by the rules for requests. What they refuse is outside every root.
 fn link_text(link: &File) -> Result<OsString> {
     let outside =
         || Error::from(Code::OutsideRoots).with_operator_detail("a symlink that cannot be read");
@@ -102,8 +102,8 @@ fn link_text(link: &File) -> Result<OsString> {
     windows::path(&text).map(OsString::from).map_err(|_| outside())
 }
 
-/// Returns the final path of an open file. Fails with `outside_roots` unless it is the directory's
-/// final path followed by this name, ignoring case.
+/// The final path of an open file. Fails with `outside_roots` unless it is the directory's,
+/// followed by this name, ignoring case.
 pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
     let place = final_path(file)?;
     let directory = if let Some(directory) = at.place.get() {
@@ -125,15 +125,15 @@ pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) ->
     }
 }
 
-/// The current path of an open file, in verbatim form: `\\?\C:\directory\name`.
+/// The current path of an open file in verbatim form: `\\?\C:\directory\name`.
 fn final_path(file: &impl AsFilelike) -> Result<String> {
     let path = winx::file::get_file_path(&file.as_filelike_view::<File>())?;
     path.into_os_string().into_string().map_err(|_| Code::NotUtf8.into())
 }
 
-/// The path of a name in a directory or, if the name is empty, of the directory itself. Fails if
-/// the name is not a plain one: third-party filesystems can contain names that look like paths,
-/// with which `join` would replace the directory.
+/// The path of a name in a directory, or of the directory if the name is empty. Fails if the name
+/// is not a plain one: third-party filesystems can contain names that look like paths, with which
+/// `join` would replace the directory.
 fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     let mut names = Path::new(name).components();
     match (names.next(), names.next()) {
@@ -145,9 +145,8 @@ fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     Ok(Path::new(&directory).join(name))
 }
 
-/// Creates a temporary file in the directory, which is deleted when closed. Meanwhile, the
-/// directory is not empty, so it cannot be converted into a junction. Then verifies that it is not
-/// one already.
+/// Creates a temporary file, which is deleted when closed. Meanwhile, the directory is not empty,
+/// so it cannot be converted into a junction. Verifies that it is not one already.
 fn pin(at: &Handle) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).follow(FollowSymlinks::No);
@@ -177,10 +176,9 @@ fn is_reparse_point(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0)
 }
 
-/// Reopens a file through its filter driver if it is only a stub whose content is stored elsewhere
-/// or in another form, such as a cloud placeholder or a deduplicated file. The first handle
-/// prevents the directory from being converted into a junction, and both must refer to the same
-/// file.
+/// Reopens a reparse point through its filter driver, because the content may be elsewhere or in
+/// another form, as of a cloud placeholder or a deduplicated file. The first handle prevents the
+/// directory from being converted into a junction, and both must be of the same file.
 pub(super) fn open_through_filter(
     at: &Handle,
     name: &OsStr,
@@ -205,13 +203,13 @@ pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     fs::create_dir(in_dir(at, name)?)
 }
 
-/// The text to store in a new symlink: the normal form of the path, as in a request.
+/// The normal form of the path, as in a request.
 pub(crate) fn symlink_text(text: &OsStr) -> Result<Cow<'_, OsStr>> {
     let text = text.to_str().ok_or(Code::InvalidName)?;
     Ok(Cow::Owned(windows::path(text)?.into()))
 }
 
-/// Creates a symlink, whose kind must match that of its target.
+/// The kind of a symlink must match that of its target.
 pub(super) fn symlink(at: &Handle, text: &OsStr, name: &OsStr, is_dir: bool) -> io::Result<()> {
     use std::os::windows::fs::{symlink_dir, symlink_file};
     let _pin = pin(at)?;
@@ -230,7 +228,7 @@ pub(super) fn hard_link(
     fs::hard_link(in_dir(from_dir, from)?, in_dir(to_dir, to)?)
 }
 
-/// Removes a name that is not a directory. Of a symlink or a junction, the link itself is removed.
+/// Removes a name that is not a directory. Of a symlink or a junction, the target stays.
 pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
     use std::os::windows::fs::FileTypeExt as _;
     let _pin = pin(at)?;
@@ -277,8 +275,8 @@ pub(super) fn entries(at: &Handle) -> io::Result<fs::ReadDir> {
     fs::read_dir(in_dir(at, OsStr::new(""))?)
 }
 
-/// The volume of an open file. One that is mounted in a directory counts as a symlink, so every
-/// file that is reached without following symlinks is on the same volume.
+/// The volume of an open file. A volume mounted in a directory counts as a symlink, so every file
+/// that is reached without following symlinks is on the same one.
 pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
     Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
 }
@@ -289,7 +287,7 @@ pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::R
 }
 
 impl Handle {
-    /// The current path of the directory in its usual form, if the system reports it.
+    /// The directory's current path in its usual form.
     pub(crate) fn place(&self) -> Option<PathBuf> {
         Some(windows::path(&final_path(&self.dir).ok()?).ok()?.into())
     }

@@ -2,8 +2,8 @@
 
 use crate::error::Code;
 
-/// Returns the text after the scheme. Refuses queries, fragments, and everything that a URL parser
-/// would silently repair. `allows_backslash` decides by that text.
+/// The text after the scheme. Refuses queries, fragments, and everything that a URL parser would
+/// silently repair. `allows_backslash` decides by that text.
 pub(crate) fn after_scheme(
     text: &str,
     allows_backslash: impl FnOnce(&str) -> bool,

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Maps all names that a supported filesystem could treat as one to the same form. It ignores case,
+/// Maps all names that a supported filesystem could treat as one to the same form: without case,
 /// Unicode normalization (APFS, HFS+; ZFS also compatibility forms), invisible characters (HFS+),
 /// and trailing dots and spaces (Windows, SMB). Invalid UTF-8 becomes replacement characters.
 pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
@@ -38,8 +38,8 @@ pub(super) fn fold_untrimmed(name: &OsStr) -> Cow<'_, str> {
 }
 
 /// Whether a character is invisible by default (`Default_Ignorable_Code_Point`,
-/// DerivedCoreProperties.txt, Unicode 16). This includes those that HFS+ ignores (Apple Technical
-/// Note TN1150, "Unicode Subtleties").
+/// DerivedCoreProperties.txt, Unicode 16), such as those that HFS+ ignores (Apple Technical Note
+/// TN1150, "Unicode Subtleties").
 pub(super) fn is_ignorable(character: char) -> bool {
     let code = u32::from(character);
     IGNORABLE.iter().any(|(first, last)| (*first..=*last).contains(&code))

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::names::{alias_names, components, is_absolute, key};
 
-/// The canonical paths and aliases of the roots, as trees of names. The cost of a look-up depends
-/// on the length of the path, not on the number of roots.
+/// The roots' canonical paths and aliases, as trees of names. A look-up costs the same with one
+/// root as with ten thousand.
 #[derive(Debug, Default)]
 pub struct PathIndex {
     /// The canonical paths of roots, and their ancestors.
@@ -22,7 +22,7 @@ pub struct PathIndex {
     roots: Vec<(Node, RootKind)>,
 }
 
-/// Whether a root is a directory or a single file.
+/// The kind of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
     /// A directory.
@@ -39,7 +39,7 @@ struct AliasTarget {
     is_here: bool,
 }
 
-/// What a path comes from, which decides the aliases that it may begin with.
+/// What a path comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A request or an entry of a root list: any alias.
@@ -63,7 +63,7 @@ pub enum Position {
 /// The node of `/`. On Windows, the parent of all volumes.
 pub const TOP: Node = 0;
 
-/// A tree of path names. Some nodes are marked with the index of a root.
+/// A tree of names. Some nodes are marked with the index of a root.
 #[derive(Debug, Default)]
 pub struct Tree(Vec<Branch>);
 
@@ -71,9 +71,8 @@ pub struct Tree(Vec<Branch>);
 struct Branch {
     parent: Node,
     root: Option<u32>,
-    /// As inserted.
     name: Box<OsStr>,
-    /// Most trees contain a single path, so their nodes have at most one child and need no map.
+    /// Most nodes have at most one child, and need no map.
     first_child: Option<Node>,
     /// Keyed by [`key`].
     #[expect(
@@ -90,16 +89,16 @@ impl PathIndex {
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. If two roots have the same alias,
-    /// the first keeps it.
+    /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. The first of two equal aliases
+    /// counts.
     pub fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ROOT_NAMES {
             self.aliases.insert(alias, root);
         }
     }
 
-    /// Adds an operator's alias of the place at a canonical path: a root, or an ancestor of roots.
-    /// Declared aliases must not be nested.
+    /// Adds an operator's alias of a root or of an ancestor of roots. Declared aliases must not be
+    /// nested.
     pub fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
         self.declared.push(AliasTarget { node: self.canonical.find(target), is_here });
@@ -129,9 +128,8 @@ impl PathIndex {
         self.roots.get(root).map_or(TOP, |(node, _)| *node)
     }
 
-    /// The roots at a node and on a path of plain names below it, outermost first, each with the
-    /// number of names that lead to it. Names are compared byte for byte, and a file root contains
-    /// nothing else.
+    /// The roots at a node and on a path of plain names below it, compared byte for byte, outermost
+    /// first. Each has the number of names that lead to it. A file root contains nothing else.
     pub fn roots_on<'a>(
         &'a self,
         start: Node,
@@ -149,7 +147,7 @@ impl PathIndex {
         })
     }
 
-    /// The roots below a canonical path, in ascending order. Names are compared byte for byte.
+    /// The roots below a canonical path, compared byte for byte, in ascending order.
     pub fn roots_below(&self, canonical: &Path) -> Vec<usize> {
         let mut names = components(canonical.as_os_str());
         let node = names.try_fold(TOP, |node, (name, _)| self.same_child(node, name));
@@ -177,8 +175,8 @@ impl PathIndex {
         found
     }
 
-    /// The root with the longest canonical path or alias that an absolute path starts with, and the
-    /// rest of the path.
+    /// The root with the longest path or alias that an absolute path starts with, and the rest of
+    /// the path.
     pub fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         match self.begin_from(path, Origin::Request) {
             (Position::Root(root), rest) => Some((root, rest)),
@@ -186,7 +184,7 @@ impl PathIndex {
         }
     }
 
-    /// Like [`begin`](Self::begin), also for the target of a symlink. A path that starts in no root
+    /// Like [`begin`](Self::begin), also for a symlink's target. A path that starts in no root
     /// starts at the place of a declared alias, or else at `/`.
     pub fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
@@ -196,8 +194,8 @@ impl PathIndex {
         }
     }
 
-    /// The place of the declared alias that a path begins with, and the rest of the path. The place
-    /// is `None` if no root is at or below it.
+    /// The place of the declared alias that a path begins with, and the rest of the path. `None` is
+    /// a place with no root at or below it.
     pub fn declared<'a>(
         &self,
         path: &'a OsStr,
@@ -342,7 +340,7 @@ impl Tree {
         new
     }
 
-    /// The roots that mark a path or its ancestors, outermost first, each with its depth.
+    /// The roots that mark a path or its ancestors, outermost first, with their depths.
     pub fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let below = components(path.as_os_str()).scan(TOP, |node, (name, _)| {
             *node = self.child(*node, name)?;
@@ -352,7 +350,6 @@ impl Tree {
         nodes.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
-    /// The root that marks a path.
     pub fn marked(&self, path: &Path) -> Option<usize> {
         self.find(path).and_then(|node| self.root(node))
     }
@@ -388,8 +385,8 @@ impl Tree {
 }
 
 /// The maximum number of names in the paths and aliases of a list's roots: ten for each of the
-/// 10,000 entries of the longest list. Names that several paths share count once. An entry beyond
-/// it is rejected. A root whose alias does not fit is still found by its canonical path.
+/// 10,000 entries of the longest list. Names that paths share count once. An entry beyond it is
+/// rejected. A root whose alias does not fit is still found by its canonical path.
 pub const ROOT_NAMES: usize = 100_000;
 
 #[cfg(test)]

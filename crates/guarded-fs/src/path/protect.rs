@@ -1,31 +1,31 @@
 //! Protected names: patterns for names below the allowed directories that are read-only or denied.
 //!
-//! [`ProtectedNames`] compares the operator's patterns with canonical paths. Whole names are
-//! compared, in a [folded](fold) form in which all names are equal that any supported filesystem
-//! could treat as one. When in doubt, a name matches.
-//!
-//! # Attacks
-//!
-//! Each attack is refused with `protected`, whether the request names the place directly, through a
-//! symlink or an alias, in a nested root or client root, or in a client root at or below the
-//! protected name. All of these resolve to one canonical path, and only that is compared.
+//! [`ProtectedNames`] compares the operator's patterns with canonical paths, by whole names in a
+//! [folded](fold) form: all names are equal that any supported filesystem could treat as one. When
+//! in doubt, a name matches.
 //!
 //! Whoever configures a directory consents to the names that lead to it. A match therefore counts
 //! if its last name is below the allowed directory of the innermost root in force that contains the
 //! place, wherever the match begins.
 //!
+//! # Attacks
+//!
+//! Each is refused with `protected`, whether the request names the place directly, through a
+//! symlink or an alias, in a nested root or client root, or in a client root at or below the
+//! protected name: all of these resolve to one canonical path.
+//!
 //! | attack on a read-only name `.git` | defense |
 //! | --- | --- |
-//! | change `.git/config`; create `.git`, or `new/.git/x` with its missing parents | `Proof::ensure_writable` compares the whole canonical path, including missing names |
-//! | write `.GIT/config`, `.git./config` or `.g\u{200c}it/config`, which a filesystem could treat as `.git/config` | names are compared in folded form |
-//! | remove or rename `.git` or an entry in it, or replace either by a rename | `ensure_writable`, for source and destination |
-//! | rename or remove a directory that contains `.git` at any depth | it is searched before anything changes; a removal also checks each name |
-//! | put a symlink, a file or a directory with content at `.github`, to make `.github/workflows` appear | at a name that begins a pattern, only an empty directory is created (`Proof::permit`) |
-//! | rename the parent directory to `.git` while a file is written in it | the directory must still be at its path before the file is put in place |
-//! | list only `.git/hooks` as a client root, and write in it | a client root has the allowed directory in which it was resolved, and `.git` is below that |
-//! | change `.git` in an allowed directory that is inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |
-//! | let an allowed directory inside `.codex` vanish, or omit it from the list, and write there | the innermost root in force is then the outer one, below which `.codex` counts |
-//! | write to a temporary file before it is renamed | its name is refused in requests, and at the end of symlinks |
+//! | change `.git/config`, or create `.git` or `new/.git/x` | `Proof::ensure_writable` compares the whole canonical path, missing names included |
+//! | the same in another spelling: `.GIT`, `.git.`, `.g\u{200c}it` | names are compared in folded form |
+//! | remove or rename `.git` or an entry in it, or replace either by a rename | source and destination are compared |
+//! | rename or remove a directory that contains `.git` | it is searched before anything changes; a removal also checks each name |
+//! | put a symlink, a file or a full directory at `.github`, to make `.github/workflows` appear | a name that begins a pattern is created only as an empty directory (`Proof::permit`) |
+//! | rename the parent directory to `.git` during a write | the directory must still be at its path before the file is put in place |
+//! | list only `.git/hooks` as a client root | a client root has the allowed directory in which it was resolved, above `.git` |
+//! | change `.git` in an allowed directory inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |
+//! | let that directory vanish, or omit it from the list | the innermost root in force is then the outer one, below which `.codex` counts |
+//! | write to the temporary file of a write | its name is refused in requests, and at the end of symlinks |
 //!
 //! A denied name `.env` has the same defenses, and these:
 //!
@@ -35,21 +35,21 @@
 //! | pass through it: `.env/..`, `.env/../a`, a symlink to it | the same at every step |
 //! | let the kernel follow a symlink into it | if a pattern denies, the kernel follows no symlink, and gets only paths without denied names |
 //! | find its name in a listing or a walk | denied entries are omitted, and count towards no limit |
-//! | list it as a client root | the entry is rejected, and puts nothing in force, not even an allowed directory below it |
+//! | list it as a client root | the entry puts nothing in force, not even an allowed directory below it |
 //! | leave an allowed directory inside it, by `..` or a symlink | all names of the place that is reached are compared |
-//! | reach an allowed directory inside it through the denied name | that name is refused; only the directory's own path or alias leads there |
-//! | write an exempt name in another way: `.ENV.EXAMPLE` for `.env.example` | exempt names are compared byte for byte |
+//! | reach such a directory through the denied name | that name is refused; only the directory's own path or alias leads there |
+//! | write an exempt name in another way: `.ENV.EXAMPLE` | exempt names are compared byte for byte |
 //! | hide a denied name below an exempt one: `.env.example/.env` | only a match that ends at the exempt name does not count |
 //!
-//! A read-only directory that contains a writable one has similar defenses, which refuse with
-//! `read_only` unless the table says otherwise:
+//! A read-only directory that contains a writable one refuses with `read_only`, or as the table
+//! says:
 //!
 //! | attack on a read-only directory | defense |
 //! | --- | --- |
-//! | write in it through the writable one: by `..`, a symlink, another spelling below it (`WS` for `/ro/ws`) | the access is that of the innermost root in force that contains the canonical place, byte for byte |
+//! | write in it through the writable one: by `..`, a symlink, another spelling (`WS` for `/ro/ws`) | the innermost root in force that contains the canonical place, byte for byte, decides |
 //! | rename or link a file across the two | a rename needs two writable places, and a hard link also one root (`different_roots`) |
-//! | exchange a directory in the writable one with a symlink, or move it out, while a file is written in it | each change verifies that the open directory is still at its path (`changed`) |
-//! | list a refused entry, or narrow the roots, to raise the access of a place | a refused entry puts nothing in force; narrowing never raises an access ([`Root::access`](crate::Root::access)) |
+//! | exchange a directory in the writable one with a symlink, or move it out, during a write | each change verifies that the open directory is still at its path (`changed`) |
+//! | list a refused entry, or narrow the roots, to raise an access | a refused entry puts nothing in force; narrowing never raises an access |
 //! | remove or move the writable directory, or one that contains it, even if it is missing | a tree that contains an allowed directory is neither removed nor moved (`root_itself`) |
 
 use std::borrow::Cow;
@@ -83,12 +83,12 @@ pub(crate) enum Protection {
 ///   (`core.fsmonitor`, `core.sshCommand`, filters), which the next version control command runs.
 ///   In worktrees and submodules, `.git` is a file that names the actual directory. `.gitmodules`
 ///   names the repositories that the next update fetches.
-/// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: tasks, debuggers, containers and other programs
-///   that an editor starts.
+/// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: programs that an editor starts, such as tasks,
+///   debuggers and containers.
 /// - `.agents`, `.codex`, `.cursor`, `.gemini`, `.windsurf`, and parts of `.claude`: permissions,
 ///   hooks and instructions of coding agents. Codex also protects `.git`, `.codex` and `.agents`,
-///   and Zed asks before its settings are edited. The whole of `.claude` is not protected, because
-///   clients work in the worktrees that Claude Code creates in `.claude/worktrees`.
+///   and Zed asks before its settings are edited. Clients work in `.claude/worktrees`, so not all
+///   of `.claude` is protected.
 /// - `.mcp.json`: the MCP servers that a client starts.
 /// - `.github/workflows`, `.github/actions`: programs that run with the repository's secrets.
 ///   GitHub requires a separate permission for a token to change these files.
@@ -155,8 +155,7 @@ pub(crate) struct Pattern {
 #[derive(Clone, Debug)]
 struct PatternName {
     folded: String,
-    /// The name in lower case, if it contains wildcards, which match dots, for example, that
-    /// folding removes.
+    /// The name in lower case, if it contains wildcards, which also match what folding removes.
     lower: Option<String>,
 }
 
@@ -181,7 +180,7 @@ fn forms(name: &OsStr) -> (Cow<'_, str>, Vec<String>) {
     (folded, vec![fold_untrimmed(name).into_owned(), lower, visible])
 }
 
-/// The text in lower case, with as many characters, because `?` matches one.
+/// In lower case, with as many characters, because `?` matches one.
 fn lower(text: &str) -> String {
     let lower = |character: char| {
         let mut lower = character.to_lowercase();
@@ -274,8 +273,7 @@ impl Pattern {
 }
 
 impl ProtectedNames {
-    /// `directories` are the canonical paths of all allowed directories. `None` if there are no
-    /// patterns.
+    /// `directories` are the canonical paths of all allowed directories.
     pub(crate) fn new<'a>(
         patterns: &[Pattern],
         directories: impl Iterator<Item = &'a Path>,
@@ -307,17 +305,17 @@ impl ProtectedNames {
         self.can_deny
     }
 
-    /// The strongest pattern that matches names of a place, given as parts of its canonical path.
-    /// The first `consented` names lead to the allowed directory of its root: a match counts if it
-    /// ends at a later name.
+    /// The strongest pattern that matches a place, given as parts of its canonical path. The first
+    /// `consented` names lead to the allowed directory of its root: a match counts if it ends
+    /// later.
     pub(crate) fn of(&self, place: &[&Path], consented: usize) -> Option<&Pattern> {
         // Defense: Only the names that lead to a configured directory are not protected.
         self.strongest(place, consented, |end, length| end <= length)
     }
 
-    /// The strongest pattern with a match that ends at one of the last `names` names of a place, if
-    /// that name is below its allowed directory, which `is_below` decides by the number of names up
-    /// to it. A path is entered name by name, so the earlier names are known not to be denied.
+    /// The strongest pattern with a match that ends at one of the last `names` names of a place,
+    /// below its allowed directory, which `is_below` decides by the number of names up to there.
+    /// The earlier names are known not to be denied, because a path is entered name by name.
     pub(crate) fn of_last_names(
         &self,
         place: &[&Path],
@@ -346,8 +344,8 @@ impl ProtectedNames {
     }
 
     /// The strongest pattern with a match that ends more than `after` names after the beginning of
-    /// the path. Of a match that would end after the path, only the names on the path are compared.
-    /// `is_counted` gets the number of names up to the end of the match, and that of the path.
+    /// the path. Of a match that ends after the path, only the names on the path are compared.
+    /// `is_counted` gets the number of names up to the end of the match, and of the path.
     fn strongest(
         &self,
         place: &[&Path],
@@ -391,8 +389,7 @@ impl ProtectedNames {
         strongest
     }
 
-    /// The number of names before the first at which a match that ends after the first `after`
-    /// names can begin.
+    /// Where the first match can begin that ends after the first `after` names.
     fn earliest(&self, after: usize) -> usize {
         (after + 1).saturating_sub(self.longest)
     }
@@ -613,7 +610,7 @@ mod tests {
         }
     }
 
-    /// Every pattern and name of up to four characters, against a matcher that tries every length.
+    /// Every pattern and name of up to four characters.
     #[test]
     fn wildcards_match_as_a_naive_matcher_does() {
         fn naive(pattern: &[u8], name: &[u8]) -> bool {

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The key by which names are compared. Some letters share only an uppercase or a lowercase form,
-/// so both are applied. Because of ligatures, some names are equal here that the filesystems
-/// distinguish.
+/// Some letters share only an uppercase or a lowercase form, so both are applied. Because of
+/// ligatures, some names are equal here that the filesystems distinguish.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);

@@ -5,10 +5,8 @@
 //! | | Linux | macOS | Windows |
 //! | --- | --- | --- | --- |
 //! | names are separated by | `/` | `/` | `\`, `/` |
-//! | an absolute path begins with | `/` | `/` | a volume, `C:\` or `\\server\share\` |
+//! | an absolute path begins with | `/` | `/` | a volume, its first name: `C:\` or `\\server\share\` |
 //! | names are compared | by bytes | ignoring case and normalization (`apple::key`) | ignoring case (`windows::key`) |
-//!
-//! On Windows, the volume is the first name of an absolute path.
 //!
 //! Only the names of a root and its ancestors are compared this way. Beneath a root, the filesystem
 //! decides which names are equal. If it distinguishes two names that are equal here, a request that
@@ -34,14 +32,13 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || (absolute(one) == absolute(other) && path_key(one) == path_key(other))
 }
 
-/// A key that is equal for paths with equal names, whether absolute or relative.
+/// A key that is equal for paths with equal names, absolute or relative.
 pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
 }
 
-/// The names of a path as they are compared with a declared alias, each with the rest of the path
-/// after it. There are none unless the path is absolute on this system or, on Unix, begins with a
-/// Windows drive.
+/// The names of a path as compared with declared aliases, each with the rest of the path after it.
+/// Only paths that are absolute or, on Unix, begin with a Windows drive have any.
 pub(crate) fn alias_names(path: &OsStr) -> Box<dyn Iterator<Item = (Cow<'_, OsStr>, &OsStr)> + '_> {
     #[cfg(unix)]
     if let Some(names) = drive::names(path) {
@@ -77,14 +74,13 @@ mod system {
         })
     }
 
-    /// The rest of a path that starts with `base`, compared byte for byte. It is empty or begins
-    /// with a slash.
+    /// The rest of a path that starts with `base`, compared byte for byte.
     pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
         let below = path.as_bytes().strip_prefix(base.as_os_str().as_bytes())?;
         (below.is_empty() || below.starts_with(b"/")).then_some(OsStr::from_bytes(below))
     }
 
-    /// Whether a path ends in a separator and must therefore name a directory.
+    /// Whether a path ends in a separator and so names a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.as_bytes().ends_with(b"/")
     }
@@ -109,8 +105,8 @@ mod system {
         path.to_str().is_some_and(windows::is_absolute)
     }
 
-    /// The names of a path, including `.` and `..`, each with the rest of the path after it. A path
-    /// that is not valid Unicode has none, but a [`Location`](crate::Location) never contains one.
+    /// A path that is not valid Unicode has no names, but a [`Location`](crate::Location) never
+    /// contains one.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         windows::components(path.to_str().unwrap_or_default())
             .map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))

@@ -84,8 +84,8 @@ pub fn uri(text: &str) -> Result<String, Code> {
     }
 }
 
-/// The key by which the filesystem compares a name. A character is replaced by its uppercase form
-/// if that is a single character whose lowercase form is the original character.
+/// The key by which the filesystem compares a name: each character in uppercase, if that is a
+/// single character whose lowercase form is the original one.
 ///
 /// The uppercase table of NTFS works the same way. It maps UTF-16 code units, so characters beyond
 /// U+FFFF are unchanged. In that table `ı` is not `I`, `µ` is not a Greek letter, and `ς` equals
@@ -116,7 +116,7 @@ pub fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     volume.into_iter().chain(names)
 }
 
-/// Splits a normal form into its volume, which may be empty, and the rest.
+/// Splits off the volume, which may be empty.
 fn volume(normal: &str) -> (&str, &str) {
     let end = if is_from_drive(normal) {
         2
@@ -129,7 +129,7 @@ fn volume(normal: &str) -> (&str, &str) {
 }
 
 /// The plain form of the text after `\\?\`. Windows interprets that text literally, so anything
-/// that Windows would change in a plain path is refused.
+/// that it would change in a plain path is refused.
 fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
@@ -146,7 +146,7 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     Ok(plain)
 }
 
-/// Splits a path into its drive or share in normal form, empty for a relative path, and the rest.
+/// Splits off the drive or share, in normal form. It is empty for a relative path.
 fn prefix(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
@@ -162,7 +162,7 @@ fn prefix(text: &str) -> Result<(String, &str), Code> {
     }
 }
 
-/// Splits the text after two leading separators into the share in normal form and the rest.
+/// Splits off the share, in normal form, after two leading separators.
 fn share(text: &str) -> Result<(String, &str), Code> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
@@ -195,8 +195,8 @@ fn check_characters(name: &str) -> Result<(), Code> {
     }
 }
 
-/// Whether a device has this name in every directory. Extensions, and spaces before them, are
-/// ignored.
+/// Whether a device has this name in every directory, whatever its extension and the spaces before
+/// that.
 fn is_reserved(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default().trim_end_matches(' ');
     let port = base
@@ -219,8 +219,7 @@ fn is_short(name: &str) -> bool {
         && !extension.contains('.')
 }
 
-/// The path named by the text after a URI's scheme, decoded once and without dot segments (RFC
-/// 3986).
+/// The path in the text after a URI's scheme, decoded once and without dot segments (RFC 3986).
 fn uri_path(rest: &str) -> Result<String, Code> {
     let (host, path) = escapes::split_host(rest);
     // The URL Standard's host parser decodes this escape. A server name needs no other escape.
