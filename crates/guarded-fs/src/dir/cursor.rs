@@ -107,7 +107,7 @@ impl Cursor {
     }
 }
 
-/// Counts blocks that fit in a `u8`, so that the compiler can vectorize the loop.
+/// Counts in blocks that fit in a `u8`, so the compiler can vectorize the loop.
 fn count_separators(path: &[u8]) -> usize {
     let in_block = |block: &[u8]| {
         block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>()

@@ -66,8 +66,8 @@ pub(super) fn follow(
     call(at, path, flags, None, mounts, links)
 }
 
-/// Opens a path of plain names. If another process moves a directory on the path out of `at`
-/// meanwhile, also fails with `ELOOP`.
+/// Opens a path of plain names. Also fails with `ELOOP` if another process moves a directory on it
+/// out of `at`.
 fn plain(
     at: &Dir,
     path: &Path,
@@ -153,7 +153,7 @@ fn target(link: &File) -> rustix::io::Result<OsString> {
     Ok(OsString::from_vec(text))
 }
 
-/// Most targets are not longer than this, in bytes. A longer one is read twice.
+/// Most targets are not longer, in bytes. A longer one is read twice.
 const MOST_TARGETS: usize = 256;
 
 pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
@@ -196,7 +196,7 @@ pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
     mount_of(at, OsStr::new(""))
 }
 
-/// An empty name is the open file itself.
+/// An empty name is the file itself.
 pub(super) fn mount_of<F: AsFd>(at: &F, name: &OsStr) -> Result<Mount> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(at, name, flags, StatxFlags::MNT_ID).map_err(io::Error::from)?;

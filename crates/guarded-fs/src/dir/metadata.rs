@@ -223,7 +223,7 @@ impl Metadata {
         self.clone()
     }
 
-    /// Adds the birth time, if it can be read from the same file.
+    /// Adds the birth time, if it can be read.
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
@@ -273,7 +273,6 @@ impl Metadata {
     reason = "the field types differ between systems"
 )]
 impl Metadata {
-    /// From stat(2), which has no creation time.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         let mode = u32::from(stat.st_mode);
         Self {
@@ -345,8 +344,7 @@ impl FileType {
     }
 }
 
-/// Seconds and nanoseconds since 1970. A file's owner can set a time that `SystemTime` cannot
-/// represent.
+/// Since 1970. A file's owner can set a time that `SystemTime` cannot represent.
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: impl TryInto<u64>) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());

@@ -20,7 +20,7 @@ pub enum Access {
 }
 
 /// Rules for files that may be reachable from elsewhere, or behave in unexpected ways.
-/// [`BoundaryBuilder`](crate::BoundaryBuilder) documents each, with its default.
+/// [`BoundaryBuilder`](crate::BoundaryBuilder) documents each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) hard_links: Rule,

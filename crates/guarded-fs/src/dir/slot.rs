@@ -20,7 +20,7 @@ pub(crate) trait Permit {
     fn ask(&self) -> Result<()>;
 }
 
-/// An entry of an open directory, whether or not it exists, that may be changed.
+/// An entry of an open directory that may be changed, whether or not it exists.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<'a> {
     directory: &'a Handle,
@@ -65,8 +65,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Opens the file or directory to set its attributes: its owner may do so through any
-    /// descriptor.
+    /// The owner of a file may set its attributes through any descriptor.
     #[cfg(not(windows))]
     pub(crate) fn open_to_set_attributes(&self, is_dir: bool) -> Result<File> {
         self.permit.ask()?;
@@ -154,14 +153,14 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A name that the guard gave to a file of its own.
+/// The name of a file that the guard created.
 pub(crate) struct TemporaryName {
     directory: Arc<Handle>,
     name: OsString,
 }
 
 impl TemporaryName {
-    /// Creates a file with this mode, less the umask, and opens it for writing.
+    /// Creates a file with this mode, less the umask.
     pub(crate) fn of_new_file(directory: Arc<Handle>, mode: u32) -> Result<(Self, File)> {
         let how = OpenHow { create_new: Some(mode), ..OpenHow::WRITE };
         Self::create(directory, |directory, name| {

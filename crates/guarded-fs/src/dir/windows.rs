@@ -203,7 +203,6 @@ pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     fs::create_dir(in_dir(at, name)?)
 }
 
-/// The normal form of the path, as in a request.
 pub(crate) fn symlink_text(text: &OsStr) -> Result<Cow<'_, OsStr>> {
     let text = text.to_str().ok_or(Code::InvalidName)?;
     Ok(Cow::Owned(windows::path(text)?.into()))
@@ -217,7 +216,7 @@ pub(super) fn symlink(at: &Handle, text: &OsStr, name: &OsStr, is_dir: bool) -> 
     if is_dir { symlink_dir(text, link) } else { symlink_file(text, link) }
 }
 
-/// Creates a hard link, also to a symlink itself (CreateHardLink).
+/// A symlink is not followed (CreateHardLink).
 pub(super) fn hard_link(
     from_dir: &Handle,
     from: &OsStr,
@@ -228,7 +227,7 @@ pub(super) fn hard_link(
     fs::hard_link(in_dir(from_dir, from)?, in_dir(to_dir, to)?)
 }
 
-/// Removes a name that is not a directory. Of a symlink or a junction, the target stays.
+/// Of a symlink or a junction, removes the link, not its target.
 pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
     use std::os::windows::fs::FileTypeExt as _;
     let _pin = pin(at)?;
@@ -287,7 +286,6 @@ pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::R
 }
 
 impl Handle {
-    /// The directory's current path in its usual form.
     pub(crate) fn place(&self) -> Option<PathBuf> {
         Some(windows::path(&final_path(&self.dir).ok()?).ok()?.into())
     }

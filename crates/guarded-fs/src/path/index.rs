@@ -1,4 +1,4 @@
-//! Finds roots by path: [`PathIndex`]. Whole names are compared, so `/srv/app` is not a prefix of
+//! Finds roots by path: [`PathIndex`]. Whole names are compared: `/srv/app` is not a prefix of
 //! `/srv/app-evil`.
 
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use super::names::{alias_names, components, is_absolute, key};
 pub struct PathIndex {
     /// The canonical paths of roots, and their ancestors.
     canonical: Tree,
-    /// The aliases that differ from their root's canonical path. Ancestors have no meaning here.
+    /// The aliases of roots. Ancestors have no meaning here.
     aliases: Tree,
     /// The operator's aliases, each marked with its index in `declared`.
     declared_paths: Tree,
     declared: Vec<AliasTarget>,
-    /// For each root, its node in `canonical` and its kind.
+    /// The node in `canonical` and the kind of each root.
     roots: Vec<(Node, RootKind)>,
 }
 
@@ -33,18 +33,17 @@ pub enum RootKind {
 
 #[derive(Clone, Copy, Debug)]
 struct AliasTarget {
-    /// The node of its place in `PathIndex::canonical`, or `None` if no root is at or below it.
+    /// In `PathIndex::canonical`, or `None` if no root is at or below the alias's place.
     node: Option<Node>,
     /// Whether it resolves to that place on this system.
     is_here: bool,
 }
 
-/// What a path comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A request or an entry of a root list: any alias.
+    /// A request or an entry of a root list, which may begin with any alias.
     Request,
-    /// The target of a symlink: only an alias that resolves on this system.
+    /// The target of a symlink, which may begin only with an alias that resolves on this system.
     Symlink,
 }
 
@@ -60,10 +59,10 @@ pub enum Position {
     Ancestor(Node),
 }
 
-/// The node of `/`. On Windows, the parent of all volumes.
+/// The node of `/`, or on Windows of the parent of all volumes.
 pub const TOP: Node = 0;
 
-/// A tree of names. Some nodes are marked with the index of a root.
+/// A tree of names, some of which are marked with the index of a root.
 #[derive(Debug, Default)]
 pub struct Tree(Vec<Branch>);
 
@@ -72,7 +71,7 @@ struct Branch {
     parent: Node,
     root: Option<u32>,
     name: Box<OsStr>,
-    /// Most nodes have at most one child, and need no map.
+    /// Most nodes have at most one child.
     first_child: Option<Node>,
     /// Keyed by [`key`].
     #[expect(
@@ -97,14 +96,14 @@ impl PathIndex {
         }
     }
 
-    /// Adds an operator's alias of a root or of an ancestor of roots. Declared aliases must not be
+    /// Adds an operator's alias of a root or an ancestor of roots. Declared aliases must not be
     /// nested.
     pub fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
         self.declared.push(AliasTarget { node: self.canonical.find(target), is_here });
     }
 
-    /// Releases spare capacity, once all paths are added.
+    /// Releases spare capacity.
     pub fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.aliases.0.shrink_to_fit();
@@ -113,7 +112,7 @@ impl PathIndex {
         self.roots.shrink_to_fit();
     }
 
-    /// The number of nodes in all trees.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.canonical.len() + self.aliases.len() + self.declared_paths.len()
     }
@@ -129,7 +128,7 @@ impl PathIndex {
     }
 
     /// The roots at a node and on a path of plain names below it, compared byte for byte, outermost
-    /// first. Each has the number of names that lead to it. A file root contains nothing else.
+    /// first, each with the number of names that lead to it. A file root contains nothing else.
     pub fn roots_on<'a>(
         &'a self,
         start: Node,
@@ -175,8 +174,7 @@ impl PathIndex {
         found
     }
 
-    /// The root with the longest path or alias that an absolute path starts with, and the rest of
-    /// the path.
+    /// The root with the longest path or alias that an absolute path starts with, and the rest.
     pub fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         match self.begin_from(path, Origin::Request) {
             (Position::Root(root), rest) => Some((root, rest)),
@@ -194,8 +192,8 @@ impl PathIndex {
         }
     }
 
-    /// The place of the declared alias that a path begins with, and the rest of the path. `None` is
-    /// a place with no root at or below it.
+    /// The place of the declared alias that a path begins with, and the rest. The place is `None`
+    /// if no root is at or below it.
     pub fn declared<'a>(
         &self,
         path: &'a OsStr,
@@ -217,8 +215,7 @@ impl PathIndex {
         None
     }
 
-    /// Whether a request is absolute or begins with a declared alias, and so does not start at the
-    /// base.
+    /// Whether a request is absolute or begins with a declared alias.
     pub fn is_absolute(&self, request: &OsStr) -> bool {
         is_absolute(request) || self.declared(request, Origin::Request).is_some()
     }
@@ -307,7 +304,7 @@ impl Branch {
 }
 
 impl Tree {
-    /// Marks a path with a root, unless it is already marked. Returns its node.
+    /// Marks a path with a root, unless it is already marked.
     pub fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());

@@ -1,5 +1,5 @@
-//! Parsing of requests: [`Location`]. Its bytes are the bytes that are resolved and used: nothing
-//! decodes or trims them again.
+//! Parsing of requests: [`Location`], whose bytes are resolved and used without being decoded or
+//! trimmed again.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use crate::path::names::components;
 #[cfg(unix)]
 use crate::path::names::drive;
 
-/// A parsed request: the path that it names. Parsing does no I/O.
+/// A parsed request: the path that it names.
 ///
 /// Two locations are equal if they contain the same path, whether written as a path or a URI.
 ///
@@ -63,12 +63,12 @@ use crate::path::names::drive;
 pub struct Location {
     /// Shared, because a `CheckedPath` keeps its request.
     path: Arc<OsStr>,
-    /// The request as it was sent, if that differs from the path.
+    /// The request as it was sent, if it differs.
     sent: Option<Arc<str>>,
 }
 
-/// Writes the request as it was sent, quoted, escaped and shortened as in error texts. The result
-/// is for people and models, not for use as a path.
+/// Writes the request as it was sent, quoted, escaped and shortened as in error texts: for people
+/// and models, not for use as a path.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quoted(self.sent()))
@@ -102,7 +102,7 @@ impl Location {
     ///
     /// | text | meaning |
     /// | --- | --- |
-    /// | `file:` in any case, followed by a path | a URI (RFC 8089), decoded once, with dot segments removed (RFC 3986, 5.2.4) |
+    /// | `file:` in any case, and a path | a URI (RFC 8089), decoded once, with dot segments removed (RFC 3986, 5.2.4) |
     /// | `SCHEME://`, with a scheme of two letters or more | a foreign URI, which is refused |
     /// | anything else | a path, used byte for byte |
     ///
@@ -150,11 +150,11 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute` for text that is not a URI or
-    /// has no absolute path, `nul`, `empty`), [`InvalidUri`](crate::ErrorKind::InvalidUri)
-    /// (`foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`,
-    /// `dropped_character`), [`TooLong`](crate::ErrorKind::TooLong). On Windows, where the host of
-    /// a URI is the server of a share, also the Windows errors of [`parse`](Self::parse).
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`, `nul`, `empty`),
+    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`, `foreign_host`, `query`,
+    /// `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`),
+    /// [`TooLong`](crate::ErrorKind::TooLong). On Windows, where the host of a URI is the server of
+    /// a share, also the Windows errors of [`parse`](Self::parse).
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
             "" => Err(Code::Empty.into()),
@@ -186,8 +186,8 @@ impl Location {
         }
     }
 
-    /// The path by which a request can name the entry `below` this directory. `canonical` is the
-    /// directory's canonical path.
+    /// The path by which a request can name the entry `below` this directory, whose canonical path
+    /// is `canonical`.
     pub(crate) fn entry(&self, below: PathBuf, canonical: impl FnOnce() -> PathBuf) -> PathBuf {
         let (mut has_colon, mut has_backslash) = (false, false);
         for byte in below.as_os_str().as_encoded_bytes() {
@@ -206,13 +206,11 @@ impl Location {
         }
     }
 
-    /// The location of a path known to be valid.
     pub(crate) fn of_place(path: &Path) -> Self {
         Self { path: path.as_os_str().into(), sent: None }
     }
 
-    /// If the path begins with a declared Windows alias, backslashes separate names in the rest of
-    /// it as well.
+    /// After a declared Windows alias, backslashes separate names as well.
     #[cfg(unix)]
     pub(crate) fn with_separators(self, index: &PathIndex) -> Self {
         if index.declared(&self.path, Origin::Request).is_none() {
@@ -307,7 +305,7 @@ try_from! {
     &Location, |location: &Location| Ok(location.clone());
 }
 
-/// Whether a request is parsed as a URI (RFC 3986, 3.1). A single letter is a Windows drive.
+/// A scheme of a single letter is a Windows drive (RFC 3986, 3.1).
 fn is_uri(text: &str) -> bool {
     // Most requests are paths, for which the search stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
@@ -323,7 +321,6 @@ fn is_uri(text: &str) -> bool {
     }
 }
 
-/// The normal form of a path, which on Unix is the path itself.
 #[cfg(not(windows))]
 #[expect(clippy::unnecessary_wraps, reason = "on Windows, some paths are refused")]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
@@ -341,8 +338,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::path::names::windows::uri(text)?.into())
 }
 
-/// The decoded path of a `file:` URI (RFC 8089). `tests/properties/location.rs` compares it with
-/// the `url` crate.
+/// The decoded path of a `file:` URI. `tests/properties/location.rs` compares it with the `url`
+/// crate.
 #[cfg(not(windows))]
 fn read_uri(text: &str) -> Result<OsString> {
     let (host, path) = split_host(after_scheme(text, |_| false)?);
@@ -386,7 +383,7 @@ fn remove_dots(path: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-/// The path as a `file:` URI (RFC 8089), which [`Location`] parses to the same path.
+/// A `file:` URI (RFC 8089), which [`Location`] parses to the same path.
 #[cfg(unix)]
 pub(crate) fn file_uri(path: &Path) -> String {
     let mut uri = "file://".to_owned();
@@ -426,8 +423,7 @@ pub(crate) fn file_uri(path: &Path) -> String {
     uri
 }
 
-/// Appends a path, and escapes everything that a URI's path cannot contain (`pchar`, RFC 3986,
-/// 3.3).
+/// Escapes everything that a URI's path cannot contain (`pchar`, RFC 3986, 3.3).
 fn percent_encode(path: &[u8], uri: &mut String) {
     for &byte in path {
         match byte {
@@ -441,7 +437,7 @@ fn percent_encode(path: &[u8], uri: &mut String) {
     }
 }
 
-/// A hint for a missing path whose text looks as if it was expected to be expanded.
+/// A hint for a missing path whose text the sender may have expected to be expanded.
 pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
     // The escapes of printable ASCII characters.
     let is_escape =
@@ -479,7 +475,6 @@ mod tests {
         }
     }
 
-    /// Dot segments are removed, so a URI of any length can name a short path.
     #[test]
     fn uri_of_the_maximum_length_is_parsed_and_a_longer_one_is_refused() {
         let drive = if cfg!(windows) { "C:/" } else { "" };

@@ -10,47 +10,18 @@
 //!
 //! # Attacks
 //!
-//! Each is refused with `protected`, whether the request names the place directly, through a
-//! symlink or an alias, in a nested root or client root, or in a client root at or below the
-//! protected name: all of these resolve to one canonical path.
+//! Whether a request names a place directly, through a symlink or an alias, or in any root, only
+//! its canonical path is compared, missing names included. `docs/defenses.md` lists the attacks
+//! that this stops, and those on read-only directories. Others are:
 //!
-//! | attack on a read-only name `.git` | defense |
+//! | attack | defense |
 //! | --- | --- |
-//! | change `.git/config`, or create `.git` or `new/.git/x` | `Proof::ensure_writable` compares the whole canonical path, missing names included |
-//! | the same in another spelling: `.GIT`, `.git.`, `.g\u{200c}it` | names are compared in folded form |
-//! | remove or rename `.git` or an entry in it, or replace either by a rename | source and destination are compared |
-//! | rename or remove a directory that contains `.git` | it is searched before anything changes; a removal also checks each name |
-//! | put a symlink, a file or a full directory at `.github`, to make `.github/workflows` appear | a name that begins a pattern is created only as an empty directory (`Proof::permit`) |
-//! | rename the parent directory to `.git` during a write | the directory must still be at its path before the file is put in place |
-//! | list only `.git/hooks` as a client root | a client root has the allowed directory in which it was resolved, above `.git` |
+//! | rename or remove a directory that contains `.git` at any depth | it is searched before anything changes; a removal also checks each name |
+//! | list only `.git/hooks` as a client root, and write in it | a client root has the allowed directory in which it was resolved, above `.git` |
 //! | change `.git` in an allowed directory inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |
-//! | let that directory vanish, or omit it from the list | the innermost root in force is then the outer one, below which `.codex` counts |
-//! | write to the temporary file of a write | its name is refused in requests, and at the end of symlinks |
-//!
-//! A denied name `.env` has the same defenses, and these:
-//!
-//! | attack on a denied name `.env` | defense |
-//! | --- | --- |
-//! | read, list or describe `.env` or anything below it | the resolver refuses the name before looking it up, whether or not it exists |
-//! | pass through it: `.env/..`, `.env/../a`, a symlink to it | the same at every step |
-//! | let the kernel follow a symlink into it | if a pattern denies, the kernel follows no symlink, and gets only paths without denied names |
-//! | find its name in a listing or a walk | denied entries are omitted, and count towards no limit |
-//! | list it as a client root | the entry puts nothing in force, not even an allowed directory below it |
-//! | leave an allowed directory inside it, by `..` or a symlink | all names of the place that is reached are compared |
-//! | reach such a directory through the denied name | that name is refused; only the directory's own path or alias leads there |
-//! | write an exempt name in another way: `.ENV.EXAMPLE` | exempt names are compared byte for byte |
-//! | hide a denied name below an exempt one: `.env.example/.env` | only a match that ends at the exempt name does not count |
-//!
-//! A read-only directory that contains a writable one refuses with `read_only`, or as the table
-//! says:
-//!
-//! | attack on a read-only directory | defense |
-//! | --- | --- |
-//! | write in it through the writable one: by `..`, a symlink, another spelling (`WS` for `/ro/ws`) | the innermost root in force that contains the canonical place, byte for byte, decides |
-//! | rename or link a file across the two | a rename needs two writable places, and a hard link also one root (`different_roots`) |
-//! | exchange a directory in the writable one with a symlink, or move it out, during a write | each change verifies that the open directory is still at its path (`changed`) |
-//! | list a refused entry, or narrow the roots, to raise an access | a refused entry puts nothing in force; narrowing never raises an access |
-//! | remove or move the writable directory, or one that contains it, even if it is missing | a tree that contains an allowed directory is neither removed nor moved (`root_itself`) |
+//! | let that directory vanish, or omit it from the list, and write there | the innermost root in force is then the outer one, below which `.codex` counts |
+//! | list a denied name as a client root | the entry puts nothing in force, not even an allowed directory below it |
+//! | remove or move a directory that contains an allowed one, even a missing one | refused (`root_itself`) |
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -64,7 +35,7 @@ use super::names::components;
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
 
-/// How names that match a pattern, and everything below them, are protected.
+/// How matching names, and everything below them, are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Protection {
     /// [`BoundaryBuilder::protect`](crate::BoundaryBuilder::protect).
@@ -136,7 +107,7 @@ pub(crate) struct ProtectedNames {
     first_bytes: [bool; 128],
     /// The number of names in the longest pattern.
     longest: usize,
-    /// Anchored patterns match directly below these, the allowed directories.
+    /// The allowed directories, directly below which anchored patterns match.
     directories: FoldedPaths,
 }
 
@@ -315,7 +286,7 @@ impl ProtectedNames {
 
     /// The strongest pattern with a match that ends at one of the last `names` names of a place,
     /// below its allowed directory, which `is_below` decides by the number of names up to there.
-    /// The earlier names are known not to be denied, because a path is entered name by name.
+    /// Earlier names are known not to be denied, because a path is entered name by name.
     pub(crate) fn of_last_names(
         &self,
         place: &[&Path],
@@ -344,8 +315,8 @@ impl ProtectedNames {
     }
 
     /// The strongest pattern with a match that ends more than `after` names after the beginning of
-    /// the path. Of a match that ends after the path, only the names on the path are compared.
-    /// `is_counted` gets the number of names up to the end of the match, and of the path.
+    /// the path. Only names on the path are compared. `is_counted` gets the number of names up to
+    /// the end of the match, and of the path.
     fn strongest(
         &self,
         place: &[&Path],
@@ -431,8 +402,7 @@ impl FoldedPaths {
         !self.above(&names_of(&[path]).collect::<Vec<_>>()).is_empty()
     }
 
-    /// The number of names in each path that is or encloses the path of these names, in ascending
-    /// order.
+    /// The number of names in each path that is or encloses this one, in ascending order.
     fn above(&self, names: &[&OsStr]) -> Vec<usize> {
         let mut path = String::new();
         let mut depths = Vec::from_iter(self.paths.contains("").then_some(0));
@@ -471,7 +441,8 @@ pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
     may_have && components(path).any(|(name, _)| is_temporary(name))
 }
 
-/// Whether a folded name matches a folded pattern. `*` matches any number of characters, `?` one.
+/// Whether a folded name matches a folded pattern, in which `*` is any number of characters, and
+/// `?` one.
 fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.chars(), name.chars());
     // What follows the last `*`, and the first characters of the name that can match it.
@@ -610,7 +581,6 @@ mod tests {
         }
     }
 
-    /// Every pattern and name of up to four characters.
     #[test]
     fn wildcards_match_as_a_naive_matcher_does() {
         fn naive(pattern: &[u8], name: &[u8]) -> bool {

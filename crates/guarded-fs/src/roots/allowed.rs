@@ -10,15 +10,15 @@ use crate::roots::throttle::{Throttle, Turn};
 /// A directory that the operator's configuration allows, or the filesystem root or a volume if it
 /// allows none.
 ///
-/// It is a name, like every root, but each operation needs one of the few, so its handle is cached.
-/// Its path is opened again, without following a symlink, after an operation has failed, and when
-/// the directory is used and [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed. The handle
-/// then leads to what has the name now: another directory after a deployment, or nothing.
+/// Each operation needs one, so its handle is cached. The path is opened again, without following a
+/// symlink, after an operation has failed, and when the directory is used and
+/// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed. The handle then leads to what has the
+/// name now: another directory after a deployment, or nothing.
 #[derive(Debug)]
 pub(crate) struct AllowedDirectory {
     /// The filesystem root, or the volume on Windows.
     top: Arc<Handle>,
-    /// The path from there, of plain names.
+    /// The path from `top`, of plain names.
     path: PathBuf,
     /// The number of names in the configured path, which for a single file is longer than this
     /// directory's. Patterns do not protect these names.
@@ -35,7 +35,7 @@ struct CurrentHandle {
 }
 
 impl AllowedDirectory {
-    /// The filesystem root, or a volume on Windows, which is opened once.
+    /// The filesystem root or a volume is opened once.
     pub(crate) fn at_top(top: Handle, consented: usize) -> Result<Arc<Self>> {
         let identity = top.identity()?;
         let top = Arc::new(top);
@@ -44,7 +44,7 @@ impl AllowedDirectory {
         Ok(Arc::new(Self { top, path, consented, current, opened }))
     }
 
-    /// The directory at a path of plain names below this one, which is a filesystem root.
+    /// A directory at a path of plain names below this filesystem root or volume.
     pub(crate) fn below(&self, path: &Path, consented: usize) -> Result<Arc<Self>> {
         let (top, path) = (self.top.clone(), path.to_owned());
         let current = Mutex::new(Some(CurrentHandle::open(&top, &path)?));
@@ -52,13 +52,9 @@ impl AllowedDirectory {
     }
 
     /// The handle of the directory that has the name, or had it at most
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) ago.
-    ///
-    /// # Errors
-    ///
-    /// `RootUnavailable` if no directory has the name, or if opening it has taken more than
-    /// [`OPENING`](crate::limits::OPENING), for example on a network filesystem that hangs: then
-    /// only one caller waits.
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) ago. Fails with `RootUnavailable` if no
+    /// directory has it, or if opening it has taken more than [`OPENING`](crate::limits::OPENING),
+    /// for example on a network filesystem that hangs: then only one caller waits.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         if self.is_top() {
             return Ok(self.top.clone());
@@ -95,12 +91,11 @@ impl AllowedDirectory {
         let _previous = std::mem::replace(&mut *self.lock(), current);
     }
 
-    /// The identity of the directory when it was last opened.
+    /// The identity when it was last opened.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.lock().as_ref().map(|current| current.identity)
     }
 
-    /// Whether this is the filesystem root, or a volume on Windows.
     pub(crate) fn is_top(&self) -> bool {
         self.path.as_os_str().is_empty()
     }
@@ -125,8 +120,7 @@ impl CurrentHandle {
     }
 }
 
-/// Whether a walk along a root's name failed because the name leads to no directory, runs through a
-/// symlink, or cannot be entered.
+/// Whether a root's name leads to no directory, runs through a symlink, or cannot be entered.
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(
         error.reason(),

@@ -1,6 +1,5 @@
-//! Decides requests with path walks by the Linux kernel, where the result is provably the decision
-//! of the resolver ([`resolve`](mod@crate::roots::resolve)). This is an optimization. The result of
-//! a walk is used only in these cases:
+//! Decides requests with path walks by the Linux kernel, as an optimization, where the result is
+//! provably the decision of the resolver ([`resolve`](mod@crate::roots::resolve)):
 //!
 //! | the walk | the decision |
 //! | --- | --- |
@@ -37,8 +36,7 @@ use crate::path::protect::ProtectedNames;
 use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots};
 
 impl Roots {
-    /// Decides a request whose path contains no symlink. `None` leaves the decision to the
-    /// resolver.
+    /// Decides a request whose path contains no symlink, or returns `None`.
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,
@@ -77,8 +75,7 @@ impl Roots {
         Some(Ok(PlaceInRoot { names_directory, ..PlaceInRoot::plain(number, names, found) }))
     }
 
-    /// Opens a file for reading, and follows symlinks that stay inside the root. `None` leaves the
-    /// decision to the resolver.
+    /// Opens a file for reading, following symlinks that stay inside the root, or returns `None`.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<(File, &Root)>> {
         let (_, root, rest) = self.start_by_kernel(request)?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
@@ -102,8 +99,8 @@ impl Roots {
         }
     }
 
-    /// The number of the root in which a request starts, that root, and the rest of the request,
-    /// unless the resolver must decide.
+    /// The root in which a request starts, with its number, and the rest of the request, unless the
+    /// resolver must decide.
     fn start_by_kernel<'a>(&self, request: &'a Location) -> Option<(usize, &Root, &'a OsStr)> {
         let (number, rest) = self.start(request)?;
         let root = self.root(number).ok()?;
@@ -160,8 +157,7 @@ fn same_refusal(error: io::Error) -> Option<Error> {
     is_the_same.then(|| error.into())
 }
 
-/// Splits a path into the parent's path and the last name, unless that is empty, `.`, `..` or too
-/// long.
+/// Splits off the last name, unless it is empty, `.`, `..` or too long.
 fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
     let (parent, last) = path.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));

@@ -1,4 +1,4 @@
-//! The resolver's look-ups beneath the handles of a snapshot.
+//! The resolver's look-ups beneath the handles of a snapshot: [`Lookups`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ use crate::path::protect::FoldedPaths;
 use crate::roots::root::join;
 use crate::roots::{LastName, Lookup, Place, PlaceInRoot, Roots, resolve, resolve_symlink};
 
-/// Performs the resolver's look-ups beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
@@ -70,7 +69,6 @@ impl<'a, 'b> Lookups<'a, 'b> {
         Self { links: Some(Links::default()), ..Self::new(roots, budget) }
     }
 
-    /// Whether the filesystem may have decided.
     pub(crate) fn have_looked(&self) -> bool {
         self.has_looked
     }
@@ -79,7 +77,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         self.links.unwrap_or_default()
     }
 
-    /// Looks up a path of plain names in a root, without recording a symlink.
+    /// Does not record a symlink.
     pub(crate) fn look_up(&mut self, number: usize, path: &Path) -> Result<Stat> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         let (_, handle, cursor) = match &mut self.opened {
@@ -189,8 +187,8 @@ impl Roots {
     }
 }
 
-/// Resolves the target of a symlink at `link`, whether or not that exists. Fails with
-/// `OutsideRoots` if the target is an ancestor of a root.
+/// Resolves the target of a symlink at `link`, whether or not that exists. Fails like
+/// [`locate`](Roots::locate).
 pub(crate) fn resolve_symlink_in(
     roots: &Roots,
     root: usize,

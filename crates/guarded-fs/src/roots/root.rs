@@ -30,7 +30,7 @@ use crate::roots::allowed::is_missing;
 #[derive(Clone)]
 pub struct Root {
     pub(crate) directory: Arc<AllowedDirectory>,
-    /// The path from the allowed directory, of plain names. Empty for that directory itself.
+    /// The path from the allowed directory, of plain names.
     pub(crate) names: PathBuf,
     /// What the name led to when it was resolved. A missing name counts as a directory.
     pub(crate) kind: RootKind,
@@ -53,7 +53,7 @@ impl Root {
     }
 
     /// The paths by which a request may name this root: the canonical path, followed by its
-    /// aliases. These are:
+    /// aliases:
     ///
     /// - the listed or configured path, if it differs and contains no `..`
     /// - on macOS, other paths through the system's own symlinks
@@ -63,10 +63,10 @@ impl Root {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
-    /// The path under which the client listed this root, as text that may be shown to that client
-    /// and that it can use in requests. It is the decoded path of the URI, without `.`, `//` or a
-    /// trailing slash. If the client used a Windows [alias](crate::DirectoryOptions::alias), the
-    /// separators are backslashes.
+    /// The path under which the client listed this root, as text that it may see and can use in
+    /// requests. It is the decoded path of the URI, without `.`, `//` or a trailing slash. If the
+    /// client used a Windows [alias](crate::DirectoryOptions::alias), the separators are
+    /// backslashes.
     ///
     /// This is the [canonical path](Self::path) if the client listed neither the root nor one from
     /// which it was narrowed, or if the listed path contains `..` or is not UTF-8.
@@ -88,17 +88,15 @@ impl Root {
     }
 
     /// The access beneath this root, except in roots inside it, which can be writable in a
-    /// read-only one. It is at most the access that the place had in the snapshot in which the root
-    /// was resolved, so narrowing never raises it: [`Access::ReadOnly`] if the innermost directory
-    /// was read-only, or if the root is at or below a [protected](crate::BoundaryBuilder::protect)
-    /// name.
+    /// read-only one. Narrowing never raises it: it is [`Access::ReadOnly`] if the place was
+    /// read-only in the snapshot in which the root was resolved, or if the root is at or below a
+    /// [protected](crate::BoundaryBuilder::protect) name.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Whether the root is an allowed directory that is [always](crate::DirectoryOptions::always)
-    /// in force, for every client.
+    /// Whether the root is [always](crate::DirectoryOptions::always) in force, for every client.
     #[must_use]
     pub fn is_always(&self) -> bool {
         self.is_always
@@ -111,7 +109,7 @@ impl Root {
     }
 
     /// The root at a path of plain names below this one, with its access and allowed directory. No
-    /// root of the snapshot is between the two.
+    /// other root of the snapshot is between the two.
     pub(crate) fn below(&self, path: &Path, kind: RootKind) -> Self {
         Self {
             directory: self.directory.clone(),
@@ -160,7 +158,7 @@ impl Root {
     }
 
     /// Refuses an open file or directory of a proc filesystem, unless the allowed directory itself
-    /// is in one. Only what is on another device than that is asked for its filesystem.
+    /// is in one. Only what is on another device is asked for its filesystem.
     #[cfg(target_os = "linux")]
     pub(crate) fn ensure_not_proc<F: AsFd>(&self, file: &F, metadata: &Metadata) -> Result<()> {
         let allowed = || self.directory.identity().map(|allowed| allowed.device);
@@ -179,11 +177,8 @@ impl Root {
         self.names.as_os_str().is_empty() && self.directory.is_top()
     }
 
-    /// Opens the root's directory, or the parent of a file root.
-    ///
-    /// # Errors
-    ///
-    /// `RootUnavailable` if the name leads to no directory, or runs through a symlink.
+    /// Opens the root's directory, or the parent of a file root. Fails with `RootUnavailable` if
+    /// the name leads to no directory, or runs through a symlink.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         let allowed = self.directory.handle()?;
         let path = self.directory_path();
@@ -198,7 +193,6 @@ impl Root {
         })
     }
 
-    /// The path of the opened directory from the allowed directory.
     fn directory_path(&self) -> &Path {
         self.names.parent().filter(|_| self.is_file()).unwrap_or(&self.names)
     }
@@ -211,13 +205,12 @@ impl Root {
         }
     }
 
-    /// The name of a file root in its parent.
     pub(crate) fn leaf(&self) -> Option<&OsStr> {
         self.names.file_name().filter(|_| self.is_file())
     }
 
     /// Whether the name leads to what the root is, a directory or a file, which explains a failed
-    /// operation. Also true if this cannot be determined now, for example because no descriptor is
+    /// operation. Also true if this cannot be determined, for example because no descriptor is
     /// free.
     pub(crate) fn is_there(&self) -> bool {
         if !self.directory.is_there() {
@@ -312,17 +305,13 @@ impl fmt::Debug for Root {
     }
 }
 
-/// Joins a relative path. `Path::join` would add a slash for an empty one.
+/// Unlike `Path::join`, adds no slash for an empty path.
 pub(crate) fn join(path: &Path, relative: &Path) -> PathBuf {
     if relative.as_os_str().is_empty() { path.to_owned() } else { path.join(relative) }
 }
 
-/// Whether a look-up found a directory or a regular file, if it found anything.
-///
-/// # Errors
-///
-/// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything else, and
-/// [`Changed`](crate::ErrorKind::Changed) for a symlink, which was not there a moment ago.
+/// Whether a look-up found a directory or a regular file, if anything. Fails with `special_file` at
+/// anything else, and with `changed` at a symlink, which was not there a moment ago.
 pub(crate) fn kind_of(found: &Stat) -> Result<Option<RootKind>> {
     match found {
         Stat::Missing => Ok(None),
@@ -333,7 +322,7 @@ pub(crate) fn kind_of(found: &Stat) -> Result<Option<RootKind>> {
     }
 }
 
-/// The path for display, on Windows without `\\?\`.
+/// On Windows, omits `\\?\`.
 pub(crate) fn display_path(path: &Path) -> String {
     dunce::simplified(path).display().to_string()
 }

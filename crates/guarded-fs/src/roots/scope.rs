@@ -7,15 +7,15 @@ use crate::error::Result;
 /// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
 /// and how long they may be used. Roots from configuration belong to nobody.
 ///
-/// [`Roots::in_scope`](crate::Roots::in_scope) returns roots that belong to a scope. So do their
-/// clones, the roots narrowed from them, and the proofs and walks made from these. The scope is
-/// asked before each check of a request, each change of a file, each directory of a walk and each
-/// mebibyte of a copy. It is not asked when an existing proof is used for reading, or when a
+/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do
+/// their clones, the roots narrowed from them, and the proofs and walks made from these. The scope
+/// is asked before each check of a request, each change of a file, each directory of a walk and
+/// each mebibyte of a copy. It is not asked when an existing proof is used for reading, or when a
 /// listing or an open file is read further, so drop these when the scope ends.
 ///
 /// An implementation answers at once, on any thread. It must not block, panic or use roots, because
-/// a lock may be held meanwhile. It must not contain the roots that belong to it, because they
-/// contain the scope.
+/// a lock may be held. It must not contain the roots that belong to it, because they contain the
+/// scope.
 ///
 /// ```
 /// use std::num::NonZeroU64;

@@ -13,10 +13,8 @@ use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
 use crate::roots::{RejectedEntry, Root, Scope, Use};
 
-/// An immutable snapshot of the roots in force, cheap to clone and share.
-///
-/// Create one from configuration with [`Roots::from_dirs`], or from configuration and a client's
-/// list with a [`Boundary`](crate::Boundary).
+/// An immutable snapshot of the roots in force, cheap to clone and share. [`Roots::from_dirs`]
+/// makes one from configuration, and a [`Boundary`](crate::Boundary) also from a client's list.
 ///
 /// The operations that most tools need are methods of this type, which check a request and operate
 /// in one step. All others are methods of two proofs. [`check`](Self::check) follows every symlink
@@ -40,10 +38,9 @@ pub(crate) struct Snapshot {
     pub(crate) protected: Option<Arc<ProtectedNames>>,
     pub(crate) rejected: Arc<[RejectedEntry]>,
     pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
-    /// The canonical paths that missing allowed directories would have. Their names are not
-    /// created.
+    /// The paths that missing allowed directories would have, whose names are not created.
     pub(crate) planned: Arc<[(PathBuf, Access)]>,
-    /// For a client's roots, all allowed directories, none of which may be removed through them.
+    /// For a client's roots, all allowed directories. None may be removed through them.
     pub(crate) allowed: Option<Roots>,
     pub(crate) why_none: Option<WhyNone>,
     /// The root at which relative requests start.
@@ -53,8 +50,8 @@ pub(crate) struct Snapshot {
     pub(crate) failure: Option<Arc<Error>>,
 }
 
-/// Why a list of directories, or the configuration, puts no directory in force
-/// ([`Roots::why_none`]). `Display` writes it as a sentence for the sender of a request.
+/// Why [no directory is in force](Roots::why_none). `Display` writes it as a sentence for the
+/// sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNone {
@@ -115,8 +112,8 @@ impl Roots {
     }
 
     /// An estimate of the heap memory of these roots and their rejected entries in bytes, for a
-    /// cache that is bounded by memory. What other roots share is counted in each, except the
-    /// patterns and the handles of the [`Boundary`](crate::Boundary).
+    /// cache bounded by memory. What other roots share is counted in each, except the patterns and
+    /// handles of the [`Boundary`](crate::Boundary).
     #[must_use]
     pub fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
@@ -167,18 +164,18 @@ impl Roots {
         Self { base, ..self.clone() }
     }
 
-    /// Whether the same list or configuration may give other roots later, because the filesystem
-    /// decided about an entry: it was resolved through a symlink, or could not be resolved. A
-    /// program that keeps such roots narrows again after some seconds.
+    /// Whether the same list or configuration may give other roots later, because an entry was
+    /// resolved through a symlink, or could not be resolved. A program that keeps such roots
+    /// narrows again after some seconds.
     #[inline]
     #[must_use]
     pub fn is_provisional(&self) -> bool {
         self.snapshot.is_provisional
     }
 
-    /// The generation of the allowed directories from which these roots were made. It changes when
-    /// a configured path leads to another directory, or an optional one appears. Compare it only
-    /// for equality, within one boundary: a program that keeps narrowed roots narrows again when
+    /// The generation of the allowed directories. It changes when a configured path leads to
+    /// another directory, or an optional one appears. Compare it only for equality, within one
+    /// boundary: a program that keeps narrowed roots narrows again when
     /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) has another one.
     #[inline]
     #[must_use]
@@ -196,9 +193,8 @@ impl Roots {
         self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
     }
 
-    /// Returns the same roots without the [rejected](Self::rejected) entries. Use it for the
-    /// allowed directories if a client sees the entries, because these are paths of the
-    /// configuration.
+    /// Returns the same roots without the [rejected](Self::rejected) entries. For the allowed
+    /// directories, these are paths of the configuration, which no client should see.
     #[must_use]
     pub fn without_rejected(&self) -> Self {
         let snapshot = Snapshot { rejected: Arc::default(), ..Snapshot::clone(&self.snapshot) };
@@ -241,7 +237,7 @@ impl Roots {
         error.with_outcome(format!("{what}: {}{more}", names.join(", ")))
     }
 
-    /// The error for a relative request without a root at which it could start.
+    /// The error for a relative request without a base.
     pub(crate) fn without_base(&self) -> Error {
         match self.failure() {
             Some(failure) => failure.repeated(),
@@ -409,8 +405,7 @@ impl Roots {
         protected.denies_last_names(&place, names, is_below)
     }
 
-    /// The innermost root that contains a place in a root, and the place's path in it, of plain
-    /// names.
+    /// The innermost root that contains a place of plain names in a root, and the path there.
     pub(crate) fn innermost(&self, number: usize, path: PathBuf) -> (usize, PathBuf) {
         let found = self.index().roots_on(self.index().node(number), &path).last();
         match found {
@@ -437,8 +432,7 @@ impl From<Snapshot> for Roots {
 }
 
 impl Snapshot {
-    /// A snapshot of these roots, with defaults for everything else. It may live as long as a
-    /// session, so spare capacity is released.
+    /// A snapshot of these roots, with no spare capacity, because it may live as long as a session.
     pub(crate) fn new(mut roots: Vec<Arc<Root>>, declared: Option<Arc<[DeclaredAlias]>>) -> Self {
         let mut index = PathIndex::default();
         for root in &roots {
@@ -456,6 +450,5 @@ impl Snapshot {
     }
 }
 
-/// Why a relative request is refused if the client's list put roots in force.
 const NO_START: &str = "the first directory that the client listed is not available, so relative \
                         paths have no start: use an absolute path";

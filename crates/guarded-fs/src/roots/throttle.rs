@@ -27,12 +27,12 @@ impl Drop for Turn {
 const BUSY: u64 = 1 << 63;
 
 impl Throttle {
-    /// Creates a throttle whose task counts as done now.
+    /// The task counts as done now.
     pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicU64::new(clock())))
     }
 
-    /// Returns a turn if the task is due and no other caller is doing it.
+    /// Returns a turn if the task is due and no other caller does it.
     pub(crate) fn take(&self) -> Option<Turn> {
         self.take_if(is_due)
     }
@@ -69,9 +69,9 @@ fn millis(time: Duration) -> u64 {
 
 /// The milliseconds of a clock that never goes back.
 ///
-/// It is the coarse clock, at most a kernel tick of 10 ms behind (clock_gettime(2)), which is read
-/// several times as fast as the exact one, because each call of a session reads it. The C library
-/// reads it: rustix would look for the vDSO itself, which crashes under Valgrind.
+/// It is the coarse clock, at most a kernel tick of 10 ms behind (clock_gettime(2)): each call of a
+/// session reads it, several times as fast as the exact one. The C library reads it, because rustix
+/// would look for the vDSO itself, which crashes under Valgrind.
 #[cfg(target_os = "linux")]
 fn clock() -> u64 {
     use nix::time::{ClockId, clock_gettime};

@@ -37,8 +37,8 @@ pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
 }
 
-/// The names of a path as compared with declared aliases, each with the rest of the path after it.
-/// Only paths that are absolute or, on Unix, begin with a Windows drive have any.
+/// The names of a path as compared with declared aliases, each with the rest after it. Only a path
+/// that is absolute or, on Unix, begins with a Windows drive has any.
 pub(crate) fn alias_names(path: &OsStr) -> Box<dyn Iterator<Item = (Cow<'_, OsStr>, &OsStr)> + '_> {
     #[cfg(unix)]
     if let Some(names) = drive::names(path) {
@@ -61,7 +61,7 @@ mod system {
         path.as_bytes().starts_with(b"/")
     }
 
-    /// The names of a path, including `.` and `..`, each with the rest of the path after it.
+    /// The names of a path, including `.` and `..`, each with the rest after it.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let mut rest = path.as_bytes();
         std::iter::from_fn(move || {
@@ -127,7 +127,7 @@ mod system {
     }
 }
 
-/// The key of a name that is valid Unicode. Any other name is its own key.
+/// A name that is not valid Unicode is its own key.
 #[cfg(any(windows, target_vendor = "apple"))]
 fn of_text(name: &OsStr, key: impl Fn(&str) -> Cow<'_, str>) -> Cow<'_, OsStr> {
     match name.to_str().map(key) {

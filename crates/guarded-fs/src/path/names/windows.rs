@@ -1,10 +1,9 @@
 //! The Windows rules for paths and names.
 //!
 //! Every path or `file:` URI is either refused or converted to a normal form: `C:\a\b`,
-//! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. A normal form contains no separator
-//! except `\`, and no `.` or `..` except at the start of a relative path. Windows does not
-//! reinterpret any of its names, and normalizing it again does not change it.
-//! `tests/properties/windows.rs` verifies these properties on any system.
+//! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. It contains no separator except `\`, and
+//! no `.` or `..` except at the start of a relative path. Windows does not reinterpret any of its
+//! names, and normalizing it again does not change it (`tests/properties/windows.rs`).
 //!
 //! | text | meaning |
 //! | --- | --- |
@@ -102,8 +101,8 @@ pub fn is_absolute(normal: &str) -> bool {
     is_from_drive(normal) || is_from_share(normal)
 }
 
-/// The names of a normal form, including `.` and `..`, each with the rest of the path after it. The
-/// volume of an absolute path, `C:` or `\\server\share`, is its first name.
+/// The names of a normal form, including `.` and `..`, each with the rest after it. The volume of
+/// an absolute path, `C:` or `\\server\share`, is its first name.
 pub fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     let (volume, mut rest) = volume(normal);
     let volume = (!volume.is_empty()).then_some((volume, rest));
@@ -116,7 +115,6 @@ pub fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     volume.into_iter().chain(names)
 }
 
-/// Splits off the volume, which may be empty.
 fn volume(normal: &str) -> (&str, &str) {
     let end = if is_from_drive(normal) {
         2
@@ -128,8 +126,8 @@ fn volume(normal: &str) -> (&str, &str) {
     normal.split_at_checked(end).unwrap_or(("", normal))
 }
 
-/// The plain form of the text after `\\?\`. Windows interprets that text literally, so anything
-/// that it would change in a plain path is refused.
+/// The plain form of the text after `\\?\`, which Windows interprets literally, so anything that it
+/// would change in a plain path is refused.
 fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
@@ -146,7 +144,7 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     Ok(plain)
 }
 
-/// Splits off the drive or share, in normal form. It is empty for a relative path.
+/// Splits off the drive or share, in normal form, empty for a relative path.
 fn prefix(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
@@ -162,7 +160,6 @@ fn prefix(text: &str) -> Result<(String, &str), Code> {
     }
 }
 
-/// Splits off the share, in normal form, after two leading separators.
 fn share(text: &str) -> Result<(String, &str), Code> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
@@ -272,8 +269,8 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     Ok(format!(r"{prefix}\{}{end}", names.join(r"\")))
 }
 
-/// Whether a host is a server name that a URL parser would not change. It treats a host that ends
-/// in a number as an IPv4 address (URL Standard, "ends in a number checker").
+/// Whether a URL parser would leave the name of a server unchanged. It reads a host that ends in a
+/// number as an IPv4 address (URL Standard, "ends in a number checker").
 fn is_server(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
@@ -308,8 +305,7 @@ fn upper(c: char) -> char {
 
 const SEPARATORS: [char; 2] = ['\\', '/'];
 
-/// The prefix of a path that Windows interprets literally ("Naming Files, Paths, and Namespaces",
-/// Win32 file namespaces).
+/// "Naming Files, Paths, and Namespaces", Win32 file namespaces.
 const VERBATIM: &str = r"\\?\";
 
 /// Shares of every server that are not disks (Win32, "Pipe Names" and "Mailslot Names"). SMB

@@ -1,13 +1,11 @@
 //! Resolves a request without ever looking outside the roots.
 //!
-//! [`resolve`] takes a path, the [`PathIndex`] of the roots, a [`LastName`] and a [`Lookup`]. The
-//! result is a [`Place`] inside a root or at an ancestor of roots, or a refusal. Every look-up
-//! consists of plain names inside a root, so nothing outside is opened, read or looked up.
+//! [`resolve`] returns a [`Place`] inside a root or at an ancestor of roots, or a refusal. Every
+//! look-up consists of plain names inside a root, so nothing outside is opened, read or looked up.
 //!
-//! The resolver is a state machine of a position, the remaining components, and the number of
-//! symlinks followed. The position is inside a root, where names are looked up, or at an ancestor
-//! of roots, which is known from their canonical paths and never looked up. Each component moves
-//! it:
+//! It is a state machine of a position, the remaining components, and the number of symlinks
+//! followed. The position is inside a root, where names are looked up, or at an ancestor of roots,
+//! which is known from their canonical paths and never looked up. Each component moves it:
 //!
 //! | position | component | next position |
 //! | --- | --- | --- |
@@ -16,7 +14,7 @@
 //! | an ancestor | any other name | none: refused as outside |
 //! | inside a root | `..` | the parent directory; for the root itself, the enclosing root or an ancestor |
 //! | inside a root | a directory or file | that directory or file |
-//! | inside a root | a symlink | unchanged, and its target is resolved next; an absolute target starts at `/` or at a root; with [`LastName::Unfollowed`], a symlink at the end is not followed |
+//! | inside a root | a symlink | unchanged, and its target is next; an absolute one starts at `/` or at a root; with [`LastName::Unfollowed`], a symlink at the end is not followed |
 //! | inside a root | a missing name | the end: the rest must be plain names, which are not looked up |
 //! | inside a root | a name that is [denied](Lookup::is_denied) | none: refused, without a look-up |
 //! | not a directory | any | none: refused |
@@ -32,7 +30,7 @@ use crate::error::{Code, Result};
 use crate::path::index::{Node, PathIndex, Position};
 
 /// What an operation does with the last name of a request. Only [`Unfollowed`](Self::Unfollowed)
-/// does not follow a symlink there. The others differ in which look-up comes first.
+/// does not follow a symlink there. The others differ in the first look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastName {
     /// Uses what is there. [`Roots::decide`](crate::Roots::decide) refuses a missing name at once.
@@ -45,14 +43,13 @@ pub(crate) enum LastName {
     Unfollowed,
 }
 
-/// Performs the look-ups of the resolver.
 pub(crate) trait Lookup {
     /// Returns what is at `path` in root number `root`. `path` consists of plain names, none of
     /// which may be followed as a symlink. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<Stat>;
 
-    /// Whether one of the last `names` names of `path` in root number `root` is denied. `path`
-    /// consists of plain names. A denied name is refused before it is looked up.
+    /// Whether one of the last `names` names of `path`, which consists of plain names, is denied. A
+    /// denied name is refused before it is looked up.
     fn is_denied(&self, root: usize, path: &Path, names: usize) -> bool;
 }
 
@@ -63,14 +60,13 @@ pub(crate) enum Place {
     Above(Node),
 }
 
-/// A place inside a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceInRoot {
     pub(crate) root: usize,
     /// The path in the root, of plain names.
     pub(crate) path: PathBuf,
     pub(crate) found: Presence,
-    /// Whether the last name of the request was a symlink that was followed.
+    /// Whether the last name of the request was a followed symlink.
     pub(crate) is_target: bool,
     /// Whether the path that led here ends in a slash, `.` or `..`, and so names a directory.
     pub(crate) names_directory: bool,
@@ -83,7 +79,6 @@ impl PlaceInRoot {
     }
 }
 
-/// What exists at a place inside a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Presence {
     Exists,
@@ -112,8 +107,7 @@ pub(crate) fn resolve<'a>(
     })
 }
 
-/// Resolves the target of a symlink at `link`, a path of plain names in root number `root`, whether
-/// or not the symlink exists.
+/// Resolves the target of a symlink at `link`, whether or not that exists.
 pub(crate) fn resolve_symlink(
     lookup: &mut impl Lookup,
     aliases: &PathIndex,

@@ -17,7 +17,6 @@ pub(super) struct PathWalk<'a, N> {
     aliases: &'a PathIndex,
     last_name: LastName,
     position: Position,
-    /// The path in the root of the position.
     path: PathBuf,
     /// Whether the position in a root is a directory, if known.
     is_dir: Option<bool>,
@@ -25,7 +24,6 @@ pub(super) struct PathWalk<'a, N> {
     todo: Vec<Cow<'a, OsStr>>,
     steps: usize,
     hops: usize,
-    /// As in [`PlaceInRoot`].
     is_target: bool,
     /// Whether the last component was `.` or `..`.
     is_dot: bool,
@@ -235,8 +233,8 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         }
     }
 
-    /// Refuses a request that ends at a root if the root's name does not lead to what the root is.
-    /// A root's own name is never created.
+    /// Refuses a request that ends at a root whose name does not lead to what the root is, and is
+    /// never created.
     fn look_at_root(&mut self, root: usize) -> Result<Presence> {
         let is_dir = self.aliases.is(root) == RootKind::Directory;
         match self.lookup.look(root, &self.path)? {
@@ -296,8 +294,8 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         self.push_all(path, |name| Cow::Owned(name.to_owned()))
     }
 
-    /// Adds a path's components before the remaining ones. At an ancestor of a root, the first need
-    /// no look-up and are taken at once.
+    /// Adds a path's components before the remaining ones. At an ancestor of a root, the first are
+    /// taken at once.
     fn push_all<'p>(
         &mut self,
         path: &'p OsStr,
@@ -323,7 +321,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     }
 }
 
-/// The number of components that most requests do not exceed.
+/// Most requests have no more components.
 const TODO: usize = 24;
 
 #[cfg(test)]
@@ -336,7 +334,7 @@ mod tests {
     use super::*;
     use crate::dir::{Handle, Metadata};
 
-    /// A path with slashes in the form of this system. On Windows, an absolute path is on drive C.
+    /// The form of a path on this system: on Windows, an absolute one is on drive C.
     fn native(path: &str) -> String {
         if !cfg!(windows) {
             return path.to_owned();
@@ -351,7 +349,6 @@ mod tests {
         roots: Vec<PathBuf>,
         directory: Stat,
         asked: Vec<PathBuf>,
-        /// The denied name.
         denied: Option<&'static str>,
     }
 
