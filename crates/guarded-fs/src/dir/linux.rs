@@ -153,7 +153,7 @@ fn target(link: &File) -> rustix::io::Result<OsString> {
     Ok(OsString::from_vec(text))
 }
 
-/// Most targets are not longer, in bytes. A longer one is read twice.
+/// Most targets have no more bytes. A longer one is read twice.
 const MOST_TARGETS: usize = 256;
 
 pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
@@ -220,8 +220,8 @@ pub(super) fn link_file(file: &File, to_dir: &Dir, to: &OsStr) -> Option<io::Res
 }
 
 /// Renames, and fails with `EEXIST` if the destination exists. Returns `None` if the filesystem
-/// cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or without the call (ENOSYS,
-/// EPERM).
+/// cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or if the call is not available
+/// (ENOSYS, EPERM).
 pub(super) fn rename_new(
     from_dir: &Dir,
     from: &OsStr,

@@ -262,7 +262,6 @@ mod other {
     use super::{FileType, OsStr, OsString, io, is_entry};
     use crate::dir::Handle;
 
-    /// The entries of a directory, except `.` and `..`.
     #[derive(Debug)]
     pub(crate) struct Entries {
         inner: rustix::fs::Dir,
@@ -276,7 +275,6 @@ mod other {
             Ok(Self { inner, name: OsString::new() })
         }
 
-        /// Moves to the next entry. Returns its type, if the system reports it with the name.
         pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
             loop {
                 let next = match self.inner.read()? {

@@ -206,13 +206,13 @@ impl Metadata {
         }
     }
 
-    /// With the birth time, because Windows has no cheaper call that omits it.
+    /// Includes the birth time, because Windows has no cheaper call that omits it.
     #[cfg(windows)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Self::of_file(file)
     }
 
-    /// Without the birth time, which is cheaper (fstat(2)).
+    /// Omits the birth time, which is cheaper (fstat(2)).
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
@@ -344,7 +344,7 @@ impl FileType {
     }
 }
 
-/// Since 1970. A file's owner can set a time that `SystemTime` cannot represent.
+/// The time since 1970, if `SystemTime` can represent it. A file's owner can set any.
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: impl TryInto<u64>) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());

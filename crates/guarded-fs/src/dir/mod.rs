@@ -93,7 +93,7 @@ impl OpenHow {
     }
 }
 
-/// What a name is, without following it. A symlink has its target.
+/// What a name is, without following it, and the target of a symlink.
 #[derive(Clone, Debug)]
 pub(crate) enum Stat {
     Missing,
@@ -116,7 +116,7 @@ pub(crate) enum Follow {
 pub(crate) use self::listing::{DirectoryEntry, Entries, NameAt, NameList, USUAL_ENTRIES};
 
 /// A mounted filesystem: `true` and its mount ID, or `false` and its device number if the kernel
-/// does not report a mount ID.
+/// reports no mount ID.
 pub(crate) type Mount = (bool, u64);
 
 /// Splits off the last name, if there is one.

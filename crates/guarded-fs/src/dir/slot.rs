@@ -2,8 +2,8 @@
 //!
 //! Everything that changes an entry, or opens one for writing, is a method of a [`Slot`], which
 //! asks its [`Permit`] immediately before. Exceptions are the guard's own temporary files, and the
-//! directories that it has just created for a permitted change, which are removed without a permit,
-//! so that nothing remains of one that is no longer allowed.
+//! directories that it has just created for a permitted change. They are removed without a permit,
+//! so that nothing remains of a change that is no longer allowed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -132,7 +132,6 @@ impl<'a> Slot<'a> {
         None
     }
 
-    /// Removes an entry that is not a directory. Of a symlink, the target stays.
     pub(crate) fn remove_file(&self) -> Result<()> {
         self.permit.ask()?;
         Ok(self.directory.remove_file(self.name())?)
@@ -228,8 +227,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Creates a hard link, also to a symlink itself. Fails with `AlreadyExists` if the name
-    /// exists.
+    /// Creates a hard link, also to a symlink itself.
     fn hard_link(&self, from: &OsStr, to_dir: &Self, to: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::hard_link(self, from, to_dir, to);

@@ -7,12 +7,11 @@
 //! must be the directory's, followed by that name. If the system redirected the open anyway, the
 //! handle is refused before any byte is read or written.
 //!
-//! Only by path can directories be created, and names renamed or removed: by the verbatim final
-//! path of the open directory, followed by the name. An open handle does not prevent an empty
-//! directory from being converted into a junction in place, for which the right to write attributes
-//! is enough (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37), so the directory is [pinned](pin)
-//! during the call. A directory is also listed by path, and each listed name is verified through
-//! the handle.
+//! Directories can be created, and names renamed or removed, only by path: the directory's verbatim
+//! final path, followed by the name. An open handle does not prevent an empty directory from being
+//! converted into a junction in place, for which the right to write attributes is enough
+//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37), so the directory is [pinned](pin) during the
+//! call. A directory is also listed by path, and each listed name is verified through the handle.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -280,7 +279,7 @@ pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
     Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
 }
 
-/// `None`, because `std` has no call that atomically refuses an existing name.
+/// `std` has no call that atomically refuses an existing name.
 pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
     None
 }

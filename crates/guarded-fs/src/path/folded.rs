@@ -38,7 +38,7 @@ pub(super) fn fold_untrimmed(name: &OsStr) -> Cow<'_, str> {
 }
 
 /// Whether a character is invisible by default (`Default_Ignorable_Code_Point`,
-/// DerivedCoreProperties.txt, Unicode 16), such as those that HFS+ ignores (Apple Technical Note
+/// DerivedCoreProperties.txt, Unicode 16), including those that HFS+ ignores (Apple Technical Note
 /// TN1150, "Unicode Subtleties").
 pub(super) fn is_ignorable(character: char) -> bool {
     let code = u32::from(character);

@@ -33,9 +33,9 @@ pub enum RootKind {
 
 #[derive(Clone, Copy, Debug)]
 struct AliasTarget {
-    /// In `PathIndex::canonical`, or `None` if no root is at or below the alias's place.
+    /// The node of its place in `canonical`, or `None` if no root is at or below that.
     node: Option<Node>,
-    /// Whether it resolves to that place on this system.
+    /// Whether it resolves to that place here.
     is_here: bool,
 }
 
@@ -88,7 +88,7 @@ impl PathIndex {
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, unless [`ROOT_NAMES`] is reached. The first of two equal aliases
+    /// Adds an alias of a root, unless `ROOT_NAMES` is reached. The first of two equal aliases
     /// counts.
     pub fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ROOT_NAMES {

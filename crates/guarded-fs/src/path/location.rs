@@ -85,7 +85,7 @@ impl fmt::Debug for Location {
 ///
 /// | type | meaning |
 /// | --- | --- |
-/// | `&str`, `String`, `&String` | text, parsed by [`Location::parse`] |
+/// | `&str`, `String`, `&String` | text, for [`Location::parse`] |
 /// | [`&Path`](Path), [`PathBuf`], `&PathBuf`, [`&OsStr`](OsStr), [`OsString`], `&OsString` | a path, used unchanged |
 /// | [`Location`], `&Location` | an already parsed request |
 pub trait IntoLocation: sealed::Sealed + TryInto<Location, Error: Into<Error>> {}
@@ -210,7 +210,7 @@ impl Location {
         Self { path: path.as_os_str().into(), sent: None }
     }
 
-    /// After a declared Windows alias, backslashes separate names as well.
+    /// Replaces backslashes after a declared Windows alias, where they separate names as well.
     #[cfg(unix)]
     pub(crate) fn with_separators(self, index: &PathIndex) -> Self {
         if index.declared(&self.path, Origin::Request).is_none() {
@@ -305,7 +305,7 @@ try_from! {
     &Location, |location: &Location| Ok(location.clone());
 }
 
-/// A scheme of a single letter is a Windows drive (RFC 3986, 3.1).
+/// Whether a text has a scheme (RFC 3986, 3.1). A single letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
     // Most requests are paths, for which the search stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));

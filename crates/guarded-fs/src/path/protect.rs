@@ -244,7 +244,6 @@ impl Pattern {
 }
 
 impl ProtectedNames {
-    /// `directories` are the canonical paths of all allowed directories.
     pub(crate) fn new<'a>(
         patterns: &[Pattern],
         directories: impl Iterator<Item = &'a Path>,
@@ -360,7 +359,7 @@ impl ProtectedNames {
         strongest
     }
 
-    /// Where the first match can begin that ends after the first `after` names.
+    /// The first place where a match can begin that ends after the first `after` names.
     fn earliest(&self, after: usize) -> usize {
         (after + 1).saturating_sub(self.longest)
     }

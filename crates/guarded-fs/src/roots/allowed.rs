@@ -35,7 +35,7 @@ struct CurrentHandle {
 }
 
 impl AllowedDirectory {
-    /// The filesystem root or a volume is opened once.
+    /// It is opened once.
     pub(crate) fn at_top(top: Handle, consented: usize) -> Result<Arc<Self>> {
         let identity = top.identity()?;
         let top = Arc::new(top);

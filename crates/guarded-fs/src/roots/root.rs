@@ -197,7 +197,6 @@ impl Root {
         self.names.parent().filter(|_| self.is_file()).unwrap_or(&self.names)
     }
 
-    /// Maps a path in the root to one beneath [`handle`](Self::handle).
     pub(crate) fn beneath_handle(&self, path: &Path) -> PathBuf {
         match self.leaf() {
             Some(leaf) => PathBuf::from(leaf),

@@ -202,14 +202,14 @@ impl Roots {
     }
 
     /// Why the client's list is not known, if only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are served for that reason. Roots
-    /// narrowed from these have the same failure.
+    /// [always](crate::DirectoryOptions::always) in force are served for that reason. Narrowed
+    /// roots have the same failure.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         self.snapshot.failure.as_deref()
     }
 
-    /// These roots and, if they are a client's, all allowed directories.
+    /// These roots and, for a client's, all allowed directories.
     pub(crate) fn with_allowed(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.snapshot.allowed.as_ref())
     }
@@ -259,8 +259,8 @@ impl Roots {
         self.scope.as_deref()
     }
 
-    /// Returns the same roots in this scope. Roots that already belong to one, such as those of a
-    /// request, still do, and the new scope can only end them sooner.
+    /// Returns the same roots in this scope. Roots that already belong to one still do, and the new
+    /// scope can only end them sooner.
     #[inline]
     #[must_use]
     pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
@@ -276,8 +276,8 @@ impl Roots {
         Self { scope: None, more_scopes: None, ..self.clone() }
     }
 
-    /// Checks whether the roots may still be used. Every operation does so itself. Call this before
-    /// work of another kind.
+    /// Checks whether the roots may still be used, as every operation does. Call this before work
+    /// of another kind.
     ///
     /// # Errors
     ///

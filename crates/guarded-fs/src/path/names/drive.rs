@@ -1,8 +1,7 @@
 //! Windows paths that a client sends to a server on another system.
 //!
-//! They begin with a drive. Slashes and backslashes separate names, which are compared ignoring
-//! ASCII case. A `file:` URI such as `file:///c%3A/proj` is decoded to a path with a slash before
-//! the drive.
+//! Slashes and backslashes separate names, which are compared ignoring ASCII case. A `file:` URI
+//! such as `file:///c%3A/proj` is decoded to a path with a slash before the drive.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

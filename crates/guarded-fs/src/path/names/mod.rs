@@ -121,7 +121,6 @@ mod system {
         path.to_str().is_some_and(|path| path.ends_with(['\\', '/']))
     }
 
-    /// A key that is equal for equal names.
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         super::of_text(name, windows::key)
     }

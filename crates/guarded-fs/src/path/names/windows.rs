@@ -3,7 +3,8 @@
 //! Every path or `file:` URI is either refused or converted to a normal form: `C:\a\b`,
 //! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. It contains no separator except `\`, and
 //! no `.` or `..` except at the start of a relative path. Windows does not reinterpret any of its
-//! names, and normalizing it again does not change it (`tests/properties/windows.rs`).
+//! names, and normalizing it again does not change it. `tests/properties/windows.rs` verifies this
+//! on any system.
 //!
 //! | text | meaning |
 //! | --- | --- |
@@ -144,7 +145,7 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     Ok(plain)
 }
 
-/// Splits off the drive or share, in normal form, empty for a relative path.
+/// Splits off the drive or share in normal form, which is empty for a relative path.
 fn prefix(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
@@ -305,7 +306,7 @@ fn upper(c: char) -> char {
 
 const SEPARATORS: [char; 2] = ['\\', '/'];
 
-/// "Naming Files, Paths, and Namespaces", Win32 file namespaces.
+/// The prefix of Win32 file namespaces ("Naming Files, Paths, and Namespaces").
 const VERBATIM: &str = r"\\?\";
 
 /// Shares of every server that are not disks (Win32, "Pipe Names" and "Mailslot Names"). SMB
