@@ -39,6 +39,7 @@ struct AliasTarget {
     is_here: bool,
 }
 
+/// What a path comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A request or an entry of a root list, which may begin with any alias.
