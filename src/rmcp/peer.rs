@@ -1,8 +1,6 @@
-//! Requests the roots of a client in the session era.
-//!
-//! [`PeerSource`] is the [`RootsSource`] of a request: it sends `roots/list` within that request.
-//! If no call waits for the response any longer, the `roots/list` is cancelled, and rmcp removes
-//! its record of it.
+//! Requests the roots of a client in the session era, within the request that needs them. If no
+//! call waits for the response any longer, the `roots/list` is cancelled, and rmcp removes its
+//! record of it.
 
 use ::rmcp::model::{
     CancelledNotification, CancelledNotificationParam, CustomRequest, RequestId, ServerRequest,

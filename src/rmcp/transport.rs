@@ -1,10 +1,8 @@
 //! A transport that reports sessions and changed roots to the guard.
 //!
-//! [`GuardedTransport`] wraps rmcp's transport for one client and adds the client's session to the
-//! extensions of each request. A session exists before rmcp handles its `initialize`. A
-//! `list_changed` takes effect before rmcp handles it, and therefore before every later message. A
-//! handler could not do this, because rmcp runs the handlers of messages in separate tasks, in any
-//! order.
+//! A session exists before rmcp handles its `initialize`. A `list_changed` takes effect before rmcp
+//! handles it, and therefore before every later message. A handler could not do this, because rmcp
+//! runs the handlers of messages in separate tasks, in any order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,8 +19,8 @@ use super::key::ClientKey;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
-/// A transport wrapped by [`Guard::wrap`]. The module is private, so the type has no public name.
-/// It is public only as the associated type of a guarded session manager.
+/// A transport wrapped by [`Guard::wrap`]. It is public only as the associated type of a guarded
+/// session manager, and has no public name.
 #[allow(missing_debug_implementations, unreachable_pub, reason = "the type has no public name")]
 pub struct GuardedTransport<T> {
     inner: T,
@@ -58,8 +56,8 @@ impl Guard {
     /// Requests without a [`ClientKey`] share the slots of one client.
     ///
     /// A `list_changed` applies to every request that the transport receives after it. The session
-    /// is closed together with the transport. rmcp closes the transport when the calls in flight
-    /// have ended, or after a few seconds.
+    /// is closed together with the transport, which rmcp closes when the calls in flight have
+    /// ended, or after a few seconds.
     ///
     /// Use the same guard, or its clones, for a transport and its tools. A tool with another guard
     /// finds no session.
