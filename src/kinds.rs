@@ -25,9 +25,8 @@ use guarded_fs::{Error, ErrorKind};
 #[doc(inline)]
 pub use guarded_process::kinds::{CONFINEMENT_UNAVAILABLE, PROGRAM_FAILED};
 
-/// Either the client did not declare roots and the server requires them
-/// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any
-/// (`RootsResponse::Unsupported`).
+/// The client did not declare roots and the server requires them
+/// ([`ClientRoots`](crate::ClientRoots)), or cannot list any (`RootsResponse::Unsupported`).
 pub const ROOTS_UNSUPPORTED: ErrorKind = ErrorKind::Other("roots_unsupported");
 
 /// The client's roots could not be obtained.
@@ -43,7 +42,7 @@ pub const ROOTS_UNSUPPORTED: ErrorKind = ErrorKind::Other("roots_unsupported");
 pub const ROOTS_FAILED: ErrorKind = ErrorKind::Other("roots_failed");
 
 /// The client's roots changed or were discarded, and have not been requested since; or the request
-/// of the roots has ended.
+/// that the roots belong to has ended.
 pub const ROOTS_STALE: ErrorKind = ErrorKind::Other("roots_stale");
 
 /// The session was closed.

@@ -168,11 +168,22 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets how many handlers can work at once, from 1 to 4,096. Further work waits. The default is
-    /// [`WORK`].
+    /// Sets the number of slots: how many handlers can work at once, from 1 to 4,096. The default
+    /// is [`WORK`].
     ///
-    /// One client's work takes at most a quarter of these slots, rounded down, but always at least
-    /// one. The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
+    /// - One client's work takes at most a quarter of the slots, rounded down, but always at least
+    ///   one.
+    /// - Work waits for a slot, and waiting clients take turns. At most 1,024 calls of one client
+    ///   wait, and further ones are refused ([`BUSY`](crate::kinds::BUSY): `queue_full`).
+    /// - If all slots are taken, work that has been running for two seconds lends its slot to a
+    ///   client that has none. While as much work runs as there are slots, a client with running
+    ///   work gets none of the lent slots, and its calls are refused (`busy`).
+    /// - Work that has started keeps its slot after its request is cancelled, until it checks
+    ///   whether to continue, so long-running work should be bounded.
+    /// - Work that waits for other work of the same client can deadlock, if it occupies all of the
+    ///   client's slots.
+    ///
+    /// The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
     /// [`runtime`](Self::runtime) says so.
     pub fn work_at_once(mut self, work: usize) -> Self {
         self.work_at_once = work;
