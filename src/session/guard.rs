@@ -1,5 +1,5 @@
-//! The state that all sessions of a server share. A [`Guard`] contains the [`Boundary`], the
-//! operator's choices, the slots for work that waits for filesystems, and the cache of snapshots.
+//! What all sessions of a server share: the [`Boundary`], the operator's choices, the slots for
+//! work that waits for filesystems, and the cache of snapshots.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -54,17 +54,15 @@ pub struct Guard {
 ///
 /// Directories that are [always](crate::DirectoryOptions::always) in force are served in addition.
 /// If a client that declared roots does not answer, or answers with an error, its request is
-/// refused, unless client roots are ignored.
-///
-/// A list is empty only if it has no entries. If every entry of a list is rejected, the list grants
-/// nothing.
+/// refused, unless client roots are ignored. A list is empty only if it has no entries: one whose
+/// entries are all rejected grants nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
     /// Client roots are never requested. The allowed directories are in force for each client.
     Ignore,
-    /// The part of the client's list that is inside the allowed directories is in force. For a
-    /// client that declares no roots, or sends an empty list, the allowed directories are.
+    /// The part of the client's list inside the allowed directories is in force. For a client that
+    /// declares no roots, or sends an empty list, the allowed directories are.
     NarrowIfListed,
     /// Like [`NarrowIfListed`](Self::NarrowIfListed), but an empty list grants nothing.
     #[default]
@@ -86,9 +84,8 @@ struct Inner {
 
 /// Builds a [`Guard`] from the operator's choices.
 ///
-/// A choice that would have no effect is an error. With [`ClientRoots::Ignore`], no list is
-/// requested or cached, so setting a time to live is an error. Times longer than a year are treated
-/// as a year.
+/// A choice that would have no effect is an error, such as a time to live with
+/// [`ClientRoots::Ignore`]. Times longer than a year are treated as a year.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GuardBuilder {
@@ -131,10 +128,10 @@ impl GuardBuilder {
         self
     }
 
-    /// Accepts bare absolute paths in root lists, which are used unchanged, without
-    /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
+    /// Accepts bare absolute paths in root lists, without percent-decoding. The protocol requires
+    /// `file://` URIs, so they are refused by default
     /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
-    /// to send bare paths.
+    /// to send them.
     pub fn allow_bare_paths(mut self) -> Self {
         self.bare_paths = true;
         self.list_option_error
@@ -142,9 +139,8 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets the longest time that a call waits for a client's roots. The time includes waiting for
-    /// a fetch by another call, waiting for the response, and resolving the list. The default is
-    /// [`FETCH_LIMIT`].
+    /// Sets the longest time that a call waits for a client's roots: for a fetch by another call,
+    /// for the response, and for resolving the list. The default is [`FETCH_LIMIT`].
     pub fn fetch_limit(mut self, limit: Duration) -> Self {
         self.fetch_limit = limit.min(LONGEST_TIME);
         self
@@ -159,8 +155,8 @@ impl GuardBuilder {
     }
 
     /// Sets how long the list of a client that does not announce changes is used. The default is
-    /// zero, so the list is requested for each request. With a longer time, a root that such a
-    /// client has withdrawn is served for up to that time.
+    /// zero: it is requested for each request. With a longer time, a root that such a client has
+    /// withdrawn is served for up to that time.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
         self.list_option_error
@@ -190,12 +186,12 @@ impl GuardBuilder {
         self
     }
 
-    /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the guard
-    /// has threads of its own, which start on demand and do not keep the process from ending.
+    /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the
+    /// guard has threads of its own, which start on demand and do not keep the process from ending.
     ///
     /// This is for a server that waits for work in progress when it stops
-    /// (`Runtime::shutdown_timeout`), and for tests with a paused clock (`tokio::time::pause`), which
-    /// would advance while threads that its runtime does not know are working.
+    /// (`Runtime::shutdown_timeout`), and for tests with a paused clock (`tokio::time::pause`),
+    /// which advances while threads that its runtime does not know are working.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -259,8 +255,7 @@ impl Guard {
         }
     }
 
-    /// The boundary that this guard enforces. It is not public, because its allowed directories
-    /// ignore the client.
+    /// Not public, because its allowed directories ignore the client.
     pub(crate) fn boundary(&self) -> &Boundary {
         &self.inner.choices.boundary
     }
@@ -290,7 +285,7 @@ impl Guard {
         &self.inner.slots
     }
 
-    /// Returns what a cached snapshot is compared with now.
+    /// What a cached snapshot is compared with now.
     pub(crate) fn current(&self) -> Current {
         Current {
             now: Instant::now(),
@@ -299,14 +294,13 @@ impl Guard {
         }
     }
 
-    /// Returns the allowed directories as last resolved. If it is due, a job resolves the configured
-    /// paths again. Nobody waits for the job, because a path can hang.
+    /// The allowed directories as last resolved. If it is due, a job resolves the configured paths
+    /// again. Nobody waits for it, because a path can hang.
     pub(crate) fn allowed_roots(&self) -> Roots {
         self.boundary().allowed_roots_with(|resolve| self.slots().start(resolve))
     }
 
-    /// Returns the roots of a client's list. Blocks, but does not resolve the configured paths again:
-    /// if that is due, a job does.
+    /// The roots of a client's list. Blocks, but not for resolving the configured paths again.
     ///
     /// # Errors
     ///
