@@ -1,12 +1,11 @@
 //! Fair use of the threads on which clients' work waits for filesystems.
 //!
-//! A filesystem can hang, and then so does the thread that waits for it. Jobs therefore run on
-//! threads of the guard, and each job first takes, in this order:
+//! A filesystem can hang, and then so does the thread that waits for it. Each job therefore first
+//! takes, in this order:
 //!
-//! 1. a permit of its client's share, which is a quarter of the slots, so that one client cannot
-//!    take them all;
-//! 2. the client's one place in the queue for slots, which it leaves when it has a slot. The queue
-//!    is first in, first out, so clients take turns, however many calls each of them makes;
+//! 1. a permit of its client's share, which is a quarter of the slots;
+//! 2. the client's one place in the queue for slots, which it leaves when it has a slot, so clients
+//!    take turns, however many calls each of them makes;
 //! 3. a slot.
 //!
 //! The share and the slot are held by the job itself and end with it, no matter who still waits for
@@ -43,15 +42,11 @@ use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::session::errors::{busy, queue_full};
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
-/// The slots of one guard, and the threads on which jobs run.
 pub(crate) struct Slots {
     threads: Threads,
-    /// Lists are resolved on threads of their own, because an allocator keeps memory for each
-    /// thread, and a large list needs much.
+    /// Apart, because an allocator keeps memory for each thread, and a large list needs much.
     resolving: Threads,
-    /// Slots for the work of handlers.
     work: Lane,
-    /// Slots for resolving lists.
     resolutions: Lane,
 }
 
@@ -86,7 +81,8 @@ struct Job {
     slot: Option<OwnedSemaphorePermit>,
 }
 
-/// A job's place among the running ones, and its part of the client's share. Dropping it frees both.
+/// A job's place among the running ones, and its part of the client's share. Dropping it frees
+/// both.
 struct RunningJob {
     jobs: Arc<Mutex<Jobs>>,
     number: u64,
@@ -258,7 +254,6 @@ enum Loan {
 }
 
 impl Jobs {
-    /// Adds a job of this client, which has taken a slot, and returns its number.
     fn begin(&mut self, client: Arc<ClientShare>, slot: OwnedSemaphorePermit) -> u64 {
         self.last += 1;
         self.running.insert(self.last, Job { client, began: Instant::now(), slot: Some(slot) });
@@ -328,7 +323,7 @@ mod tests {
         slots.work(&client(number), move || number).await.map(Result::unwrap)
     }
 
-    /// Waits until no job runs any longer, and checks that every slot was returned.
+    /// Waits until no job runs, and checks that every slot was returned.
     async fn all_are_free(slots: &Slots) {
         let until = std::time::Instant::now() + Duration::from_secs(20);
         for lane in [&slots.work, &slots.resolutions] {
@@ -344,7 +339,6 @@ mod tests {
         }
     }
 
-    /// Whether a call waits. It is polled once.
     fn waits(call: std::pin::Pin<&mut impl Future>) -> bool {
         call.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
