@@ -560,36 +560,10 @@
 //! # A directory in a parameter
 //!
 //! A tool can take its working directory from a parameter or a resource URI, for example because
-//! one client works in several projects. The model chooses it, so it is untrusted:
-//! [`Roots::within`](crate::Roots::within) narrows the roots in force to that directory, for this
-//! request only, and refuses any directory outside them.
-//!
-//! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Result, Roots};
-//!
-//! /// The work of a tool with the parameters `workspace` and `path`. `roots` are the roots in force
-//! /// for the request. With the feature `rmcp`, pass `&roots` from the closure of `Guard::tool`.
-//! fn read(roots: &Roots, workspace: &str, path: &str) -> Result<String> {
-//!     // Relative paths start at `workspace`, and `..` cannot leave it.
-//!     roots.within(workspace)?.read_to_string(path, 1 << 20)
-//! }
-//!
-//! # let top = tempfile::tempdir().unwrap();
-//! # for path in ["work/site/index.html", "work/notes/index.html", "private/index.html"] {
-//! #     std::fs::create_dir_all(top.path().join(path).parent().unwrap()).unwrap();
-//! #     std::fs::write(top.path().join(path), path).unwrap();
-//! # }
-//! # let (work, private) = (top.path().join("work"), top.path().join("private"));
-//! let boundary = Boundary::builder().directory(&work, Access::ReadWrite).build()?;
-//! let roots = boundary.allowed_roots();
-//! assert_eq!(read(&roots, "site", "index.html")?, "work/site/index.html");
-//! assert_eq!(read(&roots, "notes", "index.html")?, "work/notes/index.html");
-//! let outside = read(&roots, private.to_str().unwrap(), "index.html").unwrap_err();
-//! assert_eq!(outside.kind(), ErrorKind::OutsideRoots);
-//! let other = read(&roots, "site", "../notes/index.html").unwrap_err();
-//! assert_eq!(other.kind(), ErrorKind::OutsideRoots);
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
+//! one client works in several projects. The model chooses it, so it is untrusted. In the tool's
+//! work, `roots.within(workspace)?` narrows the roots in force to that directory, for this request
+//! only: relative paths start there, `..` cannot leave it, and a directory outside the roots in
+//! force is refused. [`Roots::within`](crate::Roots::within) has an example.
 //!
 //! # A directory in metadata: Codex
 //!
@@ -998,26 +972,10 @@
 //! log to standard error, because standard output carries the protocol.
 //!
 //! With the feature `tracing`, the crate emits [events](crate#events). A subscriber must not call
-//! the guard, whose operations emit events themselves. Without the feature:
-//!
-//! ```
-//! use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
-//! let listed = ["file:///elsewhere", "/no/uri"].map(ListEntry::uri);
-//! let roots = boundary.narrow(listed, &Deadline::default())?;
-//! for rejected in roots.rejected() {
-//!     // `{:?}` escapes the entry, which is untrusted text from the client.
-//!     let (index, entry, error) = (rejected.index(), rejected.entry(), rejected.error());
-//!     eprintln!("entry {index} grants nothing: {entry:?}: {error}");
-//! }
-//! # assert_eq!(roots.rejected().len(), 2);
-//! if let Err(error) = roots.read("notes.txt", 1 << 20) {
-//!     eprintln!("refused: {error} ({}): {:?}", error.code(), error.operator_detail());
-//! }
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
+//! the guard, whose operations emit events themselves. Without the feature, log each rejected entry
+//! with its error, and each refusal with its [`code`](crate::Error::code) and `operator_detail`.
+//! Format the [entry](crate::RejectedEntry::entry), which is the client's text, with `{:?}`, which
+//! escapes it.
 //!
 //! # An audit log
 //!
@@ -1029,37 +987,10 @@
 //! are lost. A server that must not serve unrecorded requests stops instead, where the example says
 //! so.
 //!
-//! Only the server knows which tool was called. It opens a span for each call, which the guard
-//! enters on its own threads. Over HTTP, add the authenticated user to the span as `client`.
-//!
-#![cfg_attr(all(feature = "__rmcp-tests", feature = "tracing"), doc = "```")]
-#![cfg_attr(not(all(feature = "__rmcp-tests", feature = "tracing")), doc = "```ignore")]
-//! use mcp_roots_guard::Guard;
-//! use mcp_roots_guard::rmcp::RequestRoots;
-//! use rmcp::model::{CallToolRequestParams, CallToolResponse};
-//! use rmcp::service::{RequestContext, RoleServer};
-//! use rmcp::{ErrorData, ServerHandler};
-//! use tracing::Instrument as _;
-//!
-//! struct Server {
-//!     guard: Guard,
-//! }
-//!
-//! impl ServerHandler for Server {
-//!     async fn call_tool(
-//!         &self,
-//!         call: CallToolRequestParams,
-//!         ctx: RequestContext<RoleServer>,
-//!     ) -> Result<CallToolResponse, ErrorData> {
-//!         let span = tracing::info_span!("call", tool = &*call.name);
-//!         // Or `self.tools.call(...)`, with rmcp's router.
-//!         let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str());
-//!         let path = path.unwrap_or_default().to_owned();
-//!         let work = move |roots: RequestRoots| Ok(roots.read_to_string(path, 1 << 20)?);
-//!         self.guard.tool(&ctx, &call, work).instrument(span).await
-//!     }
-//! }
-//! ```
+//! Only the server knows which tool was called. It runs each call in a span, which the guard enters
+//! on its own threads: `guard.tool(&ctx, &call, work).instrument(span).await`, where `span` is
+//! `tracing::info_span!("call", tool = &*call.name)`. Over HTTP, add the authenticated user to the
+//! span as `client`.
 //!
 //! # Pass a file to another library
 //!
@@ -1069,50 +1000,15 @@
 //!
 //! A library that takes only a path can be given:
 //!
-//! - on Linux, `/proc/self/fd/N`, the path of a directory that is
-//!   [open](crate::CheckedPath::open_unguarded_dir). It leads to exactly the directory that was
-//!   checked, even if another has replaced it. No other protection remains: the library can follow
-//!   symlinks and `..` to paths outside, and can write even if the root is read-only.
-//! - on every system, a copy of a single file, which loses no protection. Changes by the library
-//!   affect only the copy.
+//! - on Linux, `/proc/self/fd/N`, where `N` is the `as_raw_fd()` of a directory from
+//!   [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir), which must stay open
+//!   meanwhile. It leads to exactly the directory that was checked, even if another has replaced
+//!   it. No other protection remains: the library can follow symlinks and `..` to paths outside,
+//!   and can write even if the root is read-only.
+//! - on every system, a temporary copy of a single file, made with `std::io::copy` from
+//!   `roots.open(path)?`. It loses no protection, and changes by the library affect only the copy.
 //! - if nothing else writes to the root, the [path](crate::Proof::to_unguarded_path) itself.
 //!   Another process that does can make it lead elsewhere.
-//!
-//! ```
-//! use std::io;
-//! use std::path::Path;
-//!
-//! use mcp_roots_guard::{ErrorKind, Roots};
-//!
-//! /// Stands for a function of the library.
-//! fn library(path: &Path) -> io::Result<usize> {
-//!     if path.is_dir() {
-//!         return Ok(std::fs::read_dir(path)?.count());
-//!     }
-//!     Ok(std::fs::read_to_string(path)?.lines().count())
-//! }
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! # std::fs::create_dir(work.path().join("data")).unwrap();
-//! # std::fs::write(work.path().join("data/table.csv"), "a,b\n1,2\n").unwrap();
-//! let roots = Roots::from_dirs([work.path()])?;
-//! # #[cfg(target_os = "linux")]
-//! {
-//!     use std::os::fd::AsRawFd as _;
-//!     let directory = roots.check("data")?.open_unguarded_dir()?;
-//!     // The descriptor must stay open while the library uses the path.
-//!     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-//!     assert_eq!(library(path.as_ref())?, 1);
-//! }
-//!
-//! let mut copy = tempfile::NamedTempFile::new()?;
-//! io::copy(&mut roots.open("data/table.csv")?, &mut copy)?;
-//! assert_eq!(library(copy.path())?, 2);
-//!
-//! let refused = roots.check("..").unwrap_err();
-//! assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 //!
 //! # Try to break your own server
 //!

@@ -24,7 +24,8 @@ use crate::session::Guard;
 use crate::wire::Revision;
 
 impl Guard {
-    /// Runs a tool's work with the roots in force, and returns the response for `call_tool`.
+    /// Runs a tool's work with the roots in force, and returns the response for `call_tool`, as in
+    /// the [module's example](crate::rmcp).
     ///
     /// `work` runs on a thread of the guard, in one of the
     /// [slots](crate::GuardBuilder::work_at_once) that clients share. If the client's roots change
@@ -41,22 +42,6 @@ impl Guard {
     /// would not belong to any request. If the request is cancelled, this returns at once, the
     /// roots end, and `work` continues until it uses them or calls [`RequestRoots::ensure_active`],
     /// as long-running work should between steps.
-    ///
-    /// ```
-    /// # use mcp_roots_guard::Guard;
-    /// # use mcp_roots_guard::rmcp::RequestRoots;
-    /// # use rmcp::handler::server::tool::InputResponses;
-    /// # use rmcp::model::CallToolResponse;
-    /// # use rmcp::service::{RequestContext, RoleServer};
-    /// # struct Server { guard: Guard }
-    /// # impl Server {
-    /// async fn read(&self, path: String, ctx: RequestContext<RoleServer>, answers: InputResponses)
-    /// -> Result<CallToolResponse, rmcp::ErrorData> {
-    ///     let work = move |roots: RequestRoots| Ok(roots.read_to_string(&path, 1 << 20)?);
-    ///     self.guard.tool(&ctx, answers, work).await
-    /// }
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///

@@ -19,32 +19,7 @@ use crate::session::state::Current;
 use crate::wire::ListRootsResult;
 
 /// The guard of a server process. It is built once, is cheap to clone, and is shared by all
-/// clients.
-///
-/// ```
-/// use mcp_roots_guard::{
-///     Access, Boundary, ClientCapabilities, Guard, ListRootsResult,
-/// };
-///
-/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # let directory = tempfile::tempdir().unwrap();
-/// # std::fs::create_dir(directory.path().join("site")).unwrap();
-/// # let projects = directory.path().to_str().unwrap();
-/// // Once per server.
-/// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
-/// // Once per client, with the capabilities that it declared in `initialize`.
-/// let session = guard.session(ClientCapabilities::with_announced_roots())?;
-/// // Once per request. The list is requested only when necessary.
-/// # let list = ListRootsResult::from_uris([format!("file://{projects}/site")]);
-/// # let response = mcp_roots_guard::RootsResponse::List(list);
-/// # let ask = |_: Option<String>| std::future::ready(response.clone());
-/// let roots = session.roots(ask).await?;
-/// roots.write("notes.txt", "hello")?;
-/// // On `notifications/roots/list_changed`.
-/// session.list_changed();
-/// # Ok::<(), mcp_roots_guard::Error>(())
-/// # }).unwrap();
-/// ```
+/// clients. The [crate's example](crate) creates one.
 #[derive(Clone)]
 pub struct Guard {
     inner: Arc<Inner>,
@@ -106,23 +81,6 @@ impl GuardBuilder {
     /// Sets how a client's roots determine the roots in force. The default is
     /// [`ClientRoots::Narrow`], and for a boundary without directories [`ClientRoots::Require`],
     /// the only choice there.
-    ///
-    /// ```
-    /// use mcp_roots_guard::{
-    ///     Access, Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult,
-    /// };
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
-    /// // A client that lists no roots gets the allowed directories.
-    /// let guard = Guard::builder(boundary).client_roots(ClientRoots::NarrowIfListed).build()?;
-    /// let session = guard.session(ClientCapabilities::with_roots())?;
-    /// let roots = session.roots_from_list(ListRootsResult::default()).await?;
-    /// assert_eq!(roots.iter().count(), 1);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
         self.client_roots = client_roots;
         self

@@ -27,7 +27,8 @@ pub enum RootsResponse {
     Failed(String),
 }
 
-/// Requests a root list, within the request that needs it. Closures implement this trait.
+/// Requests a root list, within the request that needs it. Closures implement this trait: see the
+/// [crate's example](crate).
 ///
 /// A source is called only if the roots must be requested, and more than once if the list has
 /// several pages or changes meanwhile, or if an earlier caller stopped waiting. It is called within
@@ -38,30 +39,6 @@ pub enum RootsResponse {
 /// The request must be sent within `ask`, not earlier, because a response to an earlier request may
 /// predate a change. For a list that came with a request, use
 /// [`Session::roots_from_list`](crate::Session::roots_from_list).
-///
-/// ```
-/// use mcp_roots_guard::{RootsResponse, ListRootsResult, RootsSource};
-/// # #[derive(Clone)] struct Peer;
-/// # impl Peer {
-/// #     async fn request(
-/// #         &self,
-/// #         _: &str,
-/// #         _: Option<String>,
-/// #     ) -> Result<serde_json::Value, String> {
-/// #         Ok(serde_json::json!({"roots": []}))
-/// #     }
-/// # }
-///
-/// fn ask(peer: &Peer) -> impl RootsSource {
-///     move |cursor: Option<String>| async move {
-///         match peer.request("roots/list", cursor).await {
-///             Ok(result) => RootsResponse::from_result(result),
-///             Err(error) => RootsResponse::Failed(error),
-///         }
-///     }
-/// }
-/// # let _ = ask(&Peer);
-/// ```
 pub trait RootsSource: Send {
     /// Requests the page at `cursor`, the `nextCursor` of the previous page, or the first page.
     fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = RootsResponse> + Send;
