@@ -26,10 +26,10 @@ use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
-/// They end when the work that received them returns, or when its future is dropped. They also end
-/// as soon as rmcp has sent the response or has processed the client's cancellation, even while
-/// work still uses them. From then on, every operation on them, on any clone, and on any clone of
-/// the [`Roots`] is refused ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)). Exceptions:
+/// They end when the work that received them returns or is dropped, and as soon as rmcp has sent
+/// the response or has processed the client's cancellation, even while work still uses them. From
+/// then on, every operation on them or on a clone is refused
+/// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)), also on a clone of the [`Roots`]. Exceptions:
 ///
 /// - Open files stay open, a proof that was made before can still be read, and a
 ///   [`ReadDir`](crate::ReadDir) that has begun continues, so drop them with the request. A
@@ -155,16 +155,10 @@ impl Deref for RequestRoots {
 impl Guard {
     /// Returns the roots in force for a request, or the response with which `ask` asks the client
     /// for them. Without `ask`, the client cannot be asked in the stateless era: the request gets
-    /// what is in force without its list, even if that is nothing.
+    /// what is in force without its list, even if that is nothing. If the client capabilities in a
+    /// request of the stateless era are missing or malformed, the error is `roots_failed`.
     ///
     /// Await this in the handler's own task, because the client is asked within the request.
-    ///
-    /// # Errors
-    ///
-    /// - Those of [`session_of`](Self::session_of), unless client roots are ignored.
-    /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`) also if the client
-    ///   capabilities in a request of the stateless era are missing or malformed.
-    /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
     pub(super) async fn roots_for<R>(
         &self,
         ctx: &RequestContext<RoleServer>,

@@ -1,4 +1,5 @@
 //! Fair use of the threads on which clients' work waits for filesystems.
+//! [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once) says what clients see of it.
 //!
 //! A filesystem can hang, and then so does the thread that waits for it. Each job therefore first
 //! takes, in this order:
@@ -9,24 +10,19 @@
 //! 3. a slot.
 //!
 //! The share and the slot are held by the job itself and end with it, no matter who still waits for
-//! its result. A job that has run for [`PATIENCE`] can lend its slot. A client that uses only hung
-//! filesystems takes at most one of the lent slots, and any other client is served, one job at a
-//! time.
+//! its result. A client that uses only hung filesystems takes at most one of the lent slots, and
+//! any other client is served, one job at a time.
 //!
 //! Resolutions of lists have slots of their own. Work may wait for a resolution, but a resolution
 //! never waits for work, and no job waits for a slot, so there is no deadlock.
 //!
 //! | situation | result |
 //! | --- | --- |
-//! | one client's jobs take its share | its further calls wait, up to [`QUEUED_EACH`], and then `queue_full` |
-//! | several clients' jobs take all slots | clients take turns |
-//! | all slots are taken, and the oldest job has run for two seconds | its slot is lent to a waiting client without a running job |
-//! | as many jobs run as there are slots, and some have lent theirs | a client with a running job is refused another (`busy`) |
 //! | twice as many jobs run as there are slots | `busy` |
 //! | a call is dropped while it waits | its place, its share and its job are dropped at once |
 //! | a call is dropped while its job runs | the job keeps its slot until it ends |
 //! | a job panics | its slot is freed, and the call gets the panic |
-//! | no thread begins the job within two seconds | the job is withdrawn, and the call is refused (`busy`) |
+//! | no thread begins the job within two seconds ([`PATIENCE`]) | the job is withdrawn, and the call is refused (`busy`) |
 //! | the guard is dropped while jobs run | they continue, and the process can end |
 
 use std::collections::{BTreeMap, HashMap};
@@ -104,11 +100,6 @@ impl Slots {
 
     /// Runs the work of a handler when its turn comes. Returns its result or its panic. If the
     /// future is dropped before the work begins, the work never runs.
-    ///
-    /// # Errors
-    ///
-    /// [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`);
-    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         client: &Arc<str>,
