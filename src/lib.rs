@@ -102,8 +102,7 @@
 //!
 //! # Platforms
 //!
-//! The module [`platforms`] says what each system guarantees and lacks: Linux with and without
-//! `openat2`, containers, network filesystems, macOS and Windows.
+//! The module [`platforms`] says what each system guarantees and lacks.
 //!
 //! # Features
 //!

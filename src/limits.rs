@@ -1,8 +1,6 @@
 //! The bounds of this crate and the public ones of the crates that it re-exports, each with its
-//! source or the reason for its value. Those of a feature alone are in its module.
-//!
-//! They limit the CPU time and memory that an input can use. A request or a root list that is too
-//! large or too costly is refused.
+//! source or the reason for its value. They limit the CPU time and memory that an input can use:
+//! what is too large or too costly is refused.
 
 use std::time::Duration;
 
@@ -35,8 +33,8 @@ pub(crate) const FAILURE_CHARS: usize = 1024;
 pub(crate) const ENTRIES_LOGGED: usize = 20;
 
 /// How long a client's list is used if one of its entries was resolved through a symlink or could
-/// not be resolved. Then it is resolved again, without asking the client. A user who switches a
-/// symlink or mounts a disk waits no longer than this.
+/// not be resolved. Then it is resolved again, so a user who switches a symlink or mounts a disk
+/// waits no longer than this.
 pub const SYMLINKED_LIST_TTL: Duration = Duration::from_secs(5);
 
 // Sessions.
@@ -46,8 +44,8 @@ pub const SYMLINKED_LIST_TTL: Duration = Duration::from_secs(5);
 pub const SESSIONS: usize = 100_000;
 
 /// The default for [`GuardBuilder::fetch_limit`](crate::GuardBuilder::fetch_limit). A client
-/// normally answers from memory. If it has to ask its user, the sender of the request is unlikely
-/// to wait longer than this.
+/// normally answers from memory. If it has to ask its user, the sender of the request hardly waits
+/// longer.
 pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
 
 /// The default for [`GuardBuilder::time_to_live`](crate::GuardBuilder::time_to_live). A change

@@ -52,37 +52,14 @@
 //! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::narrow`](crate::Boundary::narrow) |
 //! | a parameter, metadata, or a resource URI | the model, or the client | [`Roots::within`](crate::Roots::within) |
 //!
-//! The working directory of the process is not among them. Desktop applications start servers in
-//! the home directory or in `/`, so a server that allows `.` by default allows every file of its
-//! user. Require a directory instead:
-//!
-//! ```
-//! use std::ffi::OsString;
-//!
-//! use mcp_roots_guard::{Access, Boundary, Result};
-//!
-//! /// `argument` is the directory in the server's arguments, and `variable` the value of
-//! /// `CLAUDE_PROJECT_DIR`.
-//! fn boundary(argument: Option<OsString>, variable: Option<OsString>) -> Result<Boundary> {
-//!     let directory = argument.or(variable).unwrap_or_default();
-//!     Boundary::builder().directory(directory, Access::ReadWrite).build()
-//! }
-//!
-//! // At startup: boundary(std::env::args_os().nth(1), std::env::var_os("CLAUDE_PROJECT_DIR"))?
-//! # let (work, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-//! # let path = |directory: &tempfile::TempDir| Some(directory.path().into());
-//! # let allowed = boundary(path(&work), path(&project))?.allowed_roots();
-//! # let first = allowed.iter().next().unwrap().path().to_owned();
-//! # assert_eq!(first, work.path().canonicalize().unwrap());
-//! # assert!(boundary(None, path(&project)).is_ok());
-//! // An empty path is refused, and never means the working directory.
-//! assert_eq!(boundary(None, None).unwrap_err().code(), "empty");
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
-//!
-//! Trust a variable only if the user's own client starts the server: a server for several users
-//! takes no directory from its environment. If the project is not known at the start, allow a
-//! directory that contains all projects, and narrow it for each request.
+//! - **The working directory** of the process is not among them. Desktop applications start servers
+//!   in the home directory or in `/`, so a server that allows `.` by default allows every file of
+//!   its user. Require a directory: an empty path is refused (`empty`), and never means the working
+//!   directory.
+//! - **A variable** is trusted only if the user's own client starts the server. A server for
+//!   several users takes no directory from its environment.
+//! - **If the project is not known at the start**, allow a directory that contains all projects,
+//!   and narrow it for each request.
 //!
 //! # Read everything, write the workspace
 //!
@@ -136,9 +113,9 @@
 //!   above it. If the client's first entry is `file:///`, its relative requests start at `/`.
 //! - **Secrets elsewhere.** `/` includes all that the server's user can read, such as private keys
 //!   in `.ssh`. Deny these names, or run the server as another user.
-//! - **Hung mounts.** An operation or a walk that meets a mount that does not respond waits as long
-//!   as the kernel does. [`refuse_mounts`](crate::BoundaryBuilder::refuse_mounts) refuses every
-//!   mount below `/`. Then also allow each filesystem that is needed, such as `/home`.
+//! - **Hung mounts** make an operation or a walk that meets them wait as long as the kernel does.
+//!   [`refuse_mounts`](crate::BoundaryBuilder::refuse_mounts) refuses every mount below `/`. Then
+//!   also allow each filesystem that is needed, such as `/home`.
 //! - **Windows.** `/` is the volume of the working directory. Allow each volume (`C:\`).
 //!
 //! # Files over HTTP: axum
@@ -731,12 +708,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - **Access.** A directory has the access of its place in the boundary. A session for reading
-//!   only is `session.roots(&boundary)?.read_only()`.
-//! - **`additionalDirectories`** is sent only to an agent that declares this capability.
-//! - **Absolute paths.** ACP requires them. A relative `cwd` would start at the first allowed
-//!   directory.
-//! - **MCP servers** that the editor names in `session/new` are programs that the agent starts. The
+//! - A session for reading only is `session.roots(&boundary)?.read_only()`.
+//! - `additionalDirectories` is sent only to an agent that declares this capability.
+//! - ACP requires absolute paths. A relative `cwd` would start at the first allowed directory.
+//! - MCP servers that the editor names in `session/new` are programs that the agent starts. The
 //!   guard does not restrict them.
 //!
 //! # Unpack an archive
@@ -817,14 +792,13 @@
 //!
 //! # Run git in a workspace
 //!
-//! With the feature `process`, on Linux. The program starts in the checked directory, whatever is
-//! swapped in the meantime, and is confined to the roots in force, here read-only, so that a
-//! program named by the repository's configuration can read or change nothing else. The options and
-//! variables keep git from running the repository's hooks and monitors. A filter that its
-//! attributes and configuration name still runs, confined, where git compares contents. For `diff`,
-//! add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an argument from a model,
-//! which could otherwise be an option. The roots must contain `.git`: below the repository, git
-//! finds none.
+//! With the feature `process`, on Linux. Git is confined to the roots in force, here read-only, so
+//! that a program named by the repository's configuration can read or change nothing else. The
+//! options and variables keep git from running the repository's hooks and monitors. A filter that
+//! its attributes and configuration name still runs, confined, where git compares contents. For
+//! `diff`, add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an argument from
+//! a model, which could otherwise be an option. The roots must contain `.git`: below the
+//! repository, git finds none.
 //!
 #![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
 #![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
@@ -980,12 +954,10 @@
 //! # An audit log
 //!
 //! With the features `tracing` and `rmcp`. `examples/audit.rs` is a layer for `tracing_subscriber`
-//! that writes each [event](crate#events) as one line of JSON. It copies fields by name, without
-//! `error` and `detail`, so the log contains no content of files, and no name outside the roots
-//! that the client did not send. `tests/data/audit.txt` is an attack with its log. Requests do not
-//! wait for the log: if the disk is full, they are served, and the log says later how many lines
-//! are lost. A server that must not serve unrecorded requests stops instead, where the example says
-//! so.
+//! that writes each [event](crate#events) as one line of JSON, and says what becomes of requests
+//! when the disk is full. It copies fields by name, without `error` and `detail`, so the log
+//! contains no content of files, and no name outside the roots that the client did not send.
+//! `tests/data/audit.txt` is an attack with its log.
 //!
 //! Only the server knows which tool was called. It runs each call in a span, which the guard enters
 //! on its own threads: `guard.tool(&ctx, &call, work).instrument(span).await`, where `span` is
@@ -1028,9 +1000,8 @@
 //! # A server with another SDK
 //!
 //! An SDK that handles each message in a task of its own may begin a call before it runs the
-//! handler of an earlier `list_changed`, so a handler is too late to mark a change. Create an
+//! handler of an earlier `list_changed`, so a handler is too late. Create an
 //! [`Observer`](crate::Observer) for each connection, which sees each message before the SDK does.
-//!
 //! If the SDK accepts a reader, copy the client's stream to it line by line:
 //!
 //! ```

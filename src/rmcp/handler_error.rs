@@ -1,4 +1,4 @@
-//! The error of a handler's work, and what the client and the operator see of it.
+//! The errors of handlers.
 
 use std::fmt;
 use std::io;
@@ -96,7 +96,7 @@ impl HandlerError {
         Self(Reason::Text(FAILED.into()))
     }
 
-    /// Converts the error for a request other than a tool call into a JSON-RPC error.
+    /// For a request other than a tool call.
     pub(super) fn into_error_data(self, revision: Revision, resource: Option<&str>) -> ErrorData {
         match self.0 {
             Reason::Refused(error) => revision.error_body(&error, resource).into(),
@@ -176,8 +176,6 @@ mod tests {
     use super::*;
     use guarded_fs::ErrorKind;
 
-    /// An error that `?` can convert is converted in the same way from a box. Only the operator
-    /// sees any other error.
     #[test]
     fn only_the_operator_sees_an_unknown_error() {
         let data = || ErrorData::invalid_params("no such thing", None);

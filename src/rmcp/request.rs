@@ -44,13 +44,11 @@ pub struct RequestRoots {
     pub(super) request: Arc<Request>,
 }
 
-/// The roots for a request, or the response that asks the client for them.
 pub(super) enum RootsOutcome<R> {
     Roots(RequestRoots),
     Question(R),
 }
 
-/// What all clones of the roots of a request share.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) roots: Roots,
@@ -63,7 +61,6 @@ pub(super) struct Request {
     pub(super) must_list_again: bool,
 }
 
-/// What the roots of a request belong to.
 pub(super) struct RequestScope {
     /// rmcp cancels it when the client cancels the request, and when the response was sent.
     cancelled: CancellationToken,
@@ -231,7 +228,6 @@ impl Guard {
     }
 }
 
-/// The usual causes, for the operator.
 const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the client did not \
                            begin with initialize. On stdio, serve Guard::wrap(transport). Over \
                            streamable HTTP, pass the session manager to Guard::wrap_sessions";
@@ -261,7 +257,6 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }
 
-/// The client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     // Defense: Malformed capabilities are an error, not a client without roots.
@@ -269,7 +264,7 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
         .map_err(|error| roots_failed(&format!("client capabilities: {error}")))
 }
 
-/// Returns an error if the session is closed or, if there is an epoch, in another epoch.
+/// Fails if the session is closed or, if there is an epoch, in another epoch.
 fn ensure_in_epoch(client: &Client, epoch: Option<u64>) -> Result<()> {
     match (epoch, client.epoch()?) {
         (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),

@@ -1,8 +1,8 @@
-//! A transport that reports sessions and changed roots to the guard.
+//! A transport that reports sessions and changed roots to the guard, before rmcp handles the
+//! message.
 //!
-//! A session exists before rmcp handles its `initialize`. A `list_changed` takes effect before rmcp
-//! handles it, and therefore before every later message. A handler could not do this, because rmcp
-//! runs the handlers of messages in separate tasks, in any order.
+//! A handler could not do this, because rmcp runs the handlers of messages in separate tasks, in
+//! any order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct GuardedTransport<T> {
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
-/// other code can add or replace one. rmcp copies the extensions of each call, so this is small.
+/// other code can add or replace one. rmcp copies it for each call, so it is small.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     share: Arc<str>,
@@ -42,7 +42,6 @@ pub(super) struct Arrival {
     connection: Option<Arc<Connection>>,
 }
 
-/// A connection with a session.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) session: Result<Session>,
@@ -74,14 +73,12 @@ impl Guard {
 }
 
 impl Arrival {
-    /// Returns the share that a request is charged to.
     pub(super) fn share(extensions: &Extensions) -> Arc<str> {
         let key = ClientKey::of(extensions).map(ClientKey::share);
         let connection = || extensions.get::<Self>().map(|received| &received.share);
         key.or_else(connection).cloned().unwrap_or_default()
     }
 
-    /// Returns the connection that a request of the session era belongs to.
     pub(super) fn connection(extensions: &Extensions) -> Option<&Connection> {
         extensions.get::<Self>()?.connection.as_deref()
     }

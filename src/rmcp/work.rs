@@ -253,8 +253,8 @@ impl RequestRoots {
     }
 }
 
-/// A response of a handler, which can be made from a `T`: one of the types listed at
-/// [`Guard::respond`]. This trait cannot be implemented outside this crate.
+/// A response that can be made from a `T`: one of the types listed at [`Guard::respond`]. This trait
+/// cannot be implemented outside this crate.
 pub trait Response<T>: Sized + sealed::Sealed {
     /// Makes the response that asks the client, if it may be asked in the stateless era.
     #[doc(hidden)]

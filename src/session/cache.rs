@@ -50,8 +50,8 @@ impl SnapshotCache {
     }
 }
 
-/// Estimates the heap memory of an entry, in bytes: its roots, the lengths of its strings, and a
-/// constant. `tests/session/memory.rs` compares it with an allocator's count.
+/// Estimates the heap memory of an entry, in bytes. `tests/session/memory.rs` compares it with an
+/// allocator's count.
 fn weight(cached: &CacheEntry) -> u32 {
     let CacheEntry { roots, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {

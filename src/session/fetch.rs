@@ -353,7 +353,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Whether an error is not the client's but the guard's own, or the session is closed.
+/// Whether an error is the guard's own instead of the client's, or the session is closed.
 fn is_guards(error: &Error) -> bool {
     matches!(error.kind(), kinds::BUSY | kinds::NO_RUNTIME | kinds::SESSION_CLOSED)
 }

@@ -28,9 +28,9 @@ pub struct Guard {
 /// How a client's roots determine the roots in force. See [`GuardBuilder::client_roots`].
 ///
 /// Directories that are [always](crate::DirectoryOptions::always) in force are served in addition.
-/// If a client that declared roots does not answer, or answers with an error, its request is
-/// refused, unless client roots are ignored. A list is empty only if it has no entries: one whose
-/// entries are all rejected grants nothing.
+/// If a client that declared roots fails to send a list, its request is refused, unless client
+/// roots are ignored. A list is empty only if it has no entries: one whose entries are all rejected
+/// grants nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
@@ -53,7 +53,6 @@ struct Inner {
     cache: SnapshotCache,
     sessions: AtomicUsize,
     slots: Slots,
-    /// The number of calls of [`Guard::forget_all`].
     number: AtomicU64,
 }
 
@@ -72,8 +71,7 @@ pub struct GuardBuilder {
     pub(crate) time_to_live_unannounced: Duration,
     work_at_once: usize,
     runtime: Option<Handle>,
-    /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
-    /// set.
+    /// The error for an option for client lists, together with [`ClientRoots::Ignore`].
     list_option_error: Option<&'static str>,
 }
 
@@ -86,10 +84,9 @@ impl GuardBuilder {
         self
     }
 
-    /// Accepts bare absolute paths in root lists, without percent-decoding. The protocol requires
-    /// `file://` URIs, so they are refused by default
-    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
-    /// to send them.
+    /// Accepts bare absolute paths in root lists, without percent-decoding, as the client Cursor
+    /// sends them. The protocol requires `file://` URIs, so they are refused by default
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`).
     pub fn allow_bare_paths(mut self) -> Self {
         self.bare_paths = true;
         self.list_option_error
@@ -149,7 +146,7 @@ impl GuardBuilder {
     ///
     /// This is for a server that waits for work in progress when it stops
     /// (`Runtime::shutdown_timeout`), and for tests with a paused clock (`tokio::time::pause`),
-    /// which advances while threads that its runtime does not know are working.
+    /// which would otherwise advance during the work.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -259,10 +256,6 @@ impl Guard {
     }
 
     /// The roots of a client's list. Blocks, but not for resolving the configured paths again.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Boundary::narrow`].
     pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
         let choices = self.choices();
         // Takes the turn to resolve the configured paths, so that narrowing does not.
@@ -275,14 +268,12 @@ impl Guard {
         choices.boundary.narrow(entries, deadline)
     }
 
-    /// Counts a new session.
     pub(crate) fn register_session(&self) -> Result<()> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
         let entered = self.inner.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         entered.map(drop).map_err(|_| too_many_sessions())
     }
 
-    /// An identifier that this process has not used before.
     pub(crate) fn next_session_id() -> NonZeroU64 {
         NonZeroU64::MIN.saturating_add(SESSION_IDS.fetch_add(1, Ordering::Relaxed))
     }
@@ -309,5 +300,4 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// The number of session identifiers issued by this process.
 static SESSION_IDS: AtomicU64 = AtomicU64::new(0);

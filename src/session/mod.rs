@@ -117,7 +117,6 @@ pub struct Session {
     shared: Arc<CloseOnDrop>,
 }
 
-/// [`RootsChanges`] holds only the client, so it does not keep the session open.
 struct CloseOnDrop(Arc<Client>);
 
 impl Drop for CloseOnDrop {
@@ -173,7 +172,6 @@ impl Guard {
         self.session_with_share(declared, Self::next_share())
     }
 
-    /// Like [`session`](Self::session), but the session's work is charged to this share.
     pub(crate) fn session_with_share(
         &self,
         declared: ClientCapabilities,
@@ -207,6 +205,8 @@ impl Session {
     /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`too_many_pages`, `repeated_cursor`) or
     ///   [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) if the
     ///   list exceeds a limit.
+    /// - [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`) if no thread is free to resolve the
+    ///   list.
     /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);
     ///   [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
@@ -214,18 +214,13 @@ impl Session {
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
-    /// the stateless era (2026-07-28). They apply only to this request and are not cached. For a
-    /// list from configuration, see [`Boundary::narrow`](crate::Boundary::narrow).
+    /// the stateless era (2026-07-28). They apply only to this request and are not cached.
     ///
     /// # Errors
     ///
-    /// As with [`roots`](Self::roots), errors from the list are not returned if a directory is
+    /// Those of [`roots`](Self::roots), except `roots_changing`, `too_many_pages` and
+    /// `repeated_cursor`. As there, the errors of the list are not returned if a directory is
     /// [always](crate::DirectoryOptions::always) in force.
-    ///
-    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED),
-    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_timed_out`, `roots_failed`),
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`),
-    /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED), [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         self.client().roots_of_list(Ok(list)).await
     }
@@ -273,15 +268,13 @@ impl Session {
     }
 
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
-    /// `notifications/roots/list_changed`.
+    /// `notifications/roots/list_changed`, before the client's next message is handled: if messages
+    /// are handled concurrently, in the loop that reads them, not in a task that the notification
+    /// starts. If that loop is part of an SDK, use an [`Observer`].
     ///
     /// The change takes effect before this method returns. The client is not contacted, because a
-    /// server may send requests only while it is handling a request. Call it before the client's
-    /// next message is handled: if messages are handled concurrently, in the loop that reads them,
-    /// not in a task that the notification starts. If that loop is part of an SDK, use an
-    /// [`Observer`].
-    ///
-    /// A request that already obtained its [`Roots`] keeps them, so long operations should call
+    /// server may send requests only while it is handling a request. A request that already
+    /// obtained its [`Roots`] keeps them, so long operations should call
     /// [`still_allows`](Self::still_allows).
     pub fn list_changed(&self) {
         if self.client().change() {
@@ -293,12 +286,11 @@ impl Session {
     /// outside a request, such as a subscription, and check its path again each time. A
     /// [`CheckedPath`](crate::CheckedPath) that is kept instead holds its whole snapshot.
     ///
-    /// If the client's roots must be requested again, the result has only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force, and its [`failure`](Roots::failure) is
-    /// [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). This is always so for a client that does not
-    /// announce changes, unless the server sets a [time to
-    /// live](crate::GuardBuilder::time_to_live_unannounced). For a client that declared no roots
-    /// and gets [nothing](crate::ClientRoots::Require), the failure is
+    /// If the client's roots must be requested again, as those of a client that does not announce
+    /// changes [usually](crate::GuardBuilder::time_to_live_unannounced) must, the result has only
+    /// the directories that are [always](crate::DirectoryOptions::always) in force, and its
+    /// [`failure`](Roots::failure) is [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). For a client that
+    /// declared no roots and gets [nothing](crate::ClientRoots::Require), it is
     /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     ///
     /// # Errors
@@ -369,7 +361,7 @@ impl Session {
     }
 }
 
-/// Waits for changes to a session's roots. It does not keep the session open.
+/// Waits for changes to a session's roots, without keeping the session open.
 #[derive(Clone)]
 pub struct RootsChanges {
     client: Arc<Client>,
@@ -382,10 +374,8 @@ impl RootsChanges {
     /// cached. Several changes in between count as one. The future can be dropped at any await
     /// point without losing a change.
     ///
-    /// This does not wake when a snapshot expires or is evicted ([`Session::still_allows`] then
-    /// returns [`ROOTS_STALE`](crate::kinds::ROOTS_STALE)), nor for a fetch whose list is not
-    /// cached, as that of a client that does not announce changes, unless the server sets a [time
-    /// to live](crate::GuardBuilder::time_to_live_unannounced).
+    /// Neither a snapshot that expires or is evicted nor a list that is not cached wakes this.
+    /// [`Session::still_allows`] then returns [`ROOTS_STALE`](crate::kinds::ROOTS_STALE).
     ///
     /// # Errors
     ///

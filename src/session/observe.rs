@@ -12,12 +12,10 @@ use crate::wire::Effect;
 /// Observes the messages of one client, begins its [`Session`], and records changes to its roots.
 /// An observer is cheap to clone, and all clones share the session.
 ///
-/// Use this with any SDK that does not have an adapter in this crate. An SDK that handles messages
-/// in separate tasks may begin a call before it runs the handler of an earlier `list_changed`. So
-/// create an observer for each connection, and call [`observe`](Self::observe) for each message
-/// before the SDK handles it: wrap the SDK's transport, or copy the client's stream to the SDK line
-/// by line, as [a recipe](crate::recipes#a-server-with-another-sdk) does. In each tool, obtain the
-/// roots from the [`session`](Self::session).
+/// Use this with any SDK that does not have an adapter in this crate. Create an observer for each
+/// connection, and call [`observe`](Self::observe) for each message before the SDK handles it, as
+/// [a recipe](crate::recipes#a-server-with-another-sdk) does: copy the client's stream to the SDK,
+/// or wrap the SDK's transport. In each tool, obtain the roots from the [`session`](Self::session).
 ///
 /// The session begins with the client's first `initialize` that contains valid capabilities. Until
 /// then, calls are refused. A later `initialize` counts as a change of roots, but the session keeps

@@ -298,7 +298,7 @@ mod tests {
         number.to_string().into()
     }
 
-    /// Starts a job of work that hangs until the sender is dropped. Its caller does not wait.
+    /// Starts a job of work that hangs until the sender is dropped.
     async fn hang(slots: &Slots, number: u64) -> mpsc::Sender<()> {
         let (go, waits) = mpsc::channel::<()>();
         let running = slots.work.take(&client(number)).await.unwrap();
@@ -369,7 +369,6 @@ mod tests {
         assert!(Arc::ptr_eq(&kept, &slots.work.client(&client(0))));
     }
 
-    /// Each client has one place in the queue, however many calls it makes.
     #[tokio::test]
     async fn clients_take_turns() {
         let slots = Slots::new(4, None);
@@ -398,7 +397,6 @@ mod tests {
         assert!(order.iter().position(|it| *it == 7) < order.iter().rposition(|it| *it == 5));
     }
 
-    /// Slots are lent to clients that have none. Clients whose jobs hang are refused meanwhile.
     #[tokio::test]
     async fn clients_without_a_slot_are_served_while_all_slots_hang() {
         let slots = Slots::new(4, None);
@@ -480,7 +478,7 @@ mod tests {
         assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
 
-    /// Once fewer jobs run than there are slots, a job that hangs restricts nobody else.
+    /// Once fewer jobs run than there are slots.
     #[tokio::test]
     async fn one_hung_job_restricts_only_its_own_client() {
         let slots = Slots::new(8, None);
@@ -586,7 +584,6 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(20));
     }
 
-    /// Many clients make calls, some of which are dropped at some await.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_slot_is_lost_among_many_clients() {
         let slots = Arc::new(Slots::new(5, None));

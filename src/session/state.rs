@@ -119,7 +119,6 @@ impl State {
         Self { epoch, cached, fetch: None, failure: None }
     }
 
-    /// The current epoch, or an error once the session is closed.
     pub(super) fn epoch(&self) -> Result<u64> {
         if self.epoch == CLOSED { Err(session_closed()) } else { Ok(self.epoch) }
     }
@@ -259,7 +258,6 @@ mod tests {
         Current { now, generation: 0, guard_number: 0 }
     }
 
-    /// The next step of a call that finds this snapshot.
     fn step(state: &mut State, cached: Option<&Arc<CacheEntry>>, current: Current) -> Step {
         state.next_step(cached, current, current.now + MINUTE).unwrap()
     }

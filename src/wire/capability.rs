@@ -32,17 +32,6 @@ use serde_json::{Map, Value};
 ///     guard.session(serde_json::from_str::<ClientCapabilities>("5").ok())
 /// }
 /// ```
-///
-/// ```
-/// # use mcp_roots_guard::ClientCapabilities;
-/// let read = |json| serde_json::from_str::<ClientCapabilities>(json);
-/// let announcing = r#"{"roots":{"listChanged":true},"sampling":{}}"#;
-/// assert_eq!(read(announcing)?, ClientCapabilities::with_announced_roots());
-/// assert_eq!(read(r#"{"roots":{}}"#)?, ClientCapabilities::with_roots());
-/// assert_eq!(read(r#"{"sampling":{}}"#)?, ClientCapabilities::without_roots());
-/// assert!(read("null").is_err());
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ClientCapabilities {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +92,7 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 }
 
 /// Fields of the messages that contain capabilities, and of the roots capability. No revision
-/// defines a capability with one of these names.
+/// defines a capability with such a name.
 const ELSEWHERE: [&str; 6] =
     ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 

@@ -36,7 +36,7 @@ impl Revision {
     }
 
     /// Converts an error to the `error` of a JSON-RPC response, for a request other than a tool
-    /// call, with the code and data that the revision requires.
+    /// call.
     ///
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
@@ -52,8 +52,7 @@ impl Revision {
     ///
     /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
     /// the client sent it. It becomes `data.uri`, shortened to [`URI_BYTES`]. Use `None` if the
-    /// path was a parameter, for example of a prompt or a completion: the error then reports an
-    /// invalid parameter.
+    /// path was a parameter, for example of a prompt or a completion.
     ///
     /// ```
     /// # use mcp_roots_guard::{Revision, Roots};
@@ -92,11 +91,9 @@ impl Revision {
     }
 }
 
-/// The kinds of errors about a text that cannot name a file or a version.
 const INVALID_TEXT: [ErrorKind; 4] =
     [ErrorKind::InvalidPath, ErrorKind::InvalidUri, ErrorKind::InvalidVersion, ErrorKind::TooLong];
 
-/// The kinds of errors about a file that is named but cannot be served.
 const NOT_SERVED: [ErrorKind; 9] = [
     ErrorKind::OutsideRoots,
     ErrorKind::NotFound,

@@ -183,7 +183,6 @@ impl<'de> Deserialize<'de> for RootEntry {
     }
 }
 
-/// Removes a field from an object and parses it. An absent field is parsed as `null`.
 fn field<T: DeserializeOwned, E: serde::de::Error>(
     object: &mut Map<String, Value>,
     key: &str,
