@@ -1,5 +1,4 @@
-//! Recipes: one for each question that the other pages leave open. This module contains only
-//! documentation.
+//! Recipes, one for each question that the other pages leave open.
 //!
 //! The repository's `docs/tools.md` writes a server on stdio step by step, with tools that search,
 //! edit several files, or await.

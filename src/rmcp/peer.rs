@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::session::{RootsResponse, RootsSource};
 use crate::wire::ListRootsResult;
 
-/// Requests the roots from the client that sent the request in flight.
 pub(super) struct PeerSource(pub(super) Peer<RoleServer>);
 
 /// Cancels a `roots/list` if it is dropped before the response arrives.

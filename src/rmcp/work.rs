@@ -253,7 +253,7 @@ impl RequestRoots {
     }
 }
 
-/// A response that can be made from a `T`: one of the types listed at [`Guard::respond`]. This trait
+/// A response that can be made from a `T`, of one of the types at [`Guard::respond`]. This trait
 /// cannot be implemented outside this crate.
 pub trait Response<T>: Sized + sealed::Sealed {
     /// Makes the response that asks the client, if it may be asked in the stateless era.

@@ -87,10 +87,9 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// | a configured path leads to another directory, or an optional directory appears | calls notice this at most twice a second, and the cached list is resolved again, without asking the client |
 ///
 /// A relative path starts at the client's first root or, if the client does not narrow the allowed
-/// directories, at the first allowed directory. [`Roots::with_base`] chooses another root. Mention
-/// this in the descriptions of your tools. If the client's list could not be obtained or grants
-/// nothing, a relative path is refused with the error that the call would return if no directory
-/// were always in force.
+/// directories, at the first allowed directory. [`Roots::with_base`] chooses another root. If the
+/// client's list could not be obtained or grants nothing, a relative path is refused with the error
+/// that the call would return if no directory were always in force.
 ///
 /// # When the client is asked
 ///

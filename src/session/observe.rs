@@ -60,8 +60,7 @@ impl Observer {
     /// The message is the JSON of one message or of a batch, which a wrapper of a transport can
     /// serialize again. One that cannot be parsed, or that is longer than
     /// [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES), counts as a change, because it may contain
-    /// one. A wrapper does not see the messages that the transport drops, for example because they
-    /// cannot be parsed.
+    /// one. A wrapper does not see the messages that the transport drops.
     pub fn observe(&self, message: &[u8]) {
         let effect = Effect::of(message);
         // The lock is released before the change is logged, because a log subscriber may call this

@@ -1,5 +1,4 @@
 //! Fair use of the threads on which clients' work waits for filesystems.
-//! [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once) says what clients see of it.
 //!
 //! A filesystem can hang, and then so does the thread that waits for it. Each job therefore first
 //! takes, in this order:
@@ -18,11 +17,14 @@
 //!
 //! | situation | result |
 //! | --- | --- |
+//! | one client's jobs take its share | its further calls wait, up to [`QUEUED_EACH`], and then `queue_full` |
+//! | all slots are taken, and the oldest job has run for [`PATIENCE`] | its slot is lent to a waiting client without a running job |
+//! | as many jobs run as there are slots, and some have lent theirs | a client with a running job is refused another (`busy`) |
 //! | twice as many jobs run as there are slots | `busy` |
 //! | a call is dropped while it waits | its place, its share and its job are dropped at once |
 //! | a call is dropped while its job runs | the job keeps its slot until it ends |
 //! | a job panics | its slot is freed, and the call gets the panic |
-//! | no thread begins the job within two seconds ([`PATIENCE`]) | the job is withdrawn, and the call is refused (`busy`) |
+//! | no thread begins the job within two seconds | the job is withdrawn, and the call is refused (`busy`) |
 //! | the guard is dropped while jobs run | they continue, and the process can end |
 
 use std::collections::{BTreeMap, HashMap};

@@ -92,9 +92,8 @@ impl ListRootsResult {
 }
 
 impl RootEntry {
-    /// A short text to show for the entry, for example in a list of a client's projects: its name,
-    /// or else the last name of its path, or else its URI. It is the client's own text, and says
-    /// nothing about what the entry grants.
+    /// A short text to show for the entry: its name, or else the last name of its path, or else its
+    /// URI. It is the client's own text, and says nothing about what the entry grants.
     ///
     /// ```
     /// use mcp_roots_guard::ListRootsResult;
