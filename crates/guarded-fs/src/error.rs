@@ -1,13 +1,5 @@
-//! Errors, with messages that tell the reader what to correct.
-//!
-//! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
-//! or the person who sent the request. One table, in `codes`, contains all three.
-//!
-//! The text (`Display`, `Debug` and every `source`) contains only the request, fixed text of this
-//! crate, the value of a limit, and the message of an operating system error, so it can be passed
-//! to a model. Details that only the operator may see, such as the target of a symlink or another
-//! root, are in [`Error::operator_detail`]. If a child process failed, the text also contains its
-//! name, its status and the end of its standard error (`ChildOutput::into_stdout`).
+//! Errors, with messages that tell the reader what to correct. The table in `codes` has each kind,
+//! code and text.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -28,9 +20,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A refusal or a failure. Its text is safe to show to the sender of the request.
 ///
-/// If the error concerns a request, `Display` writes `OPERATION "REQUEST": REASON`. Otherwise, it
-/// writes only the reason. The request is quoted as it was sent, escaped and shortened. Reasons
-/// that must not be distinguishable have the same text.
+/// `Display` writes `OPERATION "REQUEST": REASON`, or only the reason if the error concerns no
+/// request. The request is quoted as it was sent, escaped and shortened. Reasons that must not be
+/// distinguishable have the same text.
+///
+/// `Display`, `Debug` and every `source` contain only the request, fixed text, the value of a
+/// limit, and the message of an operating system error. They contain more if the server chose so:
+/// roots ([`name_roots_in_refusals`](crate::BoundaryBuilder::name_roots_in_refusals)), the output
+/// of a program (`ChildOutput::into_stdout`), or text of its own
+/// ([`with_outcome`](Self::with_outcome)).
 ///
 /// ```
 /// # use guarded_fs::{ErrorKind, Roots};
@@ -53,17 +51,16 @@ pub struct Error(Box<Inner>);
 struct Inner {
     code: Code,
     operation: &'static str,
-    /// The request, quoted.
     request: Option<String>,
-    /// The destination of a rename, a copy or a hard link, or the target of a symlink, quoted.
+    /// The destination, or the target of a symlink, quoted.
     destination: Option<String>,
-    /// The path of the operation that is to blame.
+    /// The path that is to blame.
     blamed: PathRole,
-    /// The reason. Static, so that only the limit can be inserted.
+    /// Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
     limit: Option<u64>,
-    /// The effects of the operation that failed, if it had any, or how a program ended.
+    /// What the failed operation has done, or how a program ended.
     outcome: Option<String>,
     operator_detail: Option<String>,
     /// The index of the root in which resolution failed.
@@ -72,11 +69,9 @@ struct Inner {
     cause: Option<io::Error>,
 }
 
-/// What a path is to an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathRole {
     Source,
-    /// The destination of a rename, a copy or a hard link.
     Destination,
     /// The target of a symlink.
     Target,
@@ -84,8 +79,7 @@ enum PathRole {
 
 impl Error {
     /// Creates an error with a kind, a code and a text of the caller's own, like
-    /// [`io::Error::new`]. A library that is built on this one, or an application, can so report
-    /// its own failures as errors of this type.
+    /// [`io::Error::new`], for a library that is built on this one or an application.
     ///
     /// The text is shown to the sender of the request. It should say what was wrong and what to do
     /// instead, without a full stop. Give several codes the same kind if callers need not
@@ -105,7 +99,7 @@ impl Error {
         Code::Custom { kind, name: code, text }.into()
     }
 
-    /// The kind of the error, for callers that handle some kinds differently.
+    /// The kind of the error, for callers to match on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
@@ -117,23 +111,16 @@ impl Error {
     /// Codes are for logs, tests, and programs that read `data.kind` in an error response. New ones
     /// may be added, and a minor release may give a failure a more exact code of the same kind, so
     /// match on the [kind](Self::kind).
-    ///
-    /// ```
-    /// use guarded_fs::{ErrorKind, Location};
-    ///
-    /// let refused = Location::parse("file:///a%2").unwrap_err();
-    /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::InvalidUri, "bad_escape"));
-    /// ```
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.reason().as_str()
     }
 
-    /// The number of the failure in the operating system, like
+    /// The number that the operating system reported, like
     /// [`io::Error::raw_os_error`](std::io::Error::raw_os_error).
     ///
-    /// This is the number that the system reported. The guard finds some failures without the
-    /// system call that would report them. They have the number of that call (Unix only):
+    /// A failure that the guard finds without a system call has the number of the call that would
+    /// report it (Unix only):
     ///
     /// | code | number |
     /// | --- | --- |
@@ -148,7 +135,7 @@ impl Error {
     /// | `cross_device` | `EXDEV` |
     /// | `read_only` | `EROFS` |
     ///
-    /// Other refusals are the guard's alone, such as `outside_roots` and `protected`, and have none.
+    /// Refusals that are the guard's alone, such as `outside_roots` and `protected`, have none.
     ///
     /// ```
     /// # use guarded_fs::Roots;
@@ -176,26 +163,25 @@ impl Error {
         self.0.code
     }
 
-    /// The operation that failed and what it was requested on, escaped and shortened, for events.
+    /// The operation and its request, escaped and shortened, for events.
     pub(crate) fn operation(&self) -> Option<(&'static str, &str)> {
         Some((self.0.operation, unquoted(self.0.request.as_deref()?)))
     }
 
-    /// The destination that was requested, escaped and shortened, for events.
+    /// The destination, escaped and shortened, for events.
     pub(crate) fn destination(&self) -> Option<&str> {
         self.0.destination.as_deref().map(unquoted)
     }
 
-    /// Details that only the operator may see, such as the target of a symlink or the affected
-    /// root. Write them to the server's log, never to a response.
+    /// What only the operator may see, such as the target of a symlink or the affected root. Write
+    /// it to the server's log, never to a response.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.0.operator_detail.as_deref()
     }
 
-    /// Copies the error for another caller who waits for the same result: its kind, code, reason,
-    /// [number](Self::raw_os_error) and operator's detail, without the operation, the request and
-    /// what was added about them.
+    /// Copies the kind, code, reason, [number](Self::raw_os_error) and operator's detail for
+    /// another caller who waits for the same result, without what concerns this one's request.
     #[must_use]
     pub fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
@@ -213,7 +199,7 @@ impl Error {
         self
     }
 
-    /// Creates an error about a limit that the caller chose. The limit replaces `{}` in the text.
+    /// Creates an error about a limit that the caller chose, which replaces `{}` in the text.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
         let mut error = Self::from(code).with_text(text);
         error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
@@ -224,18 +210,15 @@ impl Error {
         Self::over(Code::TooLarge, "larger than {} bytes", limit)
     }
 
-    /// Replaces the code's text with a more precise one.
     pub(crate) fn with_text(mut self, text: &'static str) -> Self {
         self.0.text = text;
         self
     }
 
-    /// Replaces the text with that of another error.
     pub(crate) fn with_text_of(self, cause: &Self) -> Self {
         self.with_text(cause.0.text)
     }
 
-    /// Blames the destination of the operation.
     pub(crate) fn of_destination(mut self) -> Self {
         self.0.blamed = PathRole::Destination;
         self
@@ -245,14 +228,12 @@ impl Error {
         self.0.blamed == PathRole::Destination
     }
 
-    /// Blames the target of the symlink.
     pub(crate) fn of_target(mut self) -> Self {
         self.0.blamed = PathRole::Target;
         self
     }
 
-    /// Like [`with_request`](Self::with_request), but for a rename, which has a source and a
-    /// destination.
+    /// Like [`with_request`](Self::with_request), for a source and a destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));
@@ -260,8 +241,8 @@ impl Error {
         self.with_request(operation, from)
     }
 
-    /// Adds the operation and the request that failed to the text, unless they are there already.
-    /// The request is shown as the library shows it: quoted, escaped and shortened.
+    /// Adds the operation and the request to the text, quoted, escaped and shortened, unless they
+    /// are there already.
     ///
     /// ```
     /// use guarded_fs::{Error, ErrorKind};
@@ -279,18 +260,18 @@ impl Error {
         self
     }
 
-    /// Adds what only the operator may see ([`operator_detail`](Self::operator_detail)), in place
-    /// of an earlier detail.
+    /// Sets what only the operator may see ([`operator_detail`](Self::operator_detail)).
     #[must_use]
     pub fn with_operator_detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
         self
     }
 
-    /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how a
-    /// program ended, or what to do instead. An earlier addition is kept. The sender of the request
-    /// sees it, so quote what is not the caller's own text, and name nothing that the sender does
-    /// not know.
+    /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how
+    /// a program ended, or what to do instead. Earlier additions are kept.
+    ///
+    /// The sender of the request sees it, so quote what is not the caller's own text, and name
+    /// nothing that the sender does not know.
     ///
     /// ```
     /// use guarded_fs::{Error, ErrorKind};
@@ -308,8 +289,7 @@ impl Error {
         self
     }
 
-    /// Records the root in which resolution failed, because the root's path may have to be
-    /// verified.
+    /// Records the root in which resolution failed, whose path may have to be verified.
     pub(crate) fn in_root(mut self, root: usize) -> Self {
         self.0.root = Some(root);
         self
@@ -319,16 +299,15 @@ impl Error {
         self.0.root
     }
 
-    /// Records the number of the operating system's error that caused this one
-    /// ([`raw_os_error`](Self::raw_os_error)), in place of an earlier one. It also decides the kind
-    /// of the [`io::Error`] that this error converts to.
+    /// Sets the number of the operating system's error that caused this one
+    /// ([`raw_os_error`](Self::raw_os_error)). It also decides the kind of the [`io::Error`] that
+    /// this error converts to.
     #[must_use]
     pub fn with_raw_os_error(mut self, number: impl Into<Option<i32>>) -> Self {
         self.0.cause = number.into().map(io::Error::from_raw_os_error);
         self
     }
 
-    /// Records the operating system's error that caused this one.
     pub(crate) fn caused_by(mut self, cause: io::Error) -> Self {
         self.0.cause = Some(cause);
         self
@@ -379,13 +358,12 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The kind is the system's, if the system reported the error. Otherwise, it is the one with the
-/// same name, or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
+/// The kind is the system's, if the system reported the error, or else the one with the same name
+/// or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
 /// [`PermissionDenied`](io::ErrorKind::PermissionDenied).
 ///
-/// The error is the [inner error](io::Error::get_ref), because its text tells a model the path and
-/// the reason. An [`io::Error`] has either such an error or a number of the system, so its
-/// `raw_os_error` is `None`, and the number is that of the inner error:
+/// The error is the [inner error](io::Error::get_ref), so that the text tells a model the path and
+/// the reason. An [`io::Error`] with an inner error has no `raw_os_error` of its own:
 ///
 /// ```
 /// # use std::io;
@@ -423,7 +401,7 @@ impl From<Error> for io::Error {
 }
 
 /// Serializes as a map with the [code](Error::code) and the text of `Display`, for programs that
-/// send errors as JSON without MCP. Like the text, it is safe to show to a model.
+/// send errors as JSON without MCP. It is as safe to show to a model as the text.
 ///
 /// ```
 /// # use guarded_fs::Roots;
@@ -448,7 +426,6 @@ impl Serialize for Error {
     }
 }
 
-/// The number with which a system call reports the failure, or none.
 #[cfg(unix)]
 fn number_of(code: Code) -> Option<i32> {
     use rustix::io::Errno;
@@ -483,8 +460,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Contains only the code and the text of `Display`, so that `{:?}` in a response reveals no
-/// operator details.
+/// Contains only the code and the text of `Display`, so that `{:?}` reveals no operator details.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({}: {self})", self.reason())
@@ -497,8 +473,8 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// Whether the system rejected a name because it is too long. Rust 1.85 has no stable
-/// `io::ErrorKind` for this, so the kind is derived from the system's error number.
+/// Whether a name was too long for the system. Rust 1.85 has no stable `io::ErrorKind` for this, so
+/// the kind of the system's error number is compared.
 fn is_name_too_long(error: &io::Error) -> bool {
     #[cfg(unix)]
     let too_long = io::Error::from(rustix::io::Errno::NAMETOOLONG);
