@@ -12,7 +12,6 @@ use crate::error::{Code, Result};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{DeclaredAlias, RejectedEntry, Root, Roots, Snapshot, WhyNone};
 
-/// The configured directories, and the roots that they put in force.
 #[derive(Clone)]
 pub(super) struct Configuration {
     pub(super) directories: Arc<[Directory]>,
@@ -21,14 +20,13 @@ pub(super) struct Configuration {
 
 /// The configured directories, resolved anew.
 pub(super) struct Resolution {
-    /// Each with the reason for which it puts no root in force, if it puts none.
+    /// Each with the reason for which it puts no root in force, if any.
     directories: Vec<(Directory, Option<RejectedEntry>)>,
     roots: UniqueRoots,
     declared: Vec<DeclaredAlias>,
 }
 
 impl Resolution {
-    /// Resolves the directories again.
     pub(super) fn new(last: &[Directory], filesystem: &Filesystem, mounts: Rule) -> Self {
         let filesystem = &filesystem.roots(last.iter().flat_map(Directory::locations), true);
         let found = last.iter().map(|directory| directory.resolve(filesystem, mounts));
