@@ -9,16 +9,16 @@ use crate::limits::CHILDREN;
 /// For each running program, the share of the client that started it.
 static RUNNING: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
 
-/// A permit to run a child process. Dropping it returns it.
+/// A permit to run a child process, until it is dropped.
 ///
-/// A client gets another permit only while it has fewer than twice the number of remaining ones.
-/// The first client gets at most two thirds of them, and the next client at most two thirds of the
-/// remainder. A client that takes many permits thus leaves some for others.
+/// A client gets another permit only while it has fewer than twice the number of remaining ones:
+/// the first client at most two thirds of them, and the next one at most two thirds of the
+/// remainder.
 #[must_use]
 pub(super) struct ChildPermit(Box<str>);
 
 impl ChildPermit {
-    /// Takes a permit, or returns `None` if the client may not take another.
+    /// `None` if the client may not take another.
     pub(super) fn take(scope: Option<&dyn Scope>) -> Option<Self> {
         let share = scope.map_or("", Scope::share);
         let mut running = lock();

@@ -80,7 +80,6 @@ pub(super) fn kill(child: &mut Child) {
     let _ = child.kill();
 }
 
-/// A killed program.
 pub(super) struct KilledProcess {
     pub(super) child: Child,
     pub(super) status: Option<ExitStatus>,
