@@ -1,5 +1,4 @@
-//! Errors, with messages that tell the reader what to correct. The table in `codes` has each kind,
-//! code and text.
+//! Errors, with messages that tell the reader what to correct.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -25,10 +24,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// distinguishable have the same text.
 ///
 /// `Display`, `Debug` and every `source` contain only the request, fixed text, the value of a
-/// limit, and the message of an operating system error. They contain more if the server chose so:
-/// roots ([`name_roots_in_refusals`](crate::BoundaryBuilder::name_roots_in_refusals)), the output
-/// of a program (`ChildOutput::into_stdout`), or text of its own
-/// ([`with_outcome`](Self::with_outcome)).
+/// limit, and the message of an operating system error. A server can add roots
+/// ([`name_roots_in_refusals`](crate::BoundaryBuilder::name_roots_in_refusals)), the output of a
+/// program (`ChildOutput::into_stdout`) and text of its own ([`with_outcome`](Self::with_outcome)).
 ///
 /// ```
 /// # use guarded_fs::{ErrorKind, Roots};
@@ -54,7 +52,7 @@ struct Inner {
     request: Option<String>,
     /// The destination, or the target of a symlink, quoted.
     destination: Option<String>,
-    /// The path that is to blame.
+    /// The path to blame.
     blamed: PathRole,
     /// Static, so that only the limit can be inserted.
     text: &'static str,
@@ -63,7 +61,7 @@ struct Inner {
     /// What the failed operation has done, or how a program ended.
     outcome: Option<String>,
     operator_detail: Option<String>,
-    /// The index of the root in which resolution failed.
+    /// The root in which resolution failed.
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
@@ -78,8 +76,8 @@ enum PathRole {
 }
 
 impl Error {
-    /// Creates an error with a kind, a code and a text of the caller's own, like
-    /// [`io::Error::new`], for a library that is built on this one or an application.
+    /// Creates an error of the caller's own, like [`io::Error::new`], for a library that is built
+    /// on this one or an application.
     ///
     /// The text is shown to the sender of the request. It should say what was wrong and what to do
     /// instead, without a full stop. Give several codes the same kind if callers need not
@@ -105,12 +103,11 @@ impl Error {
         self.reason().kind()
     }
 
-    /// The exact reason in snake case, such as `bad_escape`. [`ErrorKind`] lists the codes of each
-    /// kind.
+    /// The exact reason in snake case, such as `bad_escape`, for logs, tests, and programs that
+    /// read `data.kind` in an error response. [`ErrorKind`] lists the codes of each kind.
     ///
-    /// Codes are for logs, tests, and programs that read `data.kind` in an error response. New ones
-    /// may be added, and a minor release may give a failure a more exact code of the same kind, so
-    /// match on the [kind](Self::kind).
+    /// Codes may be added, and a minor release may give a failure a more exact code of the same
+    /// kind, so match on the [kind](Self::kind).
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.reason().as_str()
@@ -120,7 +117,8 @@ impl Error {
     /// [`io::Error::raw_os_error`](std::io::Error::raw_os_error).
     ///
     /// A failure that the guard finds without a system call has the number of the call that would
-    /// report it (Unix only):
+    /// report it (Unix only). Refusals that are the guard's alone, such as `outside_roots` and
+    /// `protected`, have none.
     ///
     /// | code | number |
     /// | --- | --- |
@@ -134,19 +132,6 @@ impl Error {
     /// | `too_long` | `ENAMETOOLONG` |
     /// | `cross_device` | `EXDEV` |
     /// | `read_only` | `EROFS` |
-    ///
-    /// Refusals that are the guard's alone, such as `outside_roots` and `protected`, have none.
-    ///
-    /// ```
-    /// # use guarded_fs::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let missing = roots.open("missing.txt").unwrap_err();
-    /// # #[cfg(unix)]
-    /// assert_eq!(missing.raw_os_error(), Some(2)); // ENOENT
-    /// assert_eq!(roots.open("../secret.txt").unwrap_err().raw_os_error(), None);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         let reported = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
@@ -163,12 +148,11 @@ impl Error {
         self.0.code
     }
 
-    /// The operation and its request, escaped and shortened, for events.
+    /// The operation and its request, quoted but for the quotes.
     pub(crate) fn operation(&self) -> Option<(&'static str, &str)> {
         Some((self.0.operation, unquoted(self.0.request.as_deref()?)))
     }
 
-    /// The destination, escaped and shortened, for events.
     pub(crate) fn destination(&self) -> Option<&str> {
         self.0.destination.as_deref().map(unquoted)
     }
@@ -180,8 +164,8 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// Copies the kind, code, reason, [number](Self::raw_os_error) and operator's detail for
-    /// another caller who waits for the same result, without what concerns this one's request.
+    /// Copies what another caller who waits for the same result needs: the kind, code, reason,
+    /// [number](Self::raw_os_error) and operator's detail.
     #[must_use]
     pub fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
@@ -192,14 +176,14 @@ impl Error {
         again
     }
 
-    /// Converts the error into one of another program, which no operation mistakes for its own.
+    /// Makes this an error of another program, which no operation mistakes for its own.
     pub(crate) fn into_custom(mut self) -> Self {
         let (kind, name, text) = (self.kind(), self.code(), self.0.text);
         self.0.code = Code::Custom { kind, name, text };
         self
     }
 
-    /// Creates an error about a limit that the caller chose, which replaces `{}` in the text.
+    /// An error about a limit that the caller chose, which replaces `{}` in the text.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
         let mut error = Self::from(code).with_text(text);
         error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
@@ -243,14 +227,6 @@ impl Error {
 
     /// Adds the operation and the request to the text, quoted, escaped and shortened, unless they
     /// are there already.
-    ///
-    /// ```
-    /// use guarded_fs::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::ReadOnly, "turn_is_read_only", "this turn only reads");
-    /// let error = error.with_request("format", "a.rs".as_ref());
-    /// assert_eq!(error.to_string(), "format \"a.rs\": this turn only reads");
-    /// ```
     #[must_use]
     pub fn with_request(mut self, operation: &'static str, request: &OsStr) -> Self {
         if self.0.request.is_none() {
@@ -268,10 +244,9 @@ impl Error {
     }
 
     /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how
-    /// a program ended, or what to do instead. Earlier additions are kept.
-    ///
-    /// The sender of the request sees it, so quote what is not the caller's own text, and name
-    /// nothing that the sender does not know.
+    /// a program ended, or what to do instead. Earlier additions are kept. The sender of the
+    /// request sees it, so quote what is not the caller's own text, and name nothing that the
+    /// sender does not know.
     ///
     /// ```
     /// use guarded_fs::{Error, ErrorKind};
@@ -289,7 +264,7 @@ impl Error {
         self
     }
 
-    /// Records the root in which resolution failed, whose path may have to be verified.
+    /// The path of this root may have to be verified.
     pub(crate) fn in_root(mut self, root: usize) -> Self {
         self.0.root = Some(root);
         self
@@ -299,9 +274,8 @@ impl Error {
         self.0.root
     }
 
-    /// Sets the number of the operating system's error that caused this one
-    /// ([`raw_os_error`](Self::raw_os_error)). It also decides the kind of the [`io::Error`] that
-    /// this error converts to.
+    /// Sets the [number](Self::raw_os_error) of the operating system's error that caused this one.
+    /// It also decides the kind of the [`io::Error`] that this error converts to.
     #[must_use]
     pub fn with_raw_os_error(mut self, number: impl Into<Option<i32>>) -> Self {
         self.0.cause = number.into().map(io::Error::from_raw_os_error);
@@ -400,23 +374,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Serializes as a map with the [code](Error::code) and the text of `Display`, for programs that
-/// send errors as JSON without MCP. It is as safe to show to a model as the text.
-///
-/// ```
-/// # use guarded_fs::Roots;
-/// # let work = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
-/// let error = roots.read("../a", 1 << 20).unwrap_err();
-/// assert_eq!(
-///     serde_json::to_value(&error).unwrap(),
-///     serde_json::json!({
-///         "code": "outside_roots",
-///         "text": r#"read "../a": not inside the allowed directories"#,
-///     })
-/// );
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// Serializes as a map of the [`code`](Error::code) and the `text` of `Display`, for programs that
+/// send errors as JSON without MCP.
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
@@ -445,7 +404,7 @@ fn number_of(code: Code) -> Option<i32> {
     Some(number.raw_os_error())
 }
 
-/// On Windows, the number depends on the call: two mean that there is no such file.
+/// On Windows, several numbers mean that there is no such file, depending on the call.
 #[cfg(not(unix))]
 fn number_of(_: Code) -> Option<i32> {
     None
@@ -460,7 +419,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Contains only the code and the text of `Display`, so that `{:?}` reveals no operator details.
+/// Contains only the code and the text of `Display`, and so no operator details.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({}: {self})", self.reason())
@@ -473,8 +432,8 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// Whether a name was too long for the system. Rust 1.85 has no stable `io::ErrorKind` for this, so
-/// the kind of the system's error number is compared.
+/// Rust 1.85 has no stable `io::ErrorKind` for this, so the kind of the system's number is
+/// compared.
 fn is_name_too_long(error: &io::Error) -> bool {
     #[cfg(unix)]
     let too_long = io::Error::from(rustix::io::Errno::NAMETOOLONG);
@@ -534,7 +493,7 @@ pub(crate) fn quoted(text: &OsStr) -> String {
     format!("{shown:?}")
 }
 
-/// Removes the quotes around quoted text, which stays escaped.
+/// Removes the quotes. The text stays escaped.
 pub(crate) fn unquoted(quoted: &str) -> &str {
     quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(quoted)
 }

@@ -54,14 +54,14 @@
 //! - A place is changed only if the innermost root in force that contains it is writable and no
 //!   pattern for [protected names](BoundaryBuilder::protect) matches it. No list and no narrowing
 //!   raises the access of a place.
-//! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody except the
-//!   new file's owner read or write access that they did not have before. See
-//!   [`write`](Roots::write) for the limits of this on macOS and Windows.
+//! - A failed [`write`](Roots::write) leaves the old file intact. Except on [macOS and
+//!   Windows](Roots::write), a write gives nobody but the new file's owner read or write access
+//!   that they did not have before.
 //! - No input causes a panic, and every loop and every input is bounded.
 //! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups, beyond which it is
 //!   refused, and 20 ms of CPU time in a release build, whatever symlinks the path contains. With a
 //!   hundred patterns for denied names, it takes up to 30 ms, and with the maximum of a thousand
-//!   0.3 s. These bounds do not cover reading the file.
+//!   0.3 s.
 //!
 //! # What is not guaranteed
 //!
@@ -71,9 +71,8 @@
 //!   `guarded-process` confines such code to the allowed directories.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call. Run operations on
 //!   threads that may block.
-//! - Reading a FIFO or a device is refused at once, but the file is open for an instant. This
-//!   unblocks a writer that waits for a reader of the FIFO, or makes the device's driver handle the
-//!   open.
+//! - A FIFO or a device is refused at once, but open for an instant. This unblocks a writer that
+//!   waits for a reader of the FIFO, or makes the device's driver handle the open.
 //! - If another directory takes the name of an allowed directory, requests can reach the previous
 //!   one for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is being opened. After
 //!   two seconds of that, requests are refused.
@@ -87,8 +86,7 @@
 //!
 //! # Features
 //!
-//! - `tracing`: [events](#events) about operations and refusals, for the operator's log and for an
-//!   audit log.
+//! - `tracing`: [events](#events) for the operator's log and for an audit log.
 //! - `ignore`: `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
 //! - `schemars`: JSON schemas of [`Location`] and [`ContentHash`], for the arguments of tools.
 //!
@@ -96,27 +94,34 @@
 //!
 //! # Events
 //!
-//! With the feature `tracing`, the crate emits these events with the target `guarded_fs`. They are
-//! a contract: within a major version, no event or field is removed or renamed, or changes its
-//! type, its meaning or its level. Events, fields, operations and codes may be added, so a log that
-//! others read should copy fields by name. A field without a value is absent.
+//! With the feature `tracing`, the crate emits two events with the target `guarded_fs`:
 //!
-//! | message | level | when | fields |
-//! | --- | --- | --- | --- |
-//! | `allowed` | trace | an operation has succeeded | `session`, `operation`, `request`, `root`, `path`, `destination`, `destination_path` |
-//! | `refused` | info | an operation was refused or has failed, a request got no roots, or a program logged a refusal of its own ([`Error::logged`]) | `session`, `operation`, `request`, `destination`, `code`, `error`, `detail` |
+//! - `allowed` (trace): an operation has succeeded. Its fields are `session`, `operation`,
+//!   `request`, `root`, `path`, `destination` and `destination_path`.
+//! - `refused` (info): an operation was refused or has failed, a request got no roots, or a program
+//!   logged a refusal of its own ([`Error::logged`]). Its fields are `session`, `operation`,
+//!   `request`, `destination`, `code`, `error` and `detail`.
 //!
-//! | field | type | meaning |
-//! | --- | --- | --- |
-//! | `session` | number | the [number of the scope](Scope::number): in an MCP server, of the client's session or of the request |
-//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a program gave to [`Error::with_request`] |
-//! | `request` | text, at most 160 characters and an ellipsis | the path or URI as it was sent, or the program of `run` |
-//! | `destination` | the same | the destination, or the target of a symlink, as it was sent |
-//! | `root` | text | the canonical path of the root |
-//! | `path`, `destination_path` | text | the [canonical path](Proof::display_path) of the place, or the directory in which a program ran |
-//! | `code` | text | the [code](Error::code) of the error |
-//! | `error` | text | the text of the refusal |
-//! | `detail` | text | the [`operator_detail`](Error::operator_detail) |
+//! They are a contract: within a major version, no event or field is removed or renamed, or changes
+//! its type, its meaning or its level. Events, fields, operations and codes may be added, so a log
+//! that others read should copy fields by name. A field without a value is absent. All are texts,
+//! except `session`:
+//!
+//! - `session`: the [number of the scope](Scope::number). In an MCP server, this is that of the
+//!   client's session or of the request.
+//! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create
+//!   directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read
+//!   link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a program
+//!   gave to [`Error::with_request`].
+//! - `request`: the path or URI as it was sent, or the program of `run`, shortened to 160
+//!   characters and an ellipsis.
+//! - `destination`: the destination, or the target of a symlink, as it was sent, likewise
+//!   shortened.
+//! - `root`: the canonical path of the root.
+//! - `path`, `destination_path`: the [canonical path](Proof::display_path) of the place, or the
+//!   directory in which a program ran.
+//! - `code`, `error`: the [code](Error::code) and the text of the error.
+//! - `detail`: its [`operator_detail`](Error::operator_detail).
 //!
 //! `request` and `destination` are the sender's text, and the paths can contain names that it
 //! chose. All of them are escaped as in error texts, so they contain no line break. They name

@@ -11,7 +11,7 @@ macro_rules! errors {
         )+}
     )+) => {
         /// The kind of an [`Error`](crate::Error), for callers to match on. Each kind lists its
-        /// [codes](crate::Error::code), which are the exact reasons, for logs.
+        /// [codes](crate::Error::code), the exact reasons.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {$(
@@ -78,46 +78,43 @@ macro_rules! errors {
 // Each row has the code, its name and its text. The text contains the limit if the limit is a
 // constant. For a limit that the caller chose, see `Error::over`.
 errors! {
-    /// The text is not a path, or has a form that is refused.
+    /// The text is not a path, or has a form that is refused. On Windows, that includes what the
+    /// system would read as another name ([`Location::parse`](crate::Location::parse)).
     InvalidPath {
         Empty = "empty", "the path is empty; write . for the directory itself";
         /// A NUL byte, literal or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
-        /// A URI without an absolute path or, where a root or a URI is required, text that is
-        /// neither an absolute path nor a URI.
+        /// A URI without an absolute path; or text that is neither an absolute path nor a URI,
+        /// where one is required.
         NotAbsolute = "not_absolute", "not an absolute path or file: URI";
         /// An absolute path or a URI where a relative path is required.
         NotRelative = "not_relative", "the path must be relative to the directory";
-        /// On Windows, a path relative to the current drive or to the current directory of a drive,
-        /// such as `\x` or `C:x`.
+        /// On Windows, a path relative to the current drive or directory, such as `\x` or `C:x`.
         DriveRelative = "drive_relative",
             "the path is relative to a drive; use a full path that begins with a drive letter";
         /// On Windows, a path that names a device, or a volume by anything but its drive letter:
         /// `\\.\`, a volume GUID, or `\\?\` with anything but a drive or a share.
         DevicePath = "device_path",
             "the path names a device or a volume; use a path that begins with a drive letter";
-        /// On Windows, a name that means a device in every directory, such as `NUL`, `COM1` or
-        /// `CON.txt`.
+        /// On Windows, such as `NUL`, `COM1` or `CON.txt`.
         ReservedName = "reserved_name", "a name in the path is reserved for a device";
-        /// On Windows, a name with a colon, such as `a.txt:s`, which means a stream of a file.
+        /// On Windows, such as `a.txt:s`.
         Stream = "stream", "a name in the path contains a colon, which would refer to a stream";
-        /// On Windows, a name that ends in a dot or a space, which the system may remove.
+        /// On Windows, a name that ends in a dot or a space.
         TrailingDot = "trailing_dot",
             "a name in the path ends in a dot or a space, which the system may remove";
-        /// On Windows, a name that could be the 8.3 short form of another, such as `PROGRA~1`.
+        /// On Windows, a name that could be the 8.3 form of another, such as `PROGRA~1`.
         ShortName = "short_name",
             "a name in the path looks like an 8.3 short name; use the long name";
         /// On Windows, a name with a control character or one of `< > " | ? *`.
         InvalidName = "invalid_name",
             "a name in the path contains a control character or one of < > \" | ? *";
-        /// A path that ends in `.` or `..`, which names no entry to remove or rename (rmdir(2),
-        /// rename(2)).
+        /// A path that ends in `.` or `..`, where an entry must be named (rmdir(2), rename(2)).
         DotName = "dot_name", "the path ends in . or ..; name the entry itself";
     }
 
     /// The text is not a `file:` URI, or has a form that is refused.
     InvalidUri {
-        /// A scheme other than `file:`.
         ForeignScheme = "foreign_scheme", "only paths and file: URIs are accepted";
         /// A URI that names another host (RFC 8089), or has four slashes.
         ForeignHost = "foreign_host",
@@ -126,7 +123,6 @@ errors! {
         Fragment = "fragment", "the URI contains a fragment; write # as %23";
         /// A `%` without two hexadecimal digits after it (RFC 3986, 2.1).
         BadEscape = "bad_escape", "the URI contains an invalid percent escape; write % as %25";
-        /// A percent-encoded path separator.
         EncodedSeparator = "encoded_separator",
             "the URI contains a percent-encoded path separator; write the separator itself";
         /// A character that a URL parser would drop or change: a tab, a newline, a backslash, a
@@ -182,14 +178,14 @@ errors! {
     /// Resolving the path, or an entry of a root list, takes too many steps.
     TooCostly {
         /// More than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups or, for an entry of a root list,
-        /// too many for it and the entries before it.
+        /// too many with those of the entries before it.
         TooCostly = "too_costly", "the path takes too many look-ups to resolve";
         /// More than [`LINK_HOPS`](crate::limits::LINK_HOPS) symlinks.
         TooManyLinks = "too_many_links", "the path goes through more than 40 symbolic links";
     }
 
-    /// The root's name leads to no directory now, or to a file or symlink instead. The root is
-    /// served again as soon as its name leads to a directory.
+    /// The root's name leads to no directory now, or to a file or symlink instead. It is served
+    /// again as soon as there is one.
     RootUnavailable {
         RootUnavailable = "root_unavailable",
             "there is no directory at the path of the root, or something else is there";
@@ -201,7 +197,7 @@ errors! {
         /// itself was requested.
         SpecialFile = "special_file", "not a regular file";
         NotASymlink = "not_a_symlink", "not a symbolic link";
-        /// The file has several names, and the policy refuses such files.
+        /// The file has several names, which the policy refuses.
         HardLinked = "hard_linked", "the file has more than one hard link";
         /// The path crosses a mount point, which the policy or the operation refuses.
         MountCrossing = "mount_crossing", "the path crosses into another mounted filesystem";
@@ -287,31 +283,25 @@ errors! {
         ConflictingChanges = "conflicting_changes",
             "another change of the same set affects this file or a directory that contains it; make \
              one of the two changes in another set";
-        /// The request ends at a symlink that was followed, so the place is its target
-        /// ([`CheckedPath::entry`](crate::CheckedPath::entry)).
+        /// The place is the target of a symlink that was followed, which
+        /// [`CheckedPath::entry`](crate::CheckedPath::entry) refuses.
         FollowedSymlink = "followed_symlink",
             "the path ends at a symlink, which is not removed, renamed or linked by following it";
         /// Options that contradict each other, or have no effect.
         InvalidOptions = "invalid_options", "the options are incompatible";
     }
 
-    /// The server's configuration of allowed directories is invalid.
+    /// The configuration is invalid: see [`BoundaryBuilder::build`](crate::BoundaryBuilder::build).
     InvalidConfiguration {
-        /// No directory is configured, and the boundary is not one [without
-        /// directories](crate::Boundary::without_directories).
         NoDirectories = "no_directories", "no allowed directory is configured";
-        /// A read-only directory is inside a writable one, or configured as writable, too; or a
-        /// writable path of a confinement contains one.
+        /// A read-only directory would be writable, also by a path of a confinement.
         AccessConflict = "access_conflict",
             "a read-only directory would be writable";
         /// A pattern is empty, too long, or contains `.`, `..`, an empty name, or a wildcard before
         /// the last name; or no pattern matches an exempt name.
         InvalidPattern = "invalid_pattern", "the pattern is invalid";
-        /// An alias is not absolute, contains `.` or `..`, or is one too many.
         InvalidAlias = "invalid_alias",
             "an alias must be an absolute path in which no name is . or .. alone";
-        /// An alias exists on this system and is another directory, or equals, contains or is
-        /// inside another allowed directory or alias.
         AliasConflict = "alias_conflict",
             "the alias would hide another directory, or overlaps another allowed directory or alias";
     }
@@ -320,8 +310,7 @@ errors! {
     RootRejected {
         /// Another entry of the root list names the same directory.
         Duplicate = "duplicate", "another entry puts the same directory in force";
-        /// The path goes through a symlink in an allowed directory, where a tool may have created
-        /// it.
+        /// The path goes through a symlink that a tool may have created.
         ThroughLink = "through_link",
             "the path goes through a symbolic link inside an allowed directory";
     }
