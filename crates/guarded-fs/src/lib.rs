@@ -54,9 +54,9 @@
 //! - A place is changed only if the innermost root in force that contains it is writable and no
 //!   pattern for [protected names](BoundaryBuilder::protect) matches it. No list and no narrowing
 //!   raises the access of a place.
-//! - A failed [`write`](Roots::write) leaves the old file intact. Except on [macOS and
-//!   Windows](Roots::write), a write gives nobody but the new file's owner read or write access
-//!   that they did not have before.
+//! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody but the new
+//!   file's owner read or write access that they did not have before. See [`write`](Roots::write)
+//!   for the limits of this on macOS and Windows.
 //! - No input causes a panic, and every loop and every input is bounded.
 //! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups, beyond which it is
 //!   refused, and 20 ms of CPU time in a release build, whatever symlinks the path contains. With a
@@ -71,8 +71,9 @@
 //!   `guarded-process` confines such code to the allowed directories.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call. Run operations on
 //!   threads that may block.
-//! - A FIFO or a device is refused at once, but open for an instant. This unblocks a writer that
-//!   waits for a reader of the FIFO, or makes the device's driver handle the open.
+//! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
+//!   This unblocks a writer that waits for a reader of the FIFO, or makes the device's driver handle
+//!   the open.
 //! - If another directory takes the name of an allowed directory, requests can reach the previous
 //!   one for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is being opened. After
 //!   two seconds of that, requests are refused.

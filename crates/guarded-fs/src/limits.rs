@@ -49,7 +49,7 @@ pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
-/// How long a kernel walk is attempted, because a single one through 40 long symlinks can take 10
+/// How long a kernel walk is retried, because a single one through 40 long symlinks can take 10
 /// ms.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
