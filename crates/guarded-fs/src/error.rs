@@ -61,7 +61,6 @@ struct Inner {
     /// What the failed operation has done, or how a program ended.
     outcome: Option<String>,
     operator_detail: Option<String>,
-    /// The root in which resolution failed.
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
@@ -217,7 +216,7 @@ impl Error {
         self
     }
 
-    /// Like [`with_request`](Self::with_request), for a source and a destination.
+    /// Like [`with_request`](Self::with_request), for an operation with a destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));

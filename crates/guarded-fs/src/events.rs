@@ -1,7 +1,5 @@
-//! The events of operations, for the operator's log. The [crate documentation](crate#events) is
-//! their contract.
-//!
-//! Without the feature `tracing`, the functions do nothing.
+//! The events of operations. The [crate documentation](crate#events) is their contract. Without the
+//! feature `tracing`, the functions do nothing.
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;

@@ -72,8 +72,8 @@
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call. Run operations on
 //!   threads that may block.
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
-//!   This unblocks a writer that waits for a reader of the FIFO, or makes the device's driver handle
-//!   the open.
+//!   This unblocks a writer that waits for a reader of the FIFO, or makes the device's driver
+//!   handle the open.
 //! - If another directory takes the name of an allowed directory, requests can reach the previous
 //!   one for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is being opened. After
 //!   two seconds of that, requests are refused.

@@ -36,9 +36,8 @@ pub const LOOKUPS: usize = 3072;
 #[cfg(target_os = "linux")]
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
-/// How many times an operation is retried if another process changes its path meanwhile. Only a
-/// process that does nothing else can win the race 16 times, because each change takes a system
-/// call, too.
+/// How often an operation is retried if another process changes its path meanwhile. Each change
+/// takes a system call, too, so only a process that does nothing else can win 16 times.
 pub(crate) const CHANGED_RETRIES: usize = 16;
 
 /// How long an operation is retried. An attempt takes microseconds, but more on a slow filesystem.
@@ -100,7 +99,7 @@ pub(crate) const NODE_BYTES: usize = 64;
 /// The maximum number of aliases of a root besides its canonical path. Few have more than three.
 pub(crate) const ALIASES: usize = 8;
 
-/// The maximum number of characters of a rejected entry in the operator's log.
+/// The maximum length of a rejected entry in the operator's log, in characters.
 pub(crate) const ENTRY_CHARS: usize = 160;
 
 // Names that lead to other directories.

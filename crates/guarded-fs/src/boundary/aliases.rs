@@ -21,16 +21,14 @@ use crate::roots::{
     DeclaredAlias, LastName, Lookups, PlaceInRoot, Presence, RejectedEntry, Root, Roots,
 };
 
-/// A path that names an allowed directory.
 struct AliasName {
     path: PathBuf,
-    /// The directory's canonical path.
     directory: PathBuf,
     /// For a declared alias, whether it resolves to the directory on this system.
     declared: Option<bool>,
 }
 
-/// Declares the aliases. Rejects a directory if one of its aliases conflicts with another path.
+/// Rejects a directory if one of its aliases conflicts with another path.
 pub(super) fn declare(
     directories: &mut [(Directory, Option<RejectedEntry>)],
     roots: &mut UniqueRoots,
@@ -126,8 +124,8 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     Err(Code::AliasConflict.into())
 }
 
-/// The aliases that equal, contain or are inside a name of another directory, and those that
-/// contain or are inside another name of the same directory.
+/// The aliases that equal, contain or are inside a name of another directory, or contain or are
+/// inside another name of the same one.
 fn conflicts(names: &[AliasName]) -> Vec<&AliasName> {
     let mut tree = Tree::default();
     for (number, name) in names.iter().enumerate() {

@@ -124,7 +124,6 @@ impl fmt::Debug for WritablePlaces<'_> {
     }
 }
 
-/// Whether one of these paths leads to one of these directories by another name.
 #[cfg(unix)]
 fn is_other_name<'a>(
     paths: impl Iterator<Item = &'a Path>,
@@ -143,7 +142,6 @@ fn is_other_name<T, U>(_: T, _: U) -> bool {
     false
 }
 
-/// Resolves an absolute path, and returns the symlinks that were followed.
 #[cfg(unix)]
 fn resolve(path: &Path) -> Result<(PathBuf, Links)> {
     use super::volumes;

@@ -21,7 +21,6 @@ use crate::roots::{Root, Roots, Throttle};
 #[must_use]
 pub struct BoundaryBuilder {
     directories: Vec<(PathBuf, DirectoryOptions)>,
-    /// Whether the boundary is meant to have no directories.
     is_unbounded: bool,
     policy: Policy,
     protected: Vec<(String, Protection)>,
@@ -67,18 +66,17 @@ impl Boundary {
 impl BoundaryBuilder {
     /// Adds an allowed directory (or a single file) with its [`Access`] or [`DirectoryOptions`]. It
     /// must exist when the boundary is built. A relative path is resolved against the current
-    /// directory at that time. Symlinks are followed, because the operator is trusted. Relative
+    /// directory at that time, and symlinks are followed, because the operator is trusted. Relative
     /// requests start at the first directory.
     ///
     /// Directories can be nested. A place has the access of the innermost root in force that
-    /// contains it, compared by canonical path, byte for byte. If the inner directory is not in
-    /// force, because it is missing or the client does not list it, the outer one counts. The inner
-    /// one may have more access, such as a writable workspace in a readable `/`, and never less: to
-    /// make a part of a writable directory read-only, [`protect`](Self::protect) it.
+    /// contains it, compared by canonical path, byte for byte, and so that of the outer directory
+    /// where the inner one is missing or not listed. The inner one may have more access, such as a
+    /// writable workspace in a readable `/`, and never less: to make a part of a writable directory
+    /// read-only, [`protect`](Self::protect) it.
     ///
-    /// On Windows, short names (`PROGRA~1`) are expanded when the boundary is built, and a symlink
-    /// or junction to another volume is followed only if the path of some allowed directory starts
-    /// with that volume.
+    /// On Windows, short names (`PROGRA~1`) are expanded, and a symlink or junction to another
+    /// volume is followed only if the path of some allowed directory starts with that volume.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ErrorKind};
@@ -151,24 +149,14 @@ impl BoundaryBuilder {
     /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), and the writable ones in refusals to
     /// write ([`ReadOnly`](crate::ErrorKind::ReadOnly)), so that a model sees where it may look or
     /// write. At most eight are named, as the client knows them.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary =
-    ///     Boundary::builder().directory(work.path(), Access::ReadOnly).name_roots_in_refusals();
-    /// let refused = boundary.build()?.allowed_roots().read("../a", 1).unwrap_err().to_string();
-    /// assert!(refused.starts_with(r#"read "../a": not inside the allowed directories; allowed: ""#));
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
     pub fn name_roots_in_refusals(mut self) -> Self {
         self.policy.names_roots = true;
         self
     }
 
     /// Makes each name that matches a pattern read-only, and everything below it: every change is
-    /// refused ([`Protected`](crate::ErrorKind::Protected)). Call this once for each pattern. If a
-    /// name must not be read either, use [`deny`](Self::deny).
+    /// refused ([`Protected`](crate::ErrorKind::Protected)). If a name must not be read either, use
+    /// [`deny`](Self::deny).
     ///
     /// A pattern consists of names separated by `/`. If it begins with `/`, it matches directly
     /// below each allowed directory, and otherwise at any depth. The last name may contain `*`,
@@ -189,16 +177,15 @@ impl BoundaryBuilder {
     ///   `.github/workflows` is protected, `.github` can be created as a directory, but no file,
     ///   symlink or renamed directory can get this name.
     /// - A directory that contains a protected name can be neither renamed nor removed. It is
-    ///   searched for such names first, so both are also refused if it has more than
+    ///   searched first, so both are also refused if it has more than
     ///   [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries.
-    /// - The names that lead to an allowed directory are not protected in it: a match counts if its
-    ///   last name is below the allowed directory of the innermost root in force. So a worktree in
-    ///   `.codex/worktrees` can be an allowed directory although `.codex` is protected.
+    /// - A match counts if its last name is below the allowed directory of the innermost root in
+    ///   force. So `.codex/worktrees/x` can be an allowed directory although `.codex` is protected.
     /// - An allowed directory inside a denied name is reached by its own path or alias, but not
     ///   through the denied name, and `..` does not lead from it into the denied place.
     ///
-    /// `docs/defenses.md` lists the limits of this protection. For example, it does not apply to
-    /// child processes, and confining the process does not enforce it.
+    /// `docs/defenses.md` lists the limits of this protection. For example, neither child processes
+    /// nor a confined process are subject to it.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ErrorKind};
@@ -230,26 +217,9 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Exempts a name from the patterns of [`protect`](Self::protect) and [`deny`](Self::deny): a
-    /// match is ignored if its last name is exactly this one. Other spellings, such as one in
-    /// capital letters, and entries inside it still match.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary, ErrorKind};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// # for name in [".env", ".env.example"] {
-    /// #     std::fs::write(work.path().join(name), "KEY=").unwrap();
-    /// # }
-    /// let boundary = Boundary::builder()
-    ///     .directory(work.path(), Access::ReadWrite)
-    ///     .deny(".env*")
-    ///     .exempt(".env.example")
-    ///     .build()?;
-    /// let roots = boundary.allowed_roots();
-    /// assert_eq!(roots.read_to_string(".env.example", 99)?, "KEY=");
-    /// assert_eq!(roots.read(".env", 99).unwrap_err().kind(), ErrorKind::Protected);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Exempts a name from the patterns of [`protect`](Self::protect) and [`deny`](Self::deny), for
+    /// example `.env.example` from `.env*`: a match is ignored if its last name is exactly this
+    /// one. Other spellings, such as one in capital letters, and entries inside it still match.
     pub fn exempt(mut self, name: impl Into<OsString>) -> Self {
         self.exempt.push(name.into());
         self
@@ -334,8 +304,8 @@ fn process_start() -> SystemTime {
     })
 }
 
-/// Refuses a read-only directory that is a writable one or is inside it, or would be once it is
-/// created. Names are compared in folded form.
+/// Refuses a read-only directory that is a writable one or inside it, or would be once it is
+/// created, by names in folded form.
 fn check_access(directories: &[&Directory]) -> Result<()> {
     let of = |access| {
         let directories = directories.iter().filter(move |it| it.options.access == access);

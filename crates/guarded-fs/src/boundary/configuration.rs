@@ -18,7 +18,6 @@ pub(super) struct Configuration {
     pub(super) roots: Roots,
 }
 
-/// The configured directories, resolved anew.
 pub(super) struct Resolution {
     /// Each with the reason for which it puts no root in force, if any.
     directories: Vec<(Directory, Option<RejectedEntry>)>,
@@ -57,9 +56,6 @@ impl Resolution {
         self.directories.iter().map(|(directory, _)| directory)
     }
 
-    /// # Errors
-    ///
-    /// The reason for which the first directory that must have a root has none.
     pub(super) fn ensure_valid(&mut self) -> Result<()> {
         let mut invalid = self.directories.iter_mut().filter(|(it, _)| it.is_invalid());
         invalid.find_map(|(_, rejected)| rejected.take()).map_or(Ok(()), |it| Err(it.error))
@@ -100,7 +96,6 @@ impl Resolution {
 }
 
 impl Configuration {
-    /// Whether the same roots are in force, and the same names are not created.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let roots = |it: &Self| {
             let root =

@@ -1,4 +1,4 @@
-//! An allowed directory of the configuration: [`Directory`].
+//! A configured directory: [`Directory`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,18 +126,15 @@ impl From<Access> for DirectoryOptions {
     }
 }
 
-/// A configured directory, and what its path led to when it was last resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// The absolute path in the configuration.
     pub(super) path: PathBuf,
     pub(super) options: DirectoryOptions,
-    /// The root to which the path led, with the options of this directory, whatever others lead to
+    /// As its path was last resolved, with the options of this directory, whatever others lead to
     /// it.
     pub(super) root: Result<Arc<Root>, Absence>,
 }
 
-/// Why a configured directory has no root.
 #[derive(Clone, Debug)]
 pub(super) struct Absence {
     code: Code,
@@ -146,12 +143,6 @@ pub(super) struct Absence {
 }
 
 impl Directory {
-    /// A directory that has not been resolved yet.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`),
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`).
     pub(super) fn new(path: &Path, mut options: DirectoryOptions) -> Result<Self> {
         if path.as_os_str().is_empty() {
             let text = "the path of the directory is empty; is a variable unset?";
@@ -183,7 +174,7 @@ impl Directory {
         self.root.as_ref().err()?.planned.as_deref()
     }
 
-    /// Whether the directory has no root, but not because it is optional and missing.
+    /// Whether the directory has no root, unless it is optional and missing.
     pub(super) fn is_invalid(&self) -> bool {
         self.root.as_ref().is_err_and(|Absence { code, planned }| {
             !self.options.optional || *code != Code::NotFound || planned.is_none()
@@ -199,9 +190,8 @@ impl Directory {
         })
     }
 
-    /// Resolves the path again, beneath the filesystem root. Also returns the symlinks that were
-    /// followed, or why there is no root. A root is kept if the path is its canonical one, or
-    /// cannot be resolved now.
+    /// Keeps the root if the path is its canonical one, or cannot be resolved now. Also returns the
+    /// symlinks that were followed, or why there is no root.
     pub(super) fn resolve(&self, filesystem: &Roots, mounts: Rule) -> (Self, Result<Links>) {
         let mut directory = self.clone();
         // The handle of a root is opened again at each use.
@@ -226,7 +216,7 @@ impl Directory {
         (directory, links)
     }
 
-    /// Opens what is at the path. If nothing is, notes where it would be.
+    /// If nothing is there, notes where it would be.
     fn open(
         &self,
         filesystem: &Roots,
@@ -265,7 +255,6 @@ impl Directory {
         error
     }
 
-    /// `index` is the position in the configuration.
     pub(super) fn rejected(&self, index: usize, error: Error) -> RejectedEntry {
         RejectedEntry::new(index, &self.path.to_string_lossy(), error)
     }
@@ -280,7 +269,6 @@ fn with_long_names(path: PathBuf) -> PathBuf {
     path
 }
 
-/// The normalized form of an alias, in which paths are compared.
 fn parse_alias(alias: &Path) -> Result<PathBuf> {
     let invalid =
         || Error::from(Code::InvalidAlias).with_request("declare alias", alias.as_os_str());

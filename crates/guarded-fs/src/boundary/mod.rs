@@ -1,15 +1,12 @@
 //! The roots in force, from the configuration and a root list.
 //!
-//! A [`Boundary`] is the set of allowed directories in the configuration, built once.
-//! [`Boundary::narrow`] turns untrusted root lists into [`Roots`]. Configured paths and entries of
-//! lists are resolved by the resolver of requests: a path beneath the filesystem root, and an entry
-//! beneath the allowed directories. Resolution stops at the first step to a place that is neither
-//! in one of them nor an ancestor of one.
+//! The resolver of requests resolves a configured path beneath the filesystem root, and an entry of
+//! a list beneath the allowed directories. It stops at the first step to a place that is neither in
+//! one of them nor an ancestor of one.
 //!
 //! - If there are allowed directories, nothing outside them is ever in force.
-//! - Allowed directories may be nested, if the inner one has no less access. A place has the access
-//!   of the innermost root in force, so a directory that is missing, refused or not listed only
-//!   ever takes access away.
+//! - A place has the access of the innermost root in force, and an inner directory no less access
+//!   than the outer one. So one that is missing, refused or not listed only ever takes access away.
 //! - A configured path that runs through a symlink, or was missing, is resolved again. If it then
 //!   leads to another canonical path, the generation is raised, and a session resolves its client's
 //!   list again.
@@ -65,8 +62,7 @@ struct Inner {
     allowed: Mutex<Configuration>,
     /// Limits how often the configured paths are resolved again.
     resolved: Throttle,
-    /// A symlink in a writable allowed directory is followed for a list entry only if it last
-    /// changed before this time.
+    /// See [`BoundaryBuilder::trust_links_until`].
     links_until: SystemTime,
 }
 
@@ -137,7 +133,6 @@ impl Boundary {
         self.last_allowed_roots()
     }
 
-    /// The work of resolving the configured paths again, if it is due and nobody has it.
     fn due_resolution(&self) -> Option<Box<dyn FnOnce() + Send>> {
         let (turn, boundary) = (self.inner.resolved.take()?, self.clone());
         Some(Box::new(move || boundary.resolve_allowed_again(turn)))
@@ -148,7 +143,6 @@ impl Boundary {
         lock(&self.inner.allowed).roots.clone()
     }
 
-    /// Resolves the configured paths again, in a turn that ends with this call.
     fn resolve_allowed_again(&self, _turn: Turn) {
         // Read here, because another caller may have resolved the paths a moment ago.
         let current = lock(&self.inner.allowed).clone();

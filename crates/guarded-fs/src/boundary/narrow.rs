@@ -1,5 +1,5 @@
-//! Narrowing the allowed directories by an untrusted list, leniently: an entry that is refused
-//! affects no other. The work and time spent on a list are bounded.
+//! Narrowing the allowed directories by an untrusted list. The work and time spent on it are
+//! bounded.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -63,6 +63,25 @@ impl Boundary {
     /// Use this for directories that a client or a model suggests. If all of them are required, use
     /// [`Roots::within_all`], which fails if one is refused.
     ///
+    /// An entry grants the place that it names, whether or not anything exists there, with the
+    /// access of that place, and the allowed directories below it. An ancestor of allowed
+    /// directories grants only these. Any other entry is [rejected](Roots::rejected), without
+    /// affecting the others:
+    ///
+    /// - outside the allowed directories, with [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
+    /// - denied, or leading through a denied name, with [`Protected`](crate::ErrorKind::Protected);
+    /// - through a symlink that a tool may have created
+    ///   ([`trust_links_until`](crate::BoundaryBuilder::trust_links_until)), with `through_link`;
+    /// - at the place of an earlier entry, with `duplicate`. It becomes an alias of that root;
+    /// - leading to a FIFO, a socket or a device, or to nothing that can be resolved, with that
+    ///   error.
+    ///
+    /// Relative requests start at the first entry that is not rejected by its text alone. If the
+    /// filesystem rejects that entry, they are refused.
+    ///
+    /// [Without allowed directories](Boundary::without_directories), the filesystem root, or each
+    /// volume that the list names, is the allowed directory of these rules.
+    ///
     /// ```
     /// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
     ///
@@ -77,25 +96,6 @@ impl Boundary {
     /// assert_eq!(roots.rejected()[0].entry(), "/etc");
     /// # Ok::<(), guarded_fs::Error>(())
     /// ```
-    ///
-    /// An entry grants the place that it names, whether or not anything exists there, with the
-    /// access of that place, and the allowed directories below it. An ancestor of allowed
-    /// directories grants only these. Any other entry is [rejected](Roots::rejected), without
-    /// affecting the others:
-    ///
-    /// - outside the allowed directories, with [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
-    /// - denied, or leading through a denied name, with [`Protected`](crate::ErrorKind::Protected);
-    /// - through a symlink that a tool may have created
-    ///   ([`trust_links_until`](crate::BoundaryBuilder::trust_links_until)), with `through_link`;
-    /// - at the place of an earlier entry, with `duplicate`. It becomes an alias of that root;
-    /// - leading to a FIFO, a socket or a device, or that cannot be resolved, with the error of
-    ///   that.
-    ///
-    /// Relative requests start at the first entry that is not rejected by its text alone. If the
-    /// filesystem rejects that entry, they are refused.
-    ///
-    /// [Without allowed directories](Boundary::without_directories), the filesystem root, or each
-    /// volume that the list names, is the allowed directory of these rules.
     ///
     /// # Errors
     ///
@@ -140,7 +140,6 @@ impl Boundary {
     }
 }
 
-/// The entries with the separators of declared aliases, unless there are too many.
 fn bounded<'a>(
     entries: impl Iterator<Item = ListEntry<'a>>,
     allowed: &Roots,
@@ -163,22 +162,18 @@ fn bounded<'a>(
 
 struct ListResolver<'a> {
     boundary: &'a Boundary,
-    /// The roots beneath which the entries are resolved.
     enclosing: &'a Roots,
     deadline: &'a Deadline,
-    /// The writable ones of the enclosing roots.
+    /// The writable enclosing roots.
     planted_in: OnceCell<FoldedPaths>,
     seen: HashSet<Location>,
-    /// Charged to the list so far.
     lookups: usize,
     roots: UniqueRoots,
     rejected: Vec<RejectedEntry>,
-    /// The place at which relative requests start, if any, from the first entry that is not
-    /// rejected by its text alone.
+    /// Where relative requests start, from the first entry that is not rejected by its text alone.
     first: OnceCell<Option<PathBuf>>,
-    /// Whether the filesystem was consulted about the current entry.
+    /// Whether the current entry was looked up.
     has_looked: bool,
-    /// See [`Roots::is_provisional`].
     is_provisional: bool,
 }
 
@@ -208,8 +203,8 @@ impl ListResolver<'_> {
         self.rejected.push(RejectedEntry::new(index, entry.text, error));
     }
 
-    /// The roots that an entry puts in force: the place that it names, and the enclosing roots
-    /// below it. If it is an ancestor of enclosing roots, only these.
+    /// Returns the place that an entry names and the enclosing roots below it, or only these for an
+    /// ancestor.
     fn resolve(&mut self, entry: &ListEntry<'_>) -> Result<Vec<Arc<Root>>> {
         if entry.location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
             return Err(Code::Duplicate.into());
@@ -243,9 +238,8 @@ impl ListResolver<'_> {
 
     /// # Errors
     ///
-    /// That of an entry that is invalid or cannot be resolved, or
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
-    /// the list is exhausted, or no caller is waiting for the list.
+    /// Also [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or
+    /// of the list is exhausted, or no caller is waiting for the list.
     fn look_up(
         &mut self,
         entry: &ListEntry<'_>,
@@ -293,8 +287,6 @@ impl ListResolver<'_> {
         Ok((roots, lookups.into_links()))
     }
 
-    /// The root that an entry names, with the access of its place, and the enclosing roots below
-    /// it.
     fn listed(&self, mut root: Root, path: &Path, entry: &ListEntry<'_>) -> Vec<Arc<Root>> {
         let protected = self.enclosing.protected();
         if protected.is_some_and(|it| it.of(&[&root.canonical], root.consented()).is_some()) {
@@ -305,7 +297,6 @@ impl ListResolver<'_> {
         self.enclosing.listed_as(root, path)
     }
 
-    /// The roots of the list, followed by the other allowed directories that are always in force.
     fn into_roots(self) -> Roots {
         let (allowed, UniqueRoots { mut roots, tree }) = (self.enclosing, self.roots);
         let is_empty = self.rejected.is_empty();

@@ -1,5 +1,5 @@
-//! What allowed directories are resolved beneath, or root lists if there are none: the filesystem
-//! root or, on Windows, the volumes that the paths name. None of these is ever in force.
+//! The filesystem root or, on Windows, the volumes that the paths name: allowed directories are
+//! resolved beneath them, or root lists if there are none. None of these is ever in force.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 pub(super) struct Filesystem(#[cfg(not(windows))] Roots, #[cfg(windows)] Vec<Pattern>);
 
 impl Filesystem {
-    /// `protected` applies below the filesystem root if there are no allowed directories.
+    /// `protected` applies if there are no allowed directories.
     pub(super) fn new(protected: &[Pattern]) -> Result<Self> {
         #[cfg(not(windows))]
         let inner = filesystem_root(protected)?;

@@ -1,5 +1,4 @@
-//! Why a request is allowed or refused, for the operator: [`Roots::explain`]. The steps are what
-//! the resolver looked up while it decided, as recorded by its [`Lookup`].
+//! Why a request is allowed or refused, for the operator.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -72,7 +71,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// The resolver's look-ups, with the symlinks among them, and the place that was denied.
+/// What the resolver looked up while it decided.
 struct Recorder<'a, 'b> {
     lookups: Lookups<'a, 'b>,
     links: Vec<(usize, PathBuf, OsString)>,
@@ -229,8 +228,8 @@ impl Roots {
         Some(fixed.to_owned())
     }
 
-    /// Whether the text of a request names a place in an allowed directory that is not in force.
-    /// Only text is compared.
+    /// Whether the request names a place in an allowed directory that is not in force. Only text is
+    /// compared.
     pub(crate) fn why_outside(&self, request: &Location) -> Option<String> {
         let allowed = self.with_allowed().nth(1)?;
         let named = self.named(request)?;
@@ -244,7 +243,7 @@ impl Roots {
         Some(format!("it is in the allowed directory {path}, but not in a root in force"))
     }
 
-    /// Why the entry of the client's list that contains the named place is not in force.
+    /// Why an entry of the client's list that contains the place is not in force.
     fn why_rejected(&self, request: &Location) -> Option<String> {
         let named = self.named(request)?;
         let rejected = self.rejected().iter().find(|rejected| {

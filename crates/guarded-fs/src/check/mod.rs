@@ -1,10 +1,8 @@
 //! The decision and its proofs.
 //!
-//! [`Roots::check`] decides whether the place that a [`Location`] names is inside the roots, and
-//! returns a [`CheckedPath`]. [`Roots::check_entry`] does not follow a symlink at the end of the
-//! path, and returns a [`CheckedEntry`]. Both contain a [`Proof`]: the place was inside the root
-//! when it was checked. It is also inside when it is used, because every operation runs beneath the
-//! handle of the allowed directory, along the root's own names and the proof's names.
+//! Both proofs contain a [`Proof`]: the place was inside the root when it was checked. It is also
+//! inside when it is used, because every operation runs beneath the handle of the allowed
+//! directory, along the root's own names and the proof's names.
 //!
 //! The decision is the resolver's ([`Roots::locate`]). The operation decides what the place must
 //! be.
@@ -41,31 +39,12 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 /// MiB. To remember many places for a long time, keep the [`uri`](Proof::uri) of each, and check it
 /// again in the roots that are in force then.
 ///
-/// Two proofs are equal if their canonical paths are, byte for byte. So equality is not sufficient
-/// for the key of a lock: two hard links are two names of one file, and names that differ in case
-/// or in Unicode normalization are unequal, even if the filesystem treats them as one. As the key
-/// of a map, the [`uri`](Proof::uri) keeps no snapshot alive. Clippy warns of a proof as a mutable
-/// key, because it shares the cached handle of its allowed directory, on which its hash does not
-/// depend.
-///
-/// ```
-/// use std::collections::BTreeMap;
-///
-/// use guarded_fs::Roots;
-///
-/// # let work = tempfile::tempdir().unwrap();
-/// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-/// # std::fs::create_dir(work.path().join("docs")).unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
-/// // The files that a model named, without duplicates.
-/// let mut files = BTreeMap::new();
-/// for named in ["a.txt", "docs/../a.txt", "./a.txt"] {
-///     let checked = roots.check(named)?;
-///     files.insert(checked.uri(), checked);
-/// }
-/// assert_eq!(files.len(), 1);
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// Two proofs are equal if their canonical paths are, byte for byte. That is not sufficient for the
+/// key of a lock: two hard links are two names of one file, and names that differ in case or in
+/// Unicode normalization are unequal, even if the filesystem treats them as one. As the key of a
+/// map, prefer the [`uri`](Proof::uri): it keeps no snapshot alive, and clippy does not warn of a
+/// mutable key, as it does of a proof, which shares a cached handle that its hash does not depend
+/// on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedPath(pub(crate) Proof);
 
@@ -230,8 +209,7 @@ impl Roots {
         }
     }
 
-    /// Parses a request, and logs the error if this fails. Every operation on a request starts
-    /// here.
+    /// Every operation on a request starts here.
     pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
         self.ensure_not_ended().map_err(|error| self.log_refused(error))?;
         let location = request.try_into().map_err(|error| self.log_refused(error.into()))?;

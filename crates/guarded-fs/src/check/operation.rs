@@ -10,13 +10,12 @@ use crate::events::{self, AllowedOperation};
 use crate::path::{IntoLocation, Location, unexpanded};
 use crate::roots::{LastName, Root, Roots, Scope, display_path, retry_changed};
 
-/// What errors and events call an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Name<'a> {
     text: &'static str,
     /// The target of a symlink, as it was sent.
     target: Option<&'a OsStr>,
-    /// Whether success is reported only by a later operation, which this one prepares.
+    /// Whether a later operation, which this one prepares, reports success.
     is_preparation: bool,
 }
 
@@ -44,9 +43,9 @@ struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Runs an operation, and repeats the attempt while the path changes concurrently. An error
-    /// names the operation and its paths, unless it does already, and is reported to the operator.
-    /// The caller reports success.
+    /// Repeats the attempt while the path changes concurrently. An error names the operation and
+    /// its paths, unless it does already, and is reported to the operator. The caller reports
+    /// success.
     ///
     /// Any error except [`OutsideRoots`](Code::OutsideRoots) and that of ended roots becomes
     /// [`RootUnavailable`](Code::RootUnavailable) if a root of the operation is lost: its name does
@@ -88,7 +87,6 @@ impl Operation<'_> {
 }
 
 impl Roots {
-    /// Runs an operation on a request, which each attempt decides.
     pub(crate) fn run<'a, T>(
         &self,
         name: impl Into<Name<'a>>,

@@ -191,7 +191,6 @@ impl Proof {
         self.look().is_ok_and(|found| !matches!(found, Stat::Missing))
     }
 
-    /// Whether something was at the place when it was checked.
     pub(crate) fn existed(&self) -> bool {
         !matches!(self.located.found, Presence::Missing(_))
     }
@@ -208,19 +207,6 @@ impl Proof {
     /// contains it is read-only, or if it is at or below a
     /// [protected](crate::BoundaryBuilder::protect) name. With [`Access::ReadWrite`], an operation
     /// can still be refused, for example if it renames a directory that contains a protected name.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder()
-    ///     .directory(work.path(), Access::ReadWrite)
-    ///     .protect_defaults()
-    ///     .build()?;
-    /// let roots = boundary.allowed_roots();
-    /// assert_eq!(roots.check("a.txt")?.access(), Access::ReadWrite);
-    /// assert_eq!(roots.check(".git/config")?.access(), Access::ReadOnly);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
     #[must_use]
     pub fn access(&self) -> Access {
         if self.ensure_allows_changes().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
@@ -236,7 +222,7 @@ impl Proof {
         self.check_below(relative.as_unchecked_path(), &request, last_name)
     }
 
-    /// Checks a path below this place, which errors name as `request`.
+    /// Errors name the path as `request`.
     pub(super) fn check_below(
         &self,
         below: &Path,
@@ -277,8 +263,6 @@ impl Proof {
         Some(CheckedPath(Self { located, request, opened, ..self.clone() }))
     }
 
-    /// Returns the place beneath the directory from which to operate.
-    ///
     /// If names can be denied, verifies that a listed directory is still at the path that was
     /// checked, because its content is denied if it was moved to such a name.
     /// [`ensure_writable`](Self::ensure_writable) verifies it in any case.
@@ -295,7 +279,6 @@ impl Proof {
         Ok(Beneath { directory: Arc::clone(&directory.handle), path: path.clone(), mounts })
     }
 
-    /// Describes what is at the place, without following it.
     pub(crate) fn look(&self) -> Result<Stat> {
         self.place()?.look()
     }
@@ -320,8 +303,8 @@ impl Proof {
         OpenDirectory { handle, root: Arc::clone(&self.root), relative: self.located.path.clone() }
     }
 
-    /// Returns the proof for an entry that was listed below this place, in the open `directory`.
-    /// `path` consists of plain names.
+    /// An entry that was listed below this place, in the open `directory`. `path` consists of plain
+    /// names.
     pub(crate) fn listed(
         &self,
         directory: &Arc<OpenDirectory>,
@@ -346,7 +329,6 @@ impl Proof {
         self.roots.protected()?.of(&[self.root.path(), self.relative()], self.root.consented())
     }
 
-    /// Whether the entry `name` of the directory at a path below this place is denied.
     pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
         let place = [self.root.path(), self.relative(), directory, Path::new(name)];
         let protected = self.roots.protected();
@@ -383,7 +365,6 @@ impl Proof {
         }
     }
 
-    /// Refuses a request that ends in `.` or `..`.
     pub(crate) fn ensure_names_entry(&self) -> Result<()> {
         match components(self.request.as_os_str()).last() {
             Some((name, _)) if name == "." || name == ".." => Err(Code::DotName.into()),
@@ -392,7 +373,6 @@ impl Proof {
     }
 }
 
-/// The error for a request that names the temporary file of a write.
 pub(super) fn temporary() -> Error {
     Error::from(Code::Protected)
         .with_text("protected: the name belongs to a file that is being written")

@@ -126,7 +126,6 @@ impl Roots {
         self.with_read_only_access()
     }
 
-    /// The root at a place, and the roots below it.
     fn narrow(&self, checked: &Proof) -> Result<Vec<Arc<Root>>> {
         let (outer, relative) = (checked.root(), checked.relative());
         let kind = kind_of(&checked.look()?)?.ok_or(Code::NotFound)?;
