@@ -45,7 +45,6 @@ pub(crate) fn busy() -> Error {
     Error::new(BUSY, "busy", "the server is too busy for this now; try again later")
 }
 
-/// `what` it was is for the operator.
 pub(crate) fn panicked(what: &str) -> Error {
     Error::new(ErrorKind::Io, "panicked", "the operation failed unexpectedly")
         .with_operator_detail(what)

@@ -49,11 +49,9 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///   the request ends or its client withdraws the roots. On Linux, the program itself is also
 ///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)). On Windows,
 ///   only the program itself is killed. A process that creates its own session or group (setsid(2))
-///   escapes this and, unless the program is confined, can be a child of the server
-///   (`CLONE_PARENT`, clone(2)), which nobody reaps.
-/// - **Return.** The call returns at most about two seconds after the program is killed. If the
-///   program cannot be reaped by then, because it hangs in the kernel or is traced (ptrace(2)), a
-///   later call reaps it, and it no longer counts as one of the client's programs.
+///   escapes this.
+/// - **Return.** The call returns at most about two seconds after the program is killed, even if
+///   the program hangs in the kernel or is traced (ptrace(2)).
 /// - **Privileges.** On Linux, the program has no capabilities (capabilities(7)) and gains none,
 ///   unless it may [keep them](Self::keep_privileges). So a program of a server that runs as root
 ///   cannot set the clock, change owners, or use files that only their owner may use, unless root
@@ -96,11 +94,8 @@ pub struct ChildCommand {
 }
 
 enum StartsIn {
-    /// By its descriptor.
     Checked,
-    /// By its path.
     Path,
-    /// A directory that the caller has opened.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     Open(File),
 }
@@ -277,7 +272,6 @@ impl ChildCommand {
 }
 
 impl ChildCommand {
-    /// Returns a function that logs how the program ended, in the span of the caller.
     fn report(&self) -> impl FnOnce(Result<ChildOutput, Failure>) -> Result<ChildOutput> + use<> {
         let (directory, name) = (self.directory.clone(), self.task.name.clone());
         move |ended| match ended {

@@ -106,11 +106,9 @@ fn stopped(code: &'static str, text: &'static str) -> Error {
     Error::new(ErrorKind::LimitExceeded, code, text)
 }
 
-/// What a program has written so far.
 pub(super) struct OutputBuffer {
-    /// Standard output and standard error.
     pub(super) streams: [Vec<u8>; 2],
-    /// How much more it may write, or `None` if it has written too much.
+    /// `None` if the program has written too much.
     pub(super) left: Option<usize>,
 }
 

@@ -62,7 +62,6 @@ pub(super) fn environment(roots: &Roots) -> Vec<(&'static str, OsString)> {
     CHILD_ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect()
 }
 
-/// The directories of `PATH` that are absolute and outside all writable directories.
 fn search_path(writable: &WritablePlaces<'_>) -> Vec<PathBuf> {
     let entries = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&entries)
@@ -76,8 +75,8 @@ fn is_outside(writable: &WritablePlaces<'_>, path: &Path) -> bool {
     writable.resolve(path).is_ok_and(|canonical| !writable.contain(&canonical))
 }
 
-/// The names under which the system looks for a program that is no script. Windows adds an
-/// extension.
+/// The names under which the system looks for a program that is no script. Windows adds one with
+/// an extension.
 fn executables(path: &Path) -> [PathBuf; 2] {
     let mut extended = path.as_os_str().to_owned();
     extended.push(EXE_SUFFIX);

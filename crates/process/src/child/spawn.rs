@@ -47,8 +47,8 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     thread.map(drop).map_err(error)
 }
 
-/// Runs a program in a directory until it ends. It is killed when no message can be sent to the
-/// caller, who then waits no longer.
+/// Runs a program until it ends. It is killed when no message can be sent to the caller, who then
+/// waits no longer.
 pub(super) fn run(
     task: Task,
     directory: File,
@@ -127,7 +127,6 @@ fn reap_left() {
     });
 }
 
-/// Waits until a killed program is reaped, but not for long. Returns its status if known.
 fn reap(child: Child, killed: Instant) -> Option<ExitStatus> {
     let mut left = KilledProcess::new(child);
     let mut pause = CHILD_SHORT_PAUSE;

@@ -84,7 +84,7 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
-/// Whether the program has exited. It is not reaped, so its number and its group still exist.
+/// Does not reap the program, so its number and its group still exist.
 pub(super) fn has_exited(child: &mut Child) -> bool {
     look(child).unwrap_or(true)
 }
@@ -107,7 +107,6 @@ fn look(child: &Child) -> rustix::io::Result<bool> {
 
 pub(super) struct KilledProcess {
     pub(super) child: Child,
-    /// Known once the program is reaped.
     pub(super) status: Option<ExitStatus>,
 }
 

@@ -53,20 +53,18 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     report.after(&restrict(ruleset, threads)?)
 }
 
-/// The confinement of a child process, which its parent has prepared.
 pub(crate) struct ChildConfinement {
     ruleset: RulesetCreated,
     report: ConfinementReport,
     is_partial_allowed: bool,
 }
 
-/// A confinement that the kernel enforces, for the new process.
+/// Enforced by the new process.
 pub(crate) struct Restriction {
     ruleset: Option<RulesetCreated>,
     filter: Option<Filter>,
 }
 
-/// Prepares to confine a program to the roots in force, the extras, and what its start requires.
 pub(crate) fn prepare(
     directory: &Proof,
     confinement: &Confinement,
@@ -135,7 +133,6 @@ impl Restriction {
 }
 
 impl ConfinementReport {
-    /// Completes the report after the kernel was asked to enforce the rules.
     fn after(mut self, status: &RestrictionStatus) -> Result<Self> {
         let abi = match status.landlock {
             LandlockStatus::Available { effective_abi, kernel_abi } => {
@@ -188,11 +185,9 @@ fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra
     Ok(OpenExtra { named, path, file })
 }
 
-/// The rules to enforce, and the paths that the report lists.
 struct Rules<'a> {
     roots: &'a Roots,
     ruleset: RulesetCreated,
-    /// Whether files in the roots can be run as programs.
     has_programs: bool,
     paths: Vec<ConfinedPath>,
     /// The optional paths that do not exist.
@@ -402,7 +397,6 @@ const RUNNING: &str =
     "the process has other threads; confine it before any thread or runtime is started";
 const UNKNOWN: &str = "the process's threads cannot be counted: is /proc mounted?";
 
-/// Opens a path for its metadata and a rule.
 fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
     let opened = openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty());
     Ok(File::from(opened.map_err(io::Error::from)?))

@@ -216,7 +216,6 @@ pub struct ConfinementReport {
     is_filtered: Option<bool>,
 }
 
-/// The exceptions from the confinement of a child process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChildScope {
     /// Whether files in the roots can be run.
@@ -225,7 +224,6 @@ pub(crate) struct ChildScope {
     pub(crate) partial: bool,
 }
 
-/// With everything beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ConfinedPath {
     path: PathBuf,
