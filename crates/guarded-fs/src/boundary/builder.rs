@@ -70,9 +70,9 @@ impl BoundaryBuilder {
     /// requests start at the first directory.
     ///
     /// Directories can be nested. A place has the access of the innermost root in force that
-    /// contains it, compared by canonical path, byte for byte, and so that of the outer directory
-    /// where the inner one is missing or not listed. The inner one may have more access, such as a
-    /// writable workspace in a readable `/`, and never less: to make a part of a writable directory
+    /// contains it, compared by canonical path, byte for byte. If the inner directory is missing or
+    /// not listed, the outer one counts. The inner one may have more access, such as a writable
+    /// workspace in a readable `/`, and never less: to make a part of a writable directory
     /// read-only, [`protect`](Self::protect) it.
     ///
     /// On Windows, short names (`PROGRA~1`) are expanded, and a symlink or junction to another
@@ -126,13 +126,11 @@ impl BoundaryBuilder {
 
     /// Refuses filesystems and bind mounts that are mounted inside an allowed directory, also at or
     /// above a client's root. [Without directories](Boundary::without_directories), those above a
-    /// client's root are not refused.
+    /// client's root are not refused. An allowed directory beyond a mount is served by its own
+    /// absolute path, and not from a directory around it.
     ///
     /// Without `openat2`, a mount is recognized by its mount ID (Linux 5.8 or later) or else by its
     /// device number, which does not reveal a bind mount of the same filesystem.
-    ///
-    /// An allowed directory beyond a mount is served by its own absolute path. A request that leads
-    /// to it from a directory around it crosses the mount.
     pub fn refuse_mounts(mut self) -> Self {
         self.policy.mounts = Rule::Refuse;
         self
@@ -184,8 +182,8 @@ impl BoundaryBuilder {
     /// - An allowed directory inside a denied name is reached by its own path or alias, but not
     ///   through the denied name, and `..` does not lead from it into the denied place.
     ///
-    /// `docs/defenses.md` lists the limits of this protection. For example, neither child processes
-    /// nor a confined process are subject to it.
+    /// `docs/defenses.md` lists the limits of this protection: for example, it does not apply to
+    /// child processes, and confinement does not enforce it.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ErrorKind};

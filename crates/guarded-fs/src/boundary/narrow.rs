@@ -73,8 +73,7 @@ impl Boundary {
     /// - through a symlink that a tool may have created
     ///   ([`trust_links_until`](crate::BoundaryBuilder::trust_links_until)), with `through_link`;
     /// - at the place of an earlier entry, with `duplicate`. It becomes an alias of that root;
-    /// - leading to a FIFO, a socket or a device, or to nothing that can be resolved, with that
-    ///   error.
+    /// - leading to a FIFO, a socket or a device, or failing to resolve, with that error.
     ///
     /// Relative requests start at the first entry that is not rejected by its text alone. If the
     /// filesystem rejects that entry, they are refused.

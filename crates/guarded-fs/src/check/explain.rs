@@ -17,10 +17,10 @@ use crate::roots::{LastName, Lookup, Lookups, Presence, Roots, join};
 
 /// The steps of a decision, from [`Roots::explain`].
 ///
-/// `Display` writes a line for each step: the root at which the request starts, each symlink that
-/// was met, the place to which it leads, and the root or the pattern that decides what may be done
-/// there. Then follow the decisions for reading and writing and, if it is known, what the operator
-/// could change to allow the request.
+/// `Display` writes a line for each step: the root at which the request starts, each symlink, the
+/// place to which it leads, and the root or the pattern that decides what may be done there. Then
+/// follow the decisions for reading and writing and, if known, what the operator could change to
+/// allow the request.
 ///
 /// Show it only to the operator: it contains the targets of symlinks, the server's own paths and
 /// other roots.

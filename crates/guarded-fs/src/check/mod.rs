@@ -42,9 +42,8 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 /// Two proofs are equal if their canonical paths are, byte for byte. That is not sufficient for the
 /// key of a lock: two hard links are two names of one file, and names that differ in case or in
 /// Unicode normalization are unequal, even if the filesystem treats them as one. As the key of a
-/// map, prefer the [`uri`](Proof::uri): it keeps no snapshot alive, and clippy does not warn of a
-/// mutable key, as it does of a proof, which shares a cached handle that its hash does not depend
-/// on.
+/// map, the [`uri`](Proof::uri) keeps no snapshot alive. Clippy warns of a proof as a mutable key,
+/// because it shares a cached handle, on which its hash does not depend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedPath(pub(crate) Proof);
 
@@ -84,14 +83,14 @@ impl Roots {
     ///
     /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request
     /// starts at the first root, or at the one that [`with_base`](Self::with_base) selected, and
-    /// never at the current directory of the process. A request that ends in a slash or in `.`
-    /// names a directory, even if nothing is there.
+    /// never at the current directory of the process. One that ends in a slash or in `.` names a
+    /// directory, even if nothing is there.
     ///
     /// # Errors
     ///
     /// - The errors of [`Location::parse`].
-    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is outside the roots,
-    ///   whether or not anything exists there.
+    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots), whether or not anything exists at the
+    ///   place.
     /// - For a relative request, the reason why the client's roots could not be obtained, if only
     ///   directories that are [always](crate::DirectoryOptions::always) in force are served.
     /// - [`NotFound`](crate::ErrorKind::NotFound) for `..` after a missing name;
