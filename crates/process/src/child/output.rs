@@ -72,9 +72,9 @@ impl ChildOutput {
     ///   `program_output_too_large`.
     ///
     /// The model sees the text of the error: the program's name, its exit status if it exited, and
-    /// the end of its standard error, at most 2 KiB, quoted and escaped. An example is `run "git":
-    /// the program failed; exit status: 128, standard error: "fatal: bad revision"`. If a program
-    /// can write what its caller must not know, return another error.
+    /// the end of its standard error, at most 2 KiB, quoted and escaped. An example is
+    /// `run "git": the program failed; exit status: 128, standard error: "fatal: bad revision"`.
+    /// If a program can write what its caller must not know, return another error.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
         let error = match self.ended {
             ExitReason::Exited(status) if status.success() => return Ok(self.stdout),
