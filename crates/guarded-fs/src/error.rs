@@ -246,14 +246,6 @@ impl Error {
     /// a program ended, or what to do instead. Earlier additions are kept. The sender of the
     /// request sees it, so quote what is not the caller's own text, and name nothing that the
     /// sender does not know.
-    ///
-    /// ```
-    /// use guarded_fs::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::Io, "format_failed", "the formatter failed");
-    /// let error = error.with_outcome("2 of 3 files are formatted".to_owned());
-    /// assert_eq!(error.to_string(), "the formatter failed; 2 of 3 files are formatted");
-    /// ```
     #[must_use]
     pub fn with_outcome(mut self, outcome: String) -> Self {
         self.0.outcome = Some(match self.0.outcome {

@@ -26,11 +26,11 @@
 //!
 //! [`Location`] parses a request without I/O. A [`Boundary`] has the directories that the operator
 //! allows. [`Roots`] is an immutable snapshot of those in force, which an untrusted list can only
-//! narrow ([`Boundary::narrow`], [`Roots::within`]). [`Roots::check`] decides a request, and
-//! returns a [`CheckedPath`] or a [`CheckedEntry`], which nothing outside this crate can create.
-//! File operations are methods of both. The methods of [`Roots`] check and operate in one step.
-//! Every failure is an [`Error`] with an [`ErrorKind`], a fine-grained [code](Error::code), and a
-//! text that is safe to show to the sender.
+//! narrow ([`Boundary::narrow`], [`Roots::within`]). [`Roots::check`] and [`Roots::check_entry`]
+//! decide a request, and return a [`CheckedPath`] or a [`CheckedEntry`], which nothing outside this
+//! crate can create. File operations are methods of both. The methods of [`Roots`] check and operate
+//! in one step. Every failure is an [`Error`] with an [`ErrorKind`], a fine-grained
+//! [code](Error::code), and a text that is safe to show to the sender.
 //!
 //! The crate is synchronous, with no asynchronous runtime and no unsafe code. `guarded-process`
 //! runs programs in a checked directory and confines them. `mcp-roots-guard` adds the clients of a
@@ -44,8 +44,9 @@
 //!   along the root's own names **when its parent directory was opened**, following only the
 //!   symlinks that the check followed.
 //! - No file is read, written or truncated until its open handle has shown, **after it was
-//!   opened**, that it is a regular file (with a single name, if
-//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) is set).
+//!   opened**, that it is a regular file (unless [special
+//!   files](BoundaryBuilder::allow_special_files) are allowed), with a single name if
+//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) is set.
 //! - Deciding a request opens, looks up and reads nothing outside the roots, so a refusal reveals
 //!   nothing about files there. The only exception is the names of the allowed directories and of
 //!   the roots themselves.
