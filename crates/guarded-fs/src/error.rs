@@ -76,11 +76,9 @@ enum PathRole {
 
 impl Error {
     /// Creates an error of the caller's own, like [`io::Error::new`], for a library that is built
-    /// on this one or an application.
-    ///
-    /// The text is shown to the sender of the request. It should say what was wrong and what to do
-    /// instead, without a full stop. Give several codes the same kind if callers need not
-    /// distinguish them.
+    /// on this one or an application. The text is shown to the sender of the request. It should say
+    /// what was wrong and what to do instead, without a full stop. Give several codes the same kind
+    /// if callers need not distinguish them.
     ///
     /// ```
     /// use guarded_fs::{Error, ErrorKind};
@@ -244,8 +242,8 @@ impl Error {
 
     /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how
     /// a program ended, or what to do instead. Earlier additions are kept. The sender of the
-    /// request sees it, so quote what is not the caller's own text, and name nothing that the
-    /// sender does not know.
+    /// request sees it: quote what is not the caller's own, and name nothing that the sender does
+    /// not know.
     #[must_use]
     pub fn with_outcome(mut self, outcome: String) -> Self {
         self.0.outcome = Some(match self.0.outcome {

@@ -28,8 +28,8 @@
 //! allows. [`Roots`] is an immutable snapshot of those in force, which an untrusted list can only
 //! narrow ([`Boundary::narrow`], [`Roots::within`]). [`Roots::check`] and [`Roots::check_entry`]
 //! decide a request, and return a [`CheckedPath`] or a [`CheckedEntry`], which nothing outside this
-//! crate can create. File operations are methods of both. The methods of [`Roots`] check and operate
-//! in one step. Every failure is an [`Error`] with an [`ErrorKind`], a fine-grained
+//! crate can create. File operations are methods of both. The methods of [`Roots`] check and
+//! operate in one step. Every failure is an [`Error`] with an [`ErrorKind`], a fine-grained
 //! [code](Error::code), and a text that is safe to show to the sender.
 //!
 //! The crate is synchronous, with no asynchronous runtime and no unsafe code. `guarded-process`
@@ -43,10 +43,10 @@
 //! - Every file that is opened, created, renamed or removed was reached from the allowed directory
 //!   along the root's own names **when its parent directory was opened**, following only the
 //!   symlinks that the check followed.
-//! - No file is read, written or truncated until its open handle has shown, **after it was
-//!   opened**, that it is a regular file (unless [special
-//!   files](BoundaryBuilder::allow_special_files) are allowed), with a single name if
-//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) is set.
+//! - No file is read, written or truncated until its handle has shown, **after it was opened**,
+//!   that it is a regular file (unless [special files](BoundaryBuilder::allow_special_files) are
+//!   allowed), with a single name if [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) is
+//!   set.
 //! - Deciding a request opens, looks up and reads nothing outside the roots, so a refusal reveals
 //!   nothing about files there. The only exception is the names of the allowed directories and of
 //!   the roots themselves.
@@ -56,8 +56,8 @@
 //!   pattern for [protected names](BoundaryBuilder::protect) matches it. No list and no narrowing
 //!   raises the access of a place.
 //! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody but the new
-//!   file's owner read or write access that they did not have before. See [`write`](Roots::write)
-//!   for the limits of this on macOS and Windows.
+//!   file's owner read or write access that they did not have before, within limits on macOS and
+//!   Windows that [`write`](Roots::write) lists.
 //! - No input causes a panic, and every loop and every input is bounded.
 //! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups, beyond which it is
 //!   refused, and 20 ms of CPU time in a release build, whatever symlinks the path contains. With a
@@ -73,16 +73,14 @@
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call. Run operations on
 //!   threads that may block.
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
-//!   This unblocks a writer that waits for a reader of the FIFO, or makes the device's driver
-//!   handle the open.
+//!   This unblocks a writer that waits for a reader, or makes the device's driver handle the open.
 //! - If another directory takes the name of an allowed directory, requests can reach the previous
 //!   one for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is being opened. After
 //!   two seconds of that, requests are refused.
 //! - Whoever may rename directories above a listed root, inside an allowed directory, decides what
 //!   the root's name leads to: never a place outside the allowed directory, and never through a
 //!   symlink.
-//! - A symlink to a path outside the roots is refused, even if that path is a symlink back into a
-//!   root.
+//! - A symlink to a path outside the roots is refused, even if that path is a symlink back in.
 //! - A directory that is moved out of the root while it is open stays accessible through its
 //!   handle.
 //!
@@ -109,16 +107,15 @@
 //! that others read should copy fields by name. A field without a value is absent. All are texts,
 //! except `session`:
 //!
-//! - `session`: the [number of the scope](Scope::number). In an MCP server, this is that of the
-//!   client's session or of the request.
-//! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`,
-//!   `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`,
-//!   `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a program gave to
-//!   [`Error::with_request`].
+//! - `session`: the [number of the scope](Scope::number), in an MCP server that of the client's
+//!   session or of the request.
+//! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`,
+//!   `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`,
+//!   `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a
+//!   program gave to [`Error::with_request`].
 //! - `request`: the path or URI as it was sent, or the program of `run`, shortened to 160
 //!   characters and an ellipsis.
-//! - `destination`: the destination, or the target of a symlink, as it was sent, likewise
-//!   shortened.
+//! - `destination`: the destination, or the target of a symlink, likewise.
 //! - `root`: the canonical path of the root.
 //! - `path`, `destination_path`: the [canonical path](Proof::display_path) of the place, or the
 //!   directory in which a program ran.

@@ -12,13 +12,13 @@ use crate::path::protect::FoldedPaths;
 use crate::roots::{Links, Root, Roots};
 
 /// The places where tools can create files and symlinks: each writable root and each writable
-/// allowed directory, in force or not, except the filesystem root, outside of which there is
-/// nothing. So for a boundary [without directories](crate::Boundary::without_directories), or with
-/// a writable `/`, the directories that other clients can write to are not known here.
+/// allowed directory, in force or not. The filesystem root is excepted, because nothing is outside
+/// it, so for a boundary [without directories](crate::Boundary::without_directories), or with a
+/// writable `/`, the directories that other clients can write to are not known here.
 ///
 /// For a program that uses a file by a path of its own configuration or environment, such as a
-/// program to run or a plugin to load, and must not use one that a tool has put there. Names are
-/// compared regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
+/// program or a plugin, and must not use one that a tool has put there. Names are compared
+/// regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
 ///
 /// ```
 /// use guarded_fs::Roots;
@@ -56,12 +56,11 @@ impl Roots {
     }
 
     /// Whether this open file or directory is, or contains, a read-only allowed directory, in force
-    /// or not. A missing one counts too, at the path where it would be. `canonical` is the path of
-    /// the open one. Its other names, such as bind mounts and hard links, are recognized by
-    /// identity.
+    /// or not. A missing one counts at the path where it would be. `canonical` is the path of the
+    /// open one. Its other names, such as bind mounts and hard links, are recognized by identity.
     ///
-    /// For a program that grants access by rules that only add access: one for a directory that
-    /// contains a read-only one would make that writable.
+    /// For a program whose rules only add access: one for what contains a read-only directory would
+    /// make it writable.
     ///
     /// # Errors
     ///
@@ -95,7 +94,7 @@ impl WritablePlaces<'_> {
     ///
     /// # Errors
     ///
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for a relative path.
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`).
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a symlink that was
     ///   followed is in one of these places.
     /// - [`NotFound`](crate::ErrorKind::NotFound), and the other errors of resolving the path.

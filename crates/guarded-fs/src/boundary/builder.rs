@@ -43,11 +43,11 @@ impl Boundary {
 
     /// A builder of a boundary without directories. Its one allowed directory is the filesystem
     /// root, or each volume on Windows, in force only where a client lists it: whatever a client
-    /// lists is in force, including `file:///`, and nothing is for a client that lists nothing or
+    /// lists is in force, including `file:///`, and nothing is for one that lists nothing or
     /// declares no roots.
     ///
-    /// A forgotten directory must not let clients reach the whole system, so
-    /// [`builder`](Self::builder) requires one.
+    /// [`builder`](Self::builder) requires a directory, so that a forgotten one does not let
+    /// clients reach the whole system.
     ///
     /// ```
     /// # use guarded_fs::{Boundary, Deadline, ListEntry, WhyNone};
@@ -65,9 +65,9 @@ impl Boundary {
 
 impl BoundaryBuilder {
     /// Adds an allowed directory (or a single file) with its [`Access`] or [`DirectoryOptions`]. It
-    /// must exist when the boundary is built. A relative path is resolved against the current
-    /// directory at that time, and symlinks are followed, because the operator is trusted. Relative
-    /// requests start at the first directory.
+    /// must exist when the boundary is built. A relative path is then resolved against the current
+    /// directory, and symlinks are followed, because the operator is trusted. Relative requests
+    /// start at the first one.
     ///
     /// Directories can be nested. A place has the access of the innermost root in force that
     /// contains it, compared by canonical path, byte for byte. If the inner directory is missing or
@@ -104,13 +104,13 @@ impl BoundaryBuilder {
     }
 
     /// Trusts symlinks in writable allowed directories that last changed before this time
-    /// (`st_ctime`, inode(7)). The default is the time at which the process built its first
-    /// boundary. An entry of a root list that runs through another symlink there is refused
-    /// (`through_link`), because a tool may have created it to widen the list.
+    /// (`st_ctime`, inode(7)), by default that at which the process built its first boundary. An
+    /// entry of a root list that runs through another symlink there is refused (`through_link`),
+    /// because a tool may have created it to widen the list.
     ///
-    /// Set a later time if symlinks that are created while the server runs, such as those that a
-    /// deployment switches, may lead to client roots, and no tool can create any. On Windows, which
-    /// does not record this time, no such symlink is ever trusted.
+    /// Set a later time if symlinks created while the server runs, such as those that a deployment
+    /// switches, may lead to client roots, and no tool can create any. On Windows, which does not
+    /// record this time, no such symlink is trusted.
     pub fn trust_links_until(mut self, time: SystemTime) -> Self {
         self.links_until = Some(time);
         self
@@ -124,10 +124,10 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Refuses filesystems and bind mounts that are mounted inside an allowed directory, also at or
-    /// above a client's root. [Without directories](Boundary::without_directories), those above a
-    /// client's root are not refused. An allowed directory beyond a mount is served by its own
-    /// absolute path, and not from a directory around it.
+    /// Refuses filesystems and bind mounts inside an allowed directory, also at or above a client's
+    /// root. [Without directories](Boundary::without_directories), those above a client's root are
+    /// not refused. An allowed directory beyond a mount is served by its own absolute path, and not
+    /// from one around it.
     ///
     /// Without `openat2`, a mount is recognized by its mount ID (Linux 5.8 or later) or else by its
     /// device number, which does not reveal a bind mount of the same filesystem.
@@ -153,8 +153,8 @@ impl BoundaryBuilder {
     }
 
     /// Makes each name that matches a pattern read-only, and everything below it: every change is
-    /// refused ([`Protected`](crate::ErrorKind::Protected)). If a name must not be read either, use
-    /// [`deny`](Self::deny).
+    /// refused ([`Protected`](crate::ErrorKind::Protected)). [`deny`](Self::deny) also refuses
+    /// reading.
     ///
     /// A pattern consists of names separated by `/`. If it begins with `/`, it matches directly
     /// below each allowed directory, and otherwise at any depth. The last name may contain `*`,
@@ -175,12 +175,12 @@ impl BoundaryBuilder {
     ///   `.github/workflows` is protected, `.github` can be created as a directory, but no file,
     ///   symlink or renamed directory can get this name.
     /// - A directory that contains a protected name can be neither renamed nor removed. It is
-    ///   searched first, so both are also refused if it has more than
+    ///   searched first, so neither can one with more than
     ///   [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries.
     /// - A match counts if its last name is below the allowed directory of the innermost root in
     ///   force. So `.codex/worktrees/x` can be an allowed directory although `.codex` is protected.
-    /// - An allowed directory inside a denied name is reached by its own path or alias, but not
-    ///   through the denied name, and `..` does not lead from it into the denied place.
+    /// - An allowed directory inside a denied name is reached only by its own path or alias, and
+    ///   `..` does not lead from it into the denied place.
     ///
     /// `docs/defenses.md` lists the limits of this protection: for example, it does not apply to
     /// child processes, and confinement does not enforce it.
@@ -233,23 +233,22 @@ impl BoundaryBuilder {
     /// # Errors
     ///
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration):
-    ///   - `no_directories` if there are none, unless the builder is that of
+    ///   - `no_directories` without one, unless the builder is that of
     ///     [`Boundary::without_directories`].
-    ///   - `access_conflict` if a directory is configured as read-only and as writable, or a
-    ///     read-only one is inside a writable one, or would be once it is created. The error
-    ///     contains the call of [`protect`](Self::protect) to write instead. Paths are compared
-    ///     like patterns, so they also conflict if they differ only in case.
+    ///   - `access_conflict` if a read-only directory is also configured as writable, or is inside
+    ///     a writable one, or would be once it is created. The error contains the call of
+    ///     [`protect`](Self::protect) to write instead. Paths are compared like patterns, so they
+    ///     can differ in case.
     ///   - `invalid_pattern` if a pattern is invalid, or if none matches an exempt name.
     ///   - `invalid_alias`, `alias_conflict` for an [alias](DirectoryOptions::alias).
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if the path of a directory is
-    ///   empty.
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) for an empty path.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a boundary without
     ///   directories is given one, which would not limit what a client can list.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more
-    ///   than [`ROOT_LIST_ENTRIES`] directories.
-    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
-    ///   runs through a symlink inside a writable one.
-    /// - Any error from resolving a directory, except that an optional directory may be missing.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for more than
+    ///   [`ROOT_LIST_ENTRIES`] directories.
+    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a path runs through a
+    ///   symlink inside a writable directory.
+    /// - Any error from resolving a directory, except that an optional one may be missing.
     pub fn build(self) -> Result<Boundary> {
         match (self.is_unbounded, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
@@ -342,14 +341,14 @@ impl Roots {
     /// Creates roots from directories (or single files), read-write and with the default options.
     /// For others, see [`Boundary::builder`].
     ///
-    /// The directories are named by their canonical paths from now on. If another directory takes
-    /// the place of one, it is served within half a second. A switched symlink in a configured path
+    /// The directories are named by their canonical paths from now on. If another one takes the
+    /// place of one, it is served within half a second, but a switched symlink in a configured path
     /// changes nothing: for that, keep a [`Boundary`] and call
     /// [`allowed_roots`](Boundary::allowed_roots) for each request.
     ///
     /// # Errors
     ///
-    /// The errors of [`BoundaryBuilder::build`].
+    /// Those of [`BoundaryBuilder::build`].
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
         let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
         directories

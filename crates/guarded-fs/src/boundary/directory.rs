@@ -60,12 +60,12 @@ impl DirectoryOptions {
         self
     }
 
-    /// Keeps the directory in force even if the client lists other directories, lists none, or
-    /// fails to send a list. This applies to the directory itself: one inside it that is not in
-    /// force has this one's access.
+    /// Keeps the directory in force even if the client lists others or none, or fails to send a
+    /// list. This applies to the directory itself: one inside it that is not in force has this
+    /// one's access.
     ///
-    /// These directories follow the client's roots, in configuration order. One that the client
-    /// lists, directly or through an ancestor, takes the position of that entry instead. Relative
+    /// These directories follow the client's roots, in configuration order, unless the client lists
+    /// one, directly or through an ancestor, which gives it the position of that entry. Relative
     /// requests still start at the first root that the client lists. If that one is rejected, or
     /// the client has none in force, they are refused, so that they do not start at another
     /// directory.
@@ -80,21 +80,19 @@ impl DirectoryOptions {
     /// - A path that resolves to the directory on this system, such as `/home/me` for
     ///   `/var/home/me`. The target of a symlink may also begin with it.
     /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
-    ///   container that has the directory at `/workspace`. If a directory is created at that path
-    ///   later, the alias still refers to the allowed directory.
+    ///   container that has the directory at `/workspace`. If a directory is created there later,
+    ///   the alias still refers to the allowed one.
     /// - On systems other than Windows, a Windows path such as `C:\project`. Requests may use
     ///   either separator, ASCII letters in either case, or a URI (`file:///c%3A/project`).
     ///
-    /// An alias matches only whole names. The rest of the request is a path of this system, except
-    /// that after a Windows alias that is not in a URI, a backslash also separates names on Unix:
-    /// both `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
+    /// An alias matches only whole names. The rest of the request is a path of this system. After a
+    /// Windows alias that is not in a URI, a backslash also separates names on Unix: both
+    /// `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
     ///
-    /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) fails if an alias
-    ///
-    /// - is not absolute, or contains `.` or `..` (`invalid_alias`);
-    /// - exists on this system and is a different directory, or equals, contains or is inside
-    ///   another allowed directory or alias (`alias_conflict`). So none can be declared if `/` is
-    ///   allowed.
+    /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) fails if an alias is not absolute,
+    /// contains `.` or `..` (`invalid_alias`), exists and is a different directory, or equals,
+    /// contains or is inside another allowed directory or alias (`alias_conflict`). So none can be
+    /// declared if `/` is allowed.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};

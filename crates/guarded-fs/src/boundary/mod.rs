@@ -93,14 +93,13 @@ impl Boundary {
 
     /// Returns the allowed directories as roots, without a client's list.
     ///
-    /// An optional directory that was never there is [rejected](Roots::rejected) and grants
-    /// nothing. Any other directory stays in force if it is removed: requests are refused with
+    /// An optional directory that was never there is [rejected](Roots::rejected). Any other stays
+    /// in force if it is removed: requests are refused with
     /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a directory
     /// again.
     ///
     /// A configured path that runs through a symlink, or was missing, is resolved again at most
-    /// once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time. The
-    /// result then contains what is there now.
+    /// once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
         self.allowed_roots_with(|resolve| resolve())

@@ -48,9 +48,9 @@ impl Explanation {
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if there is no directory
-    /// that would contain the file; [`IsADirectory`](crate::ErrorKind::IsADirectory) for a new name
-    /// that ends in a slash; [`ReadOnly`](crate::ErrorKind::ReadOnly);
+    /// Those of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if no directory would
+    /// contain the file; [`IsADirectory`](crate::ErrorKind::IsADirectory) for a new name that ends
+    /// in a slash; [`ReadOnly`](crate::ErrorKind::ReadOnly);
     /// [`Protected`](crate::ErrorKind::Protected);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     pub fn writing(&self) -> Result<&CheckedPath, &Error> {
@@ -97,9 +97,9 @@ impl Lookup for Recorder<'_, '_> {
 }
 
 impl Roots {
-    /// Decides whether a place can be read and written, and returns the steps of the decision, for
-    /// an operator who asks why a request is refused. A refusal by the [check](Self::check) is
-    /// logged like that of any other request. Nothing outside the roots is looked up.
+    /// Decides whether a place can be read and written, and returns the steps, for an operator who
+    /// asks why a request is refused. A refusal by the [check](Self::check) is logged like any
+    /// other. Nothing outside the roots is looked up.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {

@@ -35,15 +35,14 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 /// symlink. It is valid for its snapshot of the roots, whichever roots are in force later. The
 /// proof for an entry of a listing begins at the directory that was listed, which it holds open.
 ///
-/// A snapshot's memory is freed with its last proof. For a client's list of 4 MiB, that is about 10
-/// MiB. To remember many places for a long time, keep the [`uri`](Proof::uri) of each, and check it
-/// again in the roots that are in force then.
+/// A snapshot's memory, about 10 MiB for a client's list of 4 MiB, is freed with its last proof. To
+/// remember many places for a long time, keep the [`uri`](Proof::uri) of each, also as the key of a
+/// map, and check it again in the roots that are in force then.
 ///
 /// Two proofs are equal if their canonical paths are, byte for byte. That is not sufficient for the
 /// key of a lock: two hard links are two names of one file, and names that differ in case or in
-/// Unicode normalization are unequal, even if the filesystem treats them as one. As the key of a
-/// map, the [`uri`](Proof::uri) keeps no snapshot alive. Clippy warns of a proof as a mutable key,
-/// because it shares a cached handle, on which its hash does not depend.
+/// Unicode normalization are unequal, even if the filesystem treats them as one. Clippy warns of a
+/// proof as a mutable key, because it shares a cached handle, on which its hash does not depend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedPath(pub(crate) Proof);
 
@@ -88,7 +87,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// - The errors of [`Location::parse`].
+    /// - Those of [`Location::parse`].
     /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots), whether or not anything exists at the
     ///   place.
     /// - For a relative request, the reason why the client's roots could not be obtained, if only
@@ -96,13 +95,11 @@ impl Roots {
     /// - [`NotFound`](crate::ErrorKind::NotFound) for `..` after a missing name;
     ///   [`NotADirectory`](crate::ErrorKind::NotADirectory) and
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.
-    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`; `too_costly` for more than
-    ///   [`LOOKUPS`](crate::limits::LOOKUPS) look-ups).
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`, `too_costly`).
     /// - [`Protected`](crate::ErrorKind::Protected) if a pattern
     ///   [denies](crate::BoundaryBuilder::deny) a name on the way, whether or not anything exists
     ///   there.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) if the policy
-    ///   refuses mounts.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
     /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's name leads to no
     ///   directory now, or to a file instead.
     /// - [`Changed`](crate::ErrorKind::Changed) if the path keeps changing during the check.
@@ -170,14 +167,13 @@ impl Roots {
     /// ```
     ///
     /// A root can be [a single file](crate::Root::is_file), which cannot be walked. What a walk
-    /// leaves out, such as a mount that the boundary refuses, is left out even if it is a root
-    /// itself.
+    /// leaves out, such as a mount that the boundary refuses, is left out even if it is a root.
     ///
     /// # Errors
     ///
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots), with the reason, if there are no roots;
-    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if all of them are missing; the other
-    /// errors of [`check`](Self::check).
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if all are missing; those of
+    /// [`check`](Self::check).
     pub fn check_all(&self) -> Result<Vec<CheckedPath>> {
         let mut missing = None;
         let mut checked = Vec::new();
@@ -233,7 +229,7 @@ impl CheckedPath {
     /// # Errors
     ///
     /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_relative`) for an absolute path or a
-    /// URI; the errors of [`Roots::check`].
+    /// URI; those of [`Roots::check`].
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Roots};
@@ -265,8 +261,8 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`followed_symlink`) if the last name of
-    /// the request was a symlink that was followed, because the place is its target.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`followed_symlink`) if the request ended
+    /// at a symlink that was followed, because the place is its target.
     pub fn entry(&self) -> Result<CheckedEntry> {
         // The target of a symlink is not removed in place of the symlink.
         if self.0.is_target() {

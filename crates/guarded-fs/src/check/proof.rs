@@ -108,8 +108,9 @@ impl Proof {
     }
 
     /// The canonical path as text for people and models, in responses and logs. Show it only to the
-    /// client that the roots belong to, because it contains the targets of symlinks. If that client
-    /// will name the place again, use [`client_path`](Self::client_path) or [`uri`](Self::uri).
+    /// client that the roots belong to, because it contains the targets of symlinks. For that
+    /// client to name the place again, use [`client_path`](Self::client_path) or
+    /// [`uri`](Self::uri).
     ///
     /// Do not open it: names that are not UTF-8 contain replacement characters, and the path would
     /// be walked again from `/`. See [`to_unguarded_path`](Self::to_unguarded_path).
@@ -129,8 +130,8 @@ impl Proof {
     /// otherwise below the path under which the client [listed](Root::client_path) the root. If the
     /// path has names that are not UTF-8, it is the [`uri`](Self::uri).
     ///
-    /// A path that the client listed and that was a symlink stands for its target, also in this
-    /// text. No text names the symlink itself then.
+    /// A listed path that was a symlink stands for its target, also in this text. No text names the
+    /// symlink itself then.
     ///
     /// ```
     /// # use guarded_fs::Roots;
@@ -167,7 +168,7 @@ impl Proof {
         self.canonical().starts_with(directory.canonical())
     }
 
-    /// The canonical path, without the protection of the guard. A program that opens it walks it
+    /// The canonical path, without the protection of the guard: a program that opens it walks it
     /// again from `/`, where another process may have created a symlink in the meantime. Use it
     /// only for programs that require a path, and only if nothing else writes to the root.
     #[must_use]

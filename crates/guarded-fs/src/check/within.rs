@@ -13,25 +13,25 @@ use crate::path::IntoLocation;
 use crate::roots::{LastName, Root, Roots, join, kind_of};
 
 impl Roots {
-    /// Narrows the roots to a directory or a single file inside them, which a model, a client or
-    /// another program names, for example in a tool parameter or in the metadata of a request. The
-    /// result has this root and the roots in force below it, and relative requests start there.
+    /// Narrows the roots to a directory or a single file inside them, such as one in a tool
+    /// parameter or in the metadata of a request. The result has this root and the roots in force
+    /// below it, and relative requests start there.
     ///
     /// A directory outside the roots is refused, and each place in the result keeps the access that
     /// it has in these roots. The rules for unusual files and the [scope](Self::scope) are the
     /// same, too. No other request is affected.
     ///
-    /// Like every root, the result is a name: nothing is held open, and if another directory takes
-    /// the place of this one, that one is served. It can be named by its canonical path, by an
-    /// absolute `request`, and by the aliases of the root that contains it.
+    /// Like every root, the result is a name: nothing is held open, and a directory that takes the
+    /// place of this one is served. It can be named by its canonical path, by an absolute
+    /// `request`, and by the aliases of the root that contains it.
     /// [`still_allows`](Self::still_allows) accepts a proof from the result as long as a root in
     /// force contains its place.
     ///
     /// # Errors
     ///
-    /// - The errors of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) if the request names
-    ///   neither a directory nor a regular file.
+    /// - Those of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything but a
+    ///   directory or a regular file.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Roots};
@@ -64,13 +64,14 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// - The errors of [`within`](Self::within) for the first directory that is refused, which the
-    ///   error names.
+    /// - Those of [`within`](Self::within) for the first directory that is refused, which the error
+    ///   names.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) for a file.
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if there are no directories.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more
-    ///   than [`ROOT_LIST_ENTRIES`], and [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`)
-    ///   if resolving all of them takes more than 400,000 look-ups.
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) without directories.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for more than
+    ///   [`ROOT_LIST_ENTRIES`].
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) for more than 400,000 look-ups
+    ///   together.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Roots};

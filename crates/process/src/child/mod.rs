@@ -1,8 +1,5 @@
 //! Child processes that start inside a root. `docs/defenses.md` lists the attacks on them.
 //!
-//! The working directory is set by the descriptor of the checked directory, so one that is swapped
-//! after the check does not change where the program starts.
-//!
 //! One thread starts a program, moves its input and output in one loop over the pipes, and stops it
 //! (`spawn`). It never calls the server's functions. The caller waits for its result, and every
 //! [`CHILD_TICK`](crate::limits::CHILD_TICK) checks whether the request is still active (`wait`).
@@ -37,7 +34,8 @@ use guarded_fs::{CheckedPath, Error, Result, Scope};
 use crate::confine::{ChildScope, Confinement};
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 
-/// A program to run with a checked directory as its working directory.
+/// A program to run with a checked directory as its working directory. On Linux, a directory that
+/// replaces that one after the check does not change where the program starts.
 ///
 /// - **Environment.** Only the variables in [`CHILD_ENVIRONMENT`] are inherited. [`env`](Self::env)
 ///   adds others.
@@ -106,9 +104,8 @@ impl ChildCommand {
     /// `program` is an absolute path, or a name that is looked up in the absolute directories of
     /// the server's `PATH`. Neither it nor a symlink on its path may be inside a writable allowed
     /// directory, in force or not, because a client could have written it. Names are compared
-    /// regardless of case, like [protected](guarded_fs::BoundaryBuilder::protect) ones.
-    ///
-    /// The filesystem root is excepted, because no program is outside it. So without allowed
+    /// regardless of case, like [protected](guarded_fs::BoundaryBuilder::protect) ones. The
+    /// filesystem root is excepted, because no program is outside it. So without allowed
     /// directories, or with a writable `/`, a name can find a program that another client has
     /// written: give an absolute path then.
     ///
@@ -120,9 +117,9 @@ impl ChildCommand {
     /// - [`InvalidInput`](guarded_fs::ErrorKind::InvalidInput) (`invalid_program`) if `program` is
     ///   empty or is a relative path with more than one name.
     /// - [`NotFound`](guarded_fs::ErrorKind::NotFound) (`no_such_program`) if there is no such
-    ///   executable file outside the writable directories.
+    ///   executable file.
     /// - [`ForbiddenFile`](guarded_fs::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
-    ///   only such file is inside one, or is reached through a symlink inside one.
+    ///   only one is inside a writable directory, or is reached through a symlink inside one.
     pub fn new(directory: &CheckedPath, program: impl AsRef<OsStr>) -> Result<Self> {
         let name = program.as_ref();
         let found = program::find(directory.roots(), name);
@@ -176,7 +173,7 @@ impl ChildCommand {
     /// Lets the program keep the server's capabilities and run set-user-ID programs such as `sudo`,
     /// which a confined program never can. A program that becomes another user this way cannot be
     /// killed by a server that is not root: it outlives its limits, its request and the server, and
-    /// no longer counts as one of the client's programs after its limits.
+    /// does not count as one of the client's programs after its limits.
     pub fn keep_privileges(mut self) -> Self {
         self.task.keeps_privileges = true;
         self
@@ -212,11 +209,11 @@ impl ChildCommand {
         self
     }
 
-    /// Starts the program in this open directory instead of the checked one, for example in a
-    /// scratch directory of the application. Nothing checks it: it need not be inside the roots,
-    /// and a [confined](Self::confined) program can use it only as far as the confinement allows.
-    /// The checked directory is not opened. Its roots still decide everything else, and it is the
-    /// one that events name.
+    /// Starts the program in this open directory instead of the checked one, such as a scratch
+    /// directory of the application. Nothing checks it: it need not be inside the roots, and a
+    /// [confined](Self::confined) program can use it only as far as the confinement allows. The
+    /// checked directory is not opened. Its roots still decide everything else, and it is the one
+    /// that events name.
     ///
     /// The directory must be open for reading or with `O_PATH` (open(2)). If it is not a directory,
     /// [`output`](Self::output) fails with [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory).
@@ -242,11 +239,11 @@ impl ChildCommand {
     ///
     /// # Errors
     ///
-    /// - The error of the scope that the roots belong to, if the program was killed because it
-    ///   ended; [`CANCELLED`](crate::kinds::CANCELLED) because of [`stop_if`](Self::stop_if).
-    /// - [`BUSY`](crate::kinds::BUSY) (`too_many_children`) if this client already runs its share
-    ///   of [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be started, or
-    ///   the start of the program does not end.
+    /// - The error of the scope that the roots belong to, if it ended;
+    ///   [`CANCELLED`](crate::kinds::CANCELLED) because of [`stop_if`](Self::stop_if).
+    /// - [`BUSY`](crate::kinds::BUSY): `too_many_children` if this client already runs its share of
+    ///   [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be started, or the
+    ///   start of the program does not end.
     /// - [`Unsupported`](guarded_fs::ErrorKind::Unsupported) (`directory_by_path`) where the
     ///   directory cannot be set by descriptor.
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) and the errors of

@@ -1,12 +1,12 @@
 //! The thread that starts a program, moves its input and output, and stops it.
 //!
-//! The thread ends after the program, because on Linux the program is killed when the thread ends.
-//! The process group is killed while its leader has not been waited for, because the number of a
+//! The thread ends after the program, because on Linux the program is killed when it ends. The
+//! process group is killed while its leader has not been waited for, because the number of a
 //! process can be reused after that (waitpid(2)).
 //!
-//! A killed program cannot be reaped while it hangs in the kernel, while another process traces it,
-//! or while this thread traces one of its threads (ptrace(2)). So the thread waits for a bounded
-//! time and then ends, which releases what it traces. Later starts reap what is left.
+//! A killed program cannot be reaped while it hangs in the kernel, or while another process traces
+//! it or this thread one of its threads (ptrace(2)). So the thread waits for a bounded time and
+//! then ends, which releases what it traces. Later starts reap what is left.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -2,13 +2,13 @@
 //! other than TCP and UDP, Unix sockets by path before version 9, and processes that the server
 //! would have to reap. These system calls fail with `EACCES`:
 //!
-//! | call | denied |
-//! | --- | --- |
-//! | `socket` | every domain of a denied channel |
-//! | `socketpair` | with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix sockets, the types that can be connected again by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is the same for them |
-//! | `io_uring_setup` | with sockets, because a ring creates them without these calls |
-//! | `prlimit64` | with signals: setting a limit of a process by its number, which can end it |
-//! | `clone` | always: `CLONE_PARENT`, which makes the new process a child of the server |
+//! - `socket`: every domain of a denied channel.
+//! - `socketpair`: with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix
+//!   sockets, the types that can be connected again by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is
+//!   the same for them.
+//! - `io_uring_setup`: with sockets, because a ring creates them without these calls.
+//! - `prlimit64`: with signals, setting a limit of a process by its number, which can end it.
+//! - `clone`: always `CLONE_PARENT`, which makes the new process a child of the server.
 //!
 //! `clone3` has its flags in memory, which a filter cannot read. It fails with `ENOSYS`, as on an
 //! old kernel, so the C library uses `clone`. A program for another architecture than the server's,
