@@ -110,9 +110,9 @@
 //! - `session`: the [number of the scope](Scope::number), in an MCP server that of the client's
 //!   session or of the request.
 //! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`,
-//!   `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`,
-//!   `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a
-//!   program gave to [`Error::with_request`].
+//!   `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`,
+//!   `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or
+//!   what a program gave to [`Error::with_request`].
 //! - `request`: the path or URI as it was sent, or the program of `run`, shortened to 160
 //!   characters and an ellipsis.
 //! - `destination`: the destination, or the target of a symlink, likewise.
