@@ -38,18 +38,8 @@ use crate::path::protect::Pattern;
 use crate::roots::RejectedEntry;
 use crate::roots::{Roots, Throttle, Turn};
 
-/// The allowed directories of a server, built once and shared by all clients.
-///
-/// ```no_run
-/// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
-///
-/// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-/// // An untrusted list narrows the allowed directories, and never widens them.
-/// let list = ["file:///srv/projects/site", "file:///etc"].map(ListEntry::uri);
-/// let roots = boundary.narrow(list, &Deadline::default())?;
-/// assert_eq!(roots.iter().count(), 1);
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// The allowed directories of a server, built once and shared by all clients. An untrusted list
+/// narrows them, and never widens them ([`narrow`](Self::narrow)).
 #[derive(Clone)]
 pub struct Boundary {
     inner: Arc<Inner>,
