@@ -158,7 +158,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../README.md"))]
-#![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
 
 #[macro_use]
 mod events;

@@ -1,7 +1,6 @@
 //! Recipes, one for each question that the other pages leave open.
 //!
-//! The repository's `docs/tools.md` writes a server on stdio step by step, with tools that search,
-//! edit several files, or await.
+//! The repository's `docs/tools.md` says how to write tools, and what each operation requires.
 //!
 //! # Configured directories without a client
 //!
@@ -713,6 +712,125 @@
 //! - MCP servers that the editor names in `session/new` are programs that the agent starts. The
 //!   guard does not restrict them.
 //!
+//! # Search all files
+//!
+//! An entry of a walk reads its own file, beneath the directory that was listed, so the path is not
+//! resolved again. The walk ends with an error if it reaches a limit, so a search cannot silently
+//! cover only a part of the workspace.
+//!
+//! ```
+//! use mcp_roots_guard::{ErrorKind, FileType, Result, Roots, WalkOptions};
+//!
+//! /// Returns the files that contain the text, and whether the search was complete.
+//! fn search(roots: &Roots, text: &str, options: WalkOptions) -> Result<(Vec<String>, bool)> {
+//!     let (mut found, mut is_complete) = (Vec::new(), true);
+//!     // A directory that cannot be listed does not end the search.
+//!     let mut walk = roots.walk(".", options.skip_unreadable())?;
+//!     loop {
+//!         let entry = match walk.next_entry() {
+//!             Ok(Some(entry)) => entry,
+//!             Ok(None) => return Ok((found, is_complete && walk.unreadable().is_empty())),
+//!             Err(error) if error.kind() == ErrorKind::LimitExceeded => return Ok((found, false)),
+//!             Err(error) => return Err(error),
+//!         };
+//!         // A walk lists symlinks and does not follow them.
+//!         if entry.file_type() != FileType::File {
+//!             continue;
+//!         }
+//!         match entry.read_to_string(1 << 20) {
+//!             Ok(content) if content.contains(text) => {
+//!                 found.push(entry.path().display().to_string());
+//!             }
+//!             Ok(_) => {}
+//!             Err(error) if error.kind() == ErrorKind::NotUtf8 => {}
+//!             // Too large, unreadable, or removed in the meantime.
+//!             Err(_) => is_complete = false,
+//!         }
+//!     }
+//! }
+//!
+//! # let top = tempfile::tempdir().unwrap();
+//! # for (path, content) in [("work/a.txt", "needle"), ("work/b.txt", "hay"), ("key", "needle")] {
+//! #     std::fs::create_dir_all(top.path().join(path).parent().unwrap()).unwrap();
+//! #     std::fs::write(top.path().join(path), content).unwrap();
+//! # }
+//! let roots = Roots::from_dirs([top.path().join("work")])?;
+//! # #[cfg(unix)] std::os::unix::fs::symlink("../key", top.path().join("work/key")).unwrap();
+//! let all = search(&roots, "needle", WalkOptions::default())?;
+//! assert_eq!(all, (vec!["a.txt".to_owned()], true));
+//! let first = search(&roots, "needle", WalkOptions::default().max_entries(1))?;
+//! assert!(!first.1);
+//! let outside = roots.walk("..", WalkOptions::default()).unwrap_err();
+//! assert_eq!(outside.kind(), ErrorKind::OutsideRoots);
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A patch of several files, with undo
+//!
+//! A [`ChangeSet`](crate::ChangeSet) prepares all changes before it makes the first one. With a
+//! [`ContentHash`](crate::ContentHash), both the patch and its undo refuse to change a file that
+//! somebody else has modified since it was read.
+//!
+//! ```
+//! use std::error::Error;
+//!
+//! use mcp_roots_guard::{ContentHash, Overwrite, Roots, WriteOptions};
+//!
+//! /// A file before and after the patch.
+//! struct Patched {
+//!     path: String,
+//!     before: String,
+//!     after: ContentHash,
+//! }
+//!
+//! /// Replaces a text in each file. Each edit has the path, the old text and the new text.
+//! fn apply(roots: &Roots, edits: &[[&str; 3]]) -> Result<Vec<Patched>, Box<dyn Error>> {
+//!     let (mut changes, mut patched) = (roots.change_set(), Vec::new());
+//!     for [path, old, new] in edits {
+//!         let before = roots.read_to_string(*path, 1 << 20)?;
+//!         if before.matches(old).count() != 1 {
+//!             return Err(format!("{path:?}: the old text must occur exactly once").into());
+//!         }
+//!         let after = before.replacen(old, new, 1);
+//!         let if_unchanged = Overwrite::IfUnchanged(ContentHash::of(before.as_bytes()));
+//!         changes.write(*path, &after, WriteOptions::default().overwrite(if_unchanged))?;
+//!         let after = ContentHash::of(after.as_bytes());
+//!         patched.push(Patched { path: (*path).to_owned(), before, after });
+//!     }
+//!     changes.commit()?; // the error names the changes that were made
+//!     Ok(patched)
+//! }
+//!
+//! fn undo(roots: &Roots, patched: &[Patched]) -> Result<(), Box<dyn Error>> {
+//!     let mut changes = roots.change_set();
+//!     for Patched { path, before, after } in patched {
+//!         let if_unchanged = Overwrite::IfUnchanged(*after);
+//!         changes.write(path, before, WriteOptions::default().overwrite(if_unchanged))?;
+//!     }
+//!     Ok(changes.commit()?)
+//! }
+//!
+//! # let work = tempfile::tempdir().unwrap();
+//! let roots = Roots::from_dirs([work.path()])?;
+//! roots.write("a.txt", "one two")?;
+//! roots.write("b.txt", "three")?;
+//! let patched = apply(&roots, &[["a.txt", "two", "2"], ["b.txt", "three", "3"]])?;
+//! assert_eq!(roots.read("a.txt", 99)?, b"one 2");
+//! assert_eq!(roots.read("b.txt", 99)?, b"3");
+//! undo(&roots, &patched)?;
+//! assert_eq!(roots.read("a.txt", 99)?, b"one two");
+//!
+//! // Nothing is changed if a part of the patch cannot be applied, or if a file was modified.
+//! assert!(apply(&roots, &[["a.txt", "one", "1"], ["b.txt", "four", "4"]]).is_err());
+//! assert!(apply(&roots, &[["a.txt", "one", "1"], ["../c.txt", "c", ""]]).is_err());
+//! let patched = apply(&roots, &[["a.txt", "two", "2"], ["b.txt", "three", "3"]])?;
+//! roots.write("b.txt", "edited by the user")?;
+//! let refused = undo(&roots, &patched).unwrap_err().downcast::<mcp_roots_guard::Error>()?;
+//! assert_eq!(refused.code(), "modified");
+//! assert_eq!(roots.read("a.txt", 99)?, b"one 2");
+//! # Ok::<(), Box<dyn Error>>(())
+//! ```
+//!
 //! # Unpack an archive
 //!
 //! An archive can contain names such as `../x` and `/etc/passwd`, and symlinks through which a
@@ -871,6 +989,86 @@
 //! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?; // it reads outside
 //! assert!(matches!(ended, ExitReason::Exited(status) if !status.success()) && text.is_empty());
 //! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A tool that awaits
+//!
+//! This recipe needs the feature `rmcp`. The work waits for a channel without holding a slot. The
+//! write takes one, and is refused if the client's roots have changed in the meantime.
+//!
+#![cfg_attr(feature = "__rmcp-tests", doc = "```")]
+#![cfg_attr(not(feature = "__rmcp-tests"), doc = "```ignore")]
+//! use mcp_roots_guard::Guard;
+//! use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+//! use rmcp::ErrorData;
+//! use rmcp::model::{CallToolRequestParams, CallToolResponse};
+//! use rmcp::service::{RequestContext, RoleServer};
+//! use tokio::sync::{Mutex, mpsc};
+//!
+//! struct Server {
+//!     guard: Guard,
+//!     reports: Mutex<mpsc::Receiver<String>>,
+//! }
+//!
+//! impl Server {
+//!     /// Writes the next report to a file.
+//!     async fn save_report(
+//!         &self,
+//!         path: String,
+//!         call: &CallToolRequestParams,
+//!         ctx: &RequestContext<RoleServer>,
+//!     ) -> Result<CallToolResponse, ErrorData> {
+//!         let work = async |roots: RequestRoots| {
+//!             let report = self.reports.lock().await.recv().await;
+//!             let report = report.ok_or_else(|| HandlerError::new("there are no more reports"))?;
+//!             roots.run(move |roots| Ok(roots.write(&path, &report)?)).await?;
+//!             Ok("saved".to_owned())
+//!         };
+//!         self.guard.respond(ctx, call, work).await
+//!     }
+//! }
+//! # impl rmcp::ServerHandler for Server {
+//! #     fn get_info(&self) -> rmcp::model::ServerConfig {
+//! #         let tools = rmcp::model::ServerCapabilities::builder().enable_tools().build();
+//! #         rmcp::model::ServerConfig::new(tools)
+//! #     }
+//! #     async fn call_tool(
+//! #         &self,
+//! #         call: CallToolRequestParams,
+//! #         ctx: RequestContext<RoleServer>,
+//! #     ) -> Result<CallToolResponse, ErrorData> {
+//! #         let path = call.arguments.as_ref().unwrap()["path"].as_str().unwrap().to_owned();
+//! #         self.save_report(path, &call, &ctx).await
+//! #     }
+//! # }
+//! # use mcp_roots_guard::{Access, Boundary};
+//! # use rmcp::ServiceExt;
+//! # let work = tempfile::tempdir()?;
+//! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+//! # let guard = Guard::new(boundary);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! # let (near, far) = tokio::io::duplex(1 << 16);
+//! # let (sender, reports) = mpsc::channel(2);
+//! # let server = Server { guard: guard.clone(), reports: Mutex::new(reports) };
+//! # let transport = guard.wrap(far);
+//! # tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
+//! # let client = ().serve(near).await?;
+//! # for (path, expected) in [("report.txt", "saved"), ("../report.txt", "not inside the allowed")] {
+//! #     let arguments = serde_json::json!({"path": path}).as_object().unwrap().clone();
+//! #     let call = CallToolRequestParams::new("save_report").with_arguments(arguments);
+//! #     let call = client.call_tool(call);
+//! #     let report = async { sender.send("all is well".to_owned()).await };
+//! #     let (called, sent) = tokio::join!(call, report);
+//! #     sent?;
+//! #     let called = called?;
+//! #     let text = called.content[0].as_text().unwrap().text.clone();
+//! #     assert!(text.contains(expected), "{text}");
+//! # }
+//! # assert_eq!(std::fs::read(work.path().join("report.txt"))?, b"all is well");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Watching and subscriptions
