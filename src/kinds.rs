@@ -25,25 +25,21 @@ use guarded_fs::{Error, ErrorKind};
 #[doc(inline)]
 pub use guarded_process::kinds::{CONFINEMENT_UNAVAILABLE, PROGRAM_FAILED};
 
-/// Either the client did not declare roots and the server requires them
-/// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any
-/// (`RootsResponse::Unsupported`).
+/// The client did not declare roots and the server requires them
+/// ([`ClientRoots`](crate::ClientRoots)), or cannot list any (`RootsResponse::Unsupported`).
 pub const ROOTS_UNSUPPORTED: ErrorKind = ErrorKind::Other("roots_unsupported");
 
 /// The client's roots could not be obtained.
 ///
-/// Codes:
-///
 /// * `roots_failed`: The client's response to `roots/list` was an error or was not a root list.
-/// * `roots_timed_out`: The client did not answer `roots/list` in time, or its list took too long
-///   to resolve.
+/// * `roots_timed_out`: The client did not answer in time, or its list took too long to resolve.
 /// * `roots_changing`: The client's roots changed every time that they were requested.
 /// * `too_many_pages`: More than [`ROOT_LIST_PAGES`](crate::limits::ROOT_LIST_PAGES) pages.
-/// * `repeated_cursor`: A root list whose `nextCursor` refers to a page that was already read.
+/// * `repeated_cursor`: A `nextCursor` refers to a page that was already read.
 pub const ROOTS_FAILED: ErrorKind = ErrorKind::Other("roots_failed");
 
 /// The client's roots changed or were discarded, and have not been requested since; or the request
-/// of the roots has ended.
+/// that the roots belong to has ended.
 pub const ROOTS_STALE: ErrorKind = ErrorKind::Other("roots_stale");
 
 /// The session was closed.
@@ -54,8 +50,6 @@ pub const SESSION_CLOSED: ErrorKind = ErrorKind::Other("session_closed");
 pub const NO_SESSION: ErrorKind = ErrorKind::Other("no_session");
 
 /// The server cannot accept the request now. The request had no effect and can be retried later.
-///
-/// Codes:
 ///
 /// * `busy`: All slots are taken by operations that have been running for seconds, and this client
 ///   holds one of them or no further slot can be lent; or the system cannot create a thread.

@@ -1,42 +1,12 @@
-//! Recipes: complete code for each kind of server. This module contains only documentation.
+//! Recipes, one for each question that the other pages leave open.
 //!
-//! - [Configured directories without a client](#configured-directories-without-a-client)
-//! - [Where directories come from](#where-directories-come-from)
-//! - [Read everything, write the workspace](#read-everything-write-the-workspace)
-//! - [Files over HTTP: axum](#files-over-http-axum)
-//! - [An agent without MCP](#an-agent-without-mcp)
-//! - [A server with the official SDK on stdio](#a-server-with-the-official-sdk-on-stdio)
-//! - [A server with many tools](#a-server-with-many-tools)
-//! - [A server over HTTP for many clients](#a-server-over-http-for-many-clients)
-//! - [Stateless requests (2026-07-28)](#stateless-requests-2026-07-28)
-//! - [A read-only server](#a-read-only-server)
-//! - [A directory in a parameter](#a-directory-in-a-parameter)
-//! - [A directory in metadata: Codex](#a-directory-in-metadata-codex)
-//! - [An ACP session](#an-acp-session)
-//! - [Search all files](#search-all-files)
-//! - [A patch of several files, with undo](#a-patch-of-several-files-with-undo)
-//! - [Read a file, then delete it](#read-a-file-then-delete-it)
-//! - [Unpack an archive](#unpack-an-archive)
-//! - [Run git in a workspace](#run-git-in-a-workspace)
-//! - [Run tests with a time limit](#run-tests-with-a-time-limit)
-//! - [A tool that awaits](#a-tool-that-awaits)
-//! - [Watching and subscriptions](#watching-and-subscriptions)
-//! - [Confine the process](#confine-the-process)
-//! - [What to log](#what-to-log)
-//! - [An audit log](#an-audit-log)
-//! - [Pass a file to another library](#pass-a-file-to-another-library)
-//! - [A library that takes only a path](#a-library-that-takes-only-a-path)
-//! - [Try to break your own server](#try-to-break-your-own-server)
-//! - [A server with another SDK](#a-server-with-another-sdk)
+//! The repository's `docs/tools.md` says how to write tools, and what each operation requires.
 //!
 //! # Configured directories without a client
 //!
-//! This requires neither MCP nor an async runtime, so any program can do it. Without MCP, depend on
-//! the crate `guarded-fs` alone and import from `guarded_fs`. The program's configuration determines
-//! the allowed directories, and a request can be any string. Keep the
-//! [`Boundary`](crate::Boundary), and call [`allowed_roots`](crate::Boundary::allowed_roots) for
-//! each request. It returns a clone of the current snapshot. At most twice a second, it first
-//! verifies that the paths still resolve to the same directories.
+//! This needs neither MCP nor an async runtime: the crate `guarded-fs` alone is enough, from which
+//! the same names are imported. Call [`allowed_roots`](crate::Boundary::allowed_roots) for each
+//! request, so that a directory that was replaced or has appeared is served.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind};
@@ -76,51 +46,24 @@
 //! | --- | --- | --- |
 //! | the server's configuration or arguments | the operator | [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory) |
 //! | a variable of the environment, such as `CLAUDE_PROJECT_DIR` | whoever starts the server | the same |
-//! | `cwd` and `additionalDirectories` of an ACP session | the editor | [`Roots::within_all`](crate::Roots::within_all): all of them, or an error |
-//! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::narrow`](crate::Boundary::narrow): an entry that is refused affects no other |
+//! | `cwd` and `additionalDirectories` of an ACP session | the editor | [`Roots::within_all`](crate::Roots::within_all) |
+//! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::narrow`](crate::Boundary::narrow) |
 //! | a parameter, metadata, or a resource URI | the model, or the client | [`Roots::within`](crate::Roots::within) |
 //!
-//! The working directory of the process is not among them. Desktop applications start servers in
-//! the home directory or in `/`, so a server that allows `.` without being told to allows every
-//! file of its user. Require a directory instead:
-//!
-//! ```
-//! use std::ffi::OsString;
-//!
-//! use mcp_roots_guard::{Access, Boundary, Result};
-//!
-//! /// `argument` is the directory in the server's arguments, and `variable` the value of
-//! /// `CLAUDE_PROJECT_DIR`.
-//! fn boundary(argument: Option<OsString>, variable: Option<OsString>) -> Result<Boundary> {
-//!     let directory = argument.or(variable).unwrap_or_default();
-//!     Boundary::builder().directory(directory, Access::ReadWrite).build()
-//! }
-//!
-//! // At startup: boundary(std::env::args_os().nth(1), std::env::var_os("CLAUDE_PROJECT_DIR"))?
-//! # let (work, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-//! # let path = |directory: &tempfile::TempDir| Some(directory.path().into());
-//! # let allowed = boundary(path(&work), path(&project))?.allowed_roots();
-//! # let first = allowed.iter().next().unwrap().path().to_owned();
-//! # assert_eq!(first, work.path().canonicalize().unwrap());
-//! # assert!(boundary(None, path(&project)).is_ok());
-//! // An empty path is refused, and never means the working directory.
-//! assert_eq!(boundary(None, None).unwrap_err().code(), "empty");
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
-//!
-//! Exceptions:
-//!
-//! - A variable is trusted only if the user's own client starts the server. A server for several
-//!   users takes no directory from its environment.
-//! - If the project is not known at the start, allow a directory that contains all projects, and
-//!   narrow it for each request.
+//! - **The working directory** of the process is not among them. Desktop applications start servers
+//!   in the home directory or in `/`, so a server that allows `.` by default allows every file of
+//!   its user. Require a directory: an empty path is refused (`empty`), and never means the working
+//!   directory.
+//! - **A variable** is trusted only if the user's own client starts the server. A server for
+//!   several users takes no directory from its environment.
+//! - **If the project is not known at the start**, allow a directory that contains all projects,
+//!   and narrow it for each request.
 //!
 //! # Read everything, write the workspace
 //!
-//! Directories grant, and patterns restrict. An allowed directory inside another one may have more
-//! access than the outer one: a place has the access of the innermost directory that contains it.
-//! An agent's usual policy is then one line for each clause: write in the workspace, read
-//! everything else, keep `.git` as it is, hide `.env*` except `.env.example`.
+//! A place has the access of the innermost allowed directory that contains it, and patterns
+//! restrict that. So an agent's usual policy has a line for each clause: write in the workspace,
+//! read everything else, keep `.git` as it is, hide `.env*` except `.env.example`.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary};
@@ -162,36 +105,22 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! A pattern without a slash at its beginning matches at any depth, so `**/` is left out.
-//!
-//! - **Less access inside.** A read-only directory inside a writable one is an error
-//!   (`access_conflict`), whose text names the pattern to write instead, such as
-//!   `.protect("/docs")`.
-//! - **A directory below a protected name.** Whoever configures a directory consents to the names
-//!   that lead to it. A worktree in `.codex/worktrees` can be a writable directory, and `.codex`
-//!   itself remains read-only. Names below the worktree are protected as everywhere.
 //! - **Client roots** narrow `/`, too. With
 //!   [`DirectoryOptions::always`](crate::DirectoryOptions::always) for `/` alone, everything can be
-//!   read in any case, and the workspace is writable only if the client lists it or a directory
-//!   above it. While the client's list cannot be obtained, nothing is writable. If the client's
-//!   first entry is `file:///`, its relative requests start at `/`.
+//!   read in any case, and the workspace is writable only while the client lists it or a directory
+//!   above it. If the client's first entry is `file:///`, its relative requests start at `/`.
 //! - **Secrets elsewhere.** `/` includes all that the server's user can read, such as private keys
-//!   in `.ssh`. Deny these names, or run the server as another user. Files of a proc filesystem,
-//!   such as `/proc/self/environ`, are refused.
-//! - **Hung mounts.** An operation on a mount below `/` that does not respond waits as long as the
-//!   kernel does, and so does a walk that meets it.
+//!   in `.ssh`. Deny these names, or run the server as another user.
+//! - **Hung mounts** make an operation or a walk that meets them wait as long as the kernel does.
 //!   [`refuse_mounts`](crate::BoundaryBuilder::refuse_mounts) refuses every mount below `/`. Then
-//!   also allow each filesystem that is needed, such as `/home`, which is then reached only by its
-//!   own absolute path: a relative request or a symlink that leads to it crosses the mount.
-//! - **Aliases.** No directory can have an alias, because it would be inside `/`.
+//!   also allow each filesystem that is needed, such as `/home`.
 //! - **Windows.** `/` is the volume of the working directory. Allow each volume (`C:\`).
 //!
 //! # Files over HTTP: axum
 //!
-//! A handler serves a file beneath the allowed directories, without MCP. Operations block, so they
-//! run in `spawn_blocking`, and so does `allowed_roots`, which looks at the directories again.
-//! `status` maps every kind of error that a request can cause. All others are failures of the
-//! server, and so is a kind of a later release until you give it a status.
+//! Operations block, and so does `allowed_roots`, so both run in `spawn_blocking`. `status` maps
+//! every kind of error that a request can cause. All others are failures of the server, and so is a
+//! kind of a later release until you give it a status.
 //!
 //! ```
 //! use std::path::PathBuf;
@@ -257,20 +186,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - **A client that disconnects.** axum drops the handler's future. The read continues on its
-//!   thread to its limit, and its result is dropped. A write also finishes, and leaves the whole new
-//!   file, or the old one.
-//! - **Hung filesystems.** A read that hangs occupies one of tokio's blocking threads, of which
-//!   there are 512 by default. Hold a permit of a semaphore in the closure, so that reads leave
-//!   threads for other work. [`Session::run`](crate::Session#method.run) has such slots.
+//! - **A client that disconnects.** axum drops the handler's future, but its thread continues: a
+//!   read ends at its limit, and a write leaves the whole new file, or the old one.
+//! - **Hung filesystems.** A read that hangs occupies one of tokio's blocking threads (512 by
+//!   default). Hold a permit of a semaphore in the closure, so that reads leave threads for other
+//!   work, or use [`Session::run`](crate::Session#method.run).
 //! - **Statuses that reveal nothing.** Whether an error is `OutsideRoots` or `Protected` does not
-//!   depend on what exists there. To hide also the rule, answer `NOT_FOUND` instead of `FORBIDDEN`.
+//!   depend on what exists there. To hide the rule as well, answer `NOT_FOUND` instead of
+//!   `FORBIDDEN`.
 //!
 //! # An agent without MCP
 //!
-//! An agent that has tools of its own runs each call on a thread that may block, and returns a
-//! refusal to the model as JSON: an [`Error`](crate::Error) serializes as its code and text. When
-//! the user interrupts the agent, it drops the call's future.
+//! An agent with its own tools runs each call on a thread that may block, and returns a refusal to
+//! the model as JSON: an [`Error`](crate::Error) serializes as its code and text. When the user
+//! interrupts the agent, it drops the call's future.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -347,80 +276,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - **Cancellation.** Dropping the future does not end the thread. Work of many steps looks at a
-//!   flag between them. A single operation is bounded by its limit, and finishes. A change that was
-//!   made stays made, and the model is not told, so let it read the file again.
-//! - **Several directories.** An agent that serves several projects narrows the roots for each
-//!   conversation, as in [an ACP session](#an-acp-session).
-//!
-//! # A server with the official SDK on stdio
-//!
-//! This recipe needs the feature `rmcp`. Wrap the transport once, and call the guard in each tool.
-//! `examples/minimal_server.rs` is a complete server.
-//!
-#![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
-#![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
-//! use mcp_roots_guard::rmcp::HandlerError;
-//! use mcp_roots_guard::{Access, Boundary, Guard};
-//! use rmcp::handler::server::tool::InputResponses;
-//! use rmcp::handler::server::wrapper::Parameters;
-//! use rmcp::model::CallToolResponse;
-//! use rmcp::service::{RequestContext, RoleServer, ServiceExt};
-//! use rmcp::{ErrorData, schemars, tool, tool_router};
-//!
-//! struct Server {
-//!     guard: Guard,
-//! }
-//!
-//! #[derive(serde::Deserialize, schemars::JsonSchema)]
-//! struct Write {
-//!     path: String,
-//!     text: String,
-//! }
-//!
-//! #[tool_router(server_handler)]
-//! impl Server {
-//!     #[tool(description = "Write a text file")]
-//!     async fn write_file(
-//!         &self,
-//!         Parameters(args): Parameters<Write>,
-//!         ctx: RequestContext<RoleServer>,
-//!         answers: InputResponses,
-//!     ) -> Result<CallToolResponse, ErrorData> {
-//!         let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
-//!             if args.text.is_empty() {
-//!                 // Your own error text for the model.
-//!                 return Err(HandlerError::new("the text is empty"));
-//!             }
-//!             roots.write(&args.path, &args.text)?; // a refusal becomes a result with `isError`
-//!             Ok(format!("wrote {} bytes", args.text.len()))
-//!         };
-//!         self.guard.tool(&ctx, answers, work).await
-//!     }
-//! }
-//!
-//! #[tokio::main]
-//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-//!     let guard = Guard::new(boundary);
-//!     let server = Server { guard: guard.clone() };
-//!     server.serve(guard.wrap(rmcp::transport::stdio_pipes())).await?.waiting().await?;
-//!     Ok(())
-//! }
-//! ```
-//!
-//! In the handler, open files only through `roots`. Any other access is not guarded.
+//! Dropping the future does not end the thread, so work of many steps looks at a flag between them.
+//! A single operation is bounded by its limit, and finishes. A change that was made stays made
+//! without the model's knowledge, so let it read the file again.
 //!
 //! # A server with many tools
 //!
-//! This recipe needs the feature `rmcp`. The server obtains the roots once, in `call_tool`, and every
-//! tool receives them as an extension of its request, so that a tool needs no other access to
-//! directories. In the stateless era, the guard itself asks the client for its roots. A tool that
-//! asks the client something else finds the answers in
-//! [`responses`](crate::rmcp::RequestRoots::responses), without the roots.
-//!
-//! [`RequestRoots::run`](crate::rmcp::RequestRoots::run) runs the work on a thread that may block.
-//! The tool waits for a slot there, and not in `call_tool`.
+//! With the feature `rmcp`, the server obtains the roots once, in `call_tool`, and each tool
+//! receives them as an extension of its request. A tool that asks the client something else finds
+//! the answers in [`responses`](crate::rmcp::RequestRoots::responses). The work waits for a slot in
+//! [`RequestRoots::run`](crate::rmcp::RequestRoots::run), not in `call_tool`.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```ignore")]
@@ -519,11 +384,10 @@
 //!
 //! # A server over HTTP for many clients
 //!
-//! This recipe needs the feature `rmcp-http`. Wrap the session manager, so that each client has its
-//! own session and cannot see another client's roots. Only your own code can identify a client.
-//! Your authentication layer must add a `ClientKey` to each request, and a session refuses a
-//! request with a different key. Never derive a key from unverified data that the client sends,
-//! such as a header.
+//! With the feature `rmcp-http`, wrap the session manager: each client then has its own session,
+//! and cannot see another client's roots. Only your own code can identify a client: let your
+//! authentication layer add a [`ClientKey`](crate::rmcp::ClientKey) to each request. A session
+//! refuses a request with another key.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -542,7 +406,7 @@
 //! }
 //! # impl rmcp::ServerHandler for Server {}
 //!
-//! // Implement `#[tool_router(server_handler)] impl Server` as above.
+//! // Implement `#[tool_router(server_handler)] impl Server` as in the README.
 //!
 //! /// Call this in your authentication layer. `principal` is the verified identity.
 //! fn with_key<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
@@ -568,40 +432,19 @@
 //! # }
 //! ```
 //!
-//! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
-//! and call `with_key` in the `middleware::from_fn` that authenticates requests.
-//! `server` is a complete server. If browsers access the server, set
-//! `with_allowed_origins`. Without authentication, listen only on loopback. The server needs these
-//! dependencies:
-//!
-//! ```toml
-//! [dependencies]
-//! axum = "0.8"
-//! http = "1"
-//! mcp-roots-guard = { version = "0.1", features = ["rmcp-http"] }
-//! rmcp = { version = "3.11", features = ["transport-streamable-http-server"] }
-//! serde = { version = "1", features = ["derive"] }
-//! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
-//! ```
+//! With axum, use `Router::new().route_service("/mcp", service)`, and call `with_key` in the
+//! `middleware::from_fn` that authenticates requests. If browsers access the server, set
+//! `with_allowed_origins`. Without authentication, listen only on loopback. `server` in the
+//! repository does all of this.
 //!
 //! *Any* client of a guard can access all of the guard's allowed directories, for example by
-//! listing them as roots. Create a separate guard for each user if users must not share
-//! directories.
+//! listing them as roots. If users must not share directories, create a guard for each.
 //!
 //! # Stateless requests (2026-07-28)
 //!
-//! A server that uses the SDK needs no additional code: `guard.tool` detects the era of each
-//! request. A client that declared roots receives a result that asks for them, and repeats its
-//! request with the list, which is used for that request only.
-//!
-//! Lists, completions and subscriptions cannot ask the client, and a list that came with another
-//! request does not count. If the client declared roots, only directories that are always in force
-//! are served. Without any, lists and completions are empty, and subscriptions are refused. To serve
-//! a directory in these requests, configure it as
-//! [always](crate::DirectoryOptions#method.always) in force.
-//!
-//! Without the SDK, a root list that arrives with a request applies only to that request. The list
-//! is not trusted. Like any other list, it is resolved within the allowed directories.
+//! A server with rmcp needs no more code, because [`Guard::tool`](crate::Guard#method.tool) detects
+//! the era of each request. With another SDK, the list that a request carries is used for that
+//! request only. It is not trusted, and is resolved within the allowed directories like any other.
 //!
 //! ```
 //! use mcp_roots_guard::{
@@ -689,79 +532,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # A read-only server
-//!
-//! Make the boundary read-only rather than each tool, because
-//! [`Access::ReadOnly`](crate::Access::ReadOnly) applies to every operation of every tool. A client
-//! root has at most the access of the innermost allowed directory that contains it.
-//!
-//! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Overwrite};
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-//! let boundary = Boundary::builder()
-//!     .directory(work.path(), Access::ReadOnly)
-//!     // Refuse hard links, because they may be files outside the directory.
-//!     .refuse_hard_links()
-//!     .build()?;
-//! let roots = boundary.allowed_roots();
-//! assert_eq!(roots.read("a.txt", 1 << 20)?, b"a");
-//! let refused = [
-//!     roots.write("a.txt", "b").unwrap_err().kind(),
-//!     roots.rename("a.txt", "b.txt", Overwrite::Never).unwrap_err().kind(),
-//!     roots.remove_file("a.txt").unwrap_err().kind(),
-//! ];
-//! assert_eq!(refused, [ErrorKind::ReadOnly; 3]);
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
-//!
 //! # A directory in a parameter
 //!
-//! A tool can take its working directory from a parameter, for example because one client works in
-//! several projects. The model fills in the parameter, so it is untrusted.
-//! [`Roots::within`](crate::Roots::within) narrows the roots in force to that directory and refuses
-//! any directory outside them. This affects only the current request. A resource URI can name a
-//! directory in the same way.
-//!
-//! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Result, Roots};
-//!
-//! /// The work of a tool with the parameters `workspace` and `path`. `roots` are the roots in force
-//! /// for the request. With the feature `rmcp`, pass `&roots` from the closure of `Guard::tool`.
-//! fn read(roots: &Roots, workspace: &str, path: &str) -> Result<String> {
-//!     // Relative paths start at `workspace`, and `..` cannot leave it.
-//!     roots.within(workspace)?.read_to_string(path, 1 << 20)
-//! }
-//!
-//! # let top = tempfile::tempdir().unwrap();
-//! # for path in ["work/site/index.html", "work/notes/index.html", "private/index.html"] {
-//! #     std::fs::create_dir_all(top.path().join(path).parent().unwrap()).unwrap();
-//! #     std::fs::write(top.path().join(path), path).unwrap();
-//! # }
-//! # let (work, private) = (top.path().join("work"), top.path().join("private"));
-//! let boundary = Boundary::builder().directory(&work, Access::ReadWrite).build()?;
-//! let roots = boundary.allowed_roots();
-//! assert_eq!(read(&roots, "site", "index.html")?, "work/site/index.html");
-//! assert_eq!(read(&roots, "notes", "index.html")?, "work/notes/index.html");
-//! let outside = read(&roots, private.to_str().unwrap(), "index.html").unwrap_err();
-//! assert_eq!(outside.kind(), ErrorKind::OutsideRoots);
-//! let other = read(&roots, "site", "../notes/index.html").unwrap_err();
-//! assert_eq!(other.kind(), ErrorKind::OutsideRoots);
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
+//! A tool can take its working directory from a parameter or a resource URI, for example because
+//! one client works in several projects. The model chooses it, so it is untrusted. In the tool's
+//! work, `roots.within(workspace)?` narrows the roots in force to that directory, for this request
+//! only: relative paths start there, `..` cannot leave it, and a directory outside the roots in
+//! force is refused. [`Roots::within`](crate::Roots::within) has an example.
 //!
 //! # A directory in metadata: Codex
 //!
 //! Codex describes its sandbox in the `_meta` of each tool call to a server that declares the
-//! experimental capability `codex/sandbox-state-meta`. `sandboxCwd` is the sandbox's working
-//! directory, and `permissionProfile` is the user's choice of permissions. A server that follows
-//! both stays inside the sandbox, although Codex does not confine the server itself. The metadata
-//! can only narrow the roots in force. With rmcp, it is in `ctx.meta`.
+//! experimental capability `codex/sandbox-state-meta`: its working directory (`sandboxCwd`), and
+//! the user's choice of permissions (`permissionProfile`). A server that follows both stays inside
+//! the sandbox, although Codex does not confine the server itself. With rmcp, the metadata is in
+//! `ctx.meta`. It can only narrow the roots in force.
 //!
-//! The format belongs to Codex and may change, so a profile is writable only if each of its entries
-//! is known. Any other profile is read-only. A profile that denies reading is refused, because read
-//! access would already be too much.
+//! The format belongs to Codex and may change. A profile is therefore writable only if each of its
+//! entries is known, and otherwise read-only. One that denies reading is refused, because even read
+//! access would be too much.
 //!
 //! ```
 //! use std::error::Error;
@@ -856,14 +645,13 @@
 //!
 //! # An ACP session
 //!
-//! In the Agent Client Protocol, an editor begins a session with a working directory and, optionally,
-//! with more directories. The agent must stay inside all of them, and cannot do its work in only
-//! some. [`Roots::within_all`](crate::Roots::within_all) therefore narrows the roots strictly: each
-//! directory must exist in them, or the session is refused with an error that names the directory.
-//! Relative requests start at `cwd`.
+//! In the Agent Client Protocol, an editor begins a session with a working directory and,
+//! optionally, more directories, all of which the agent needs, and outside of which it must not go.
+//! [`Roots::within_all`](crate::Roots::within_all) refuses the session if one is missing or
+//! outside, with an error that names it. Relative requests start at `cwd`.
 //!
-//! The same function serves both sides. An agent's boundary is what its own configuration allows. A
-//! client's boundary is the folders that its user has opened, and it serves `fs/read_text_file` and
+//! Both sides use the same function. An agent's boundary is what its own configuration allows. A
+//! client's is the folders that its user has opened: it serves `fs/read_text_file` and
 //! `fs/write_text_file` in the directories that it has sent to the agent.
 //!
 //! ```
@@ -918,13 +706,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - **Access.** A directory of a session has the access that its place has in the boundary. A
-//!   session for reading only is `session.roots(&boundary)?.read_only()`.
-//! - **`additionalDirectories`** is sent only to an agent that declares this capability. Directories
-//!   that are repeated or inside one another are accepted.
-//! - **Absolute paths.** ACP requires them. A relative `cwd` would start at the first allowed
-//!   directory.
-//! - **MCP servers** that the editor names in `session/new` are programs that the agent starts. The
+//! - A session for reading only is `session.roots(&boundary)?.read_only()`.
+//! - `additionalDirectories` is sent only to an agent that declares this capability.
+//! - ACP requires absolute paths. A relative `cwd` would start at the first allowed directory.
+//! - MCP servers that the editor names in `session/new` are programs that the agent starts. The
 //!   guard does not restrict them.
 //!
 //! # Search all files
@@ -1046,44 +831,11 @@
 //! # Ok::<(), Box<dyn Error>>(())
 //! ```
 //!
-//! # Read a file, then delete it
-//!
-//! Reading follows a symlink, and deleting does not. A tool that does both with two checks can
-//! therefore read one file and delete another entry. A [`ChangeSet`](crate::ChangeSet) removes a
-//! file only if it still has the content that was read, and refuses a symlink. Without the content,
-//! [`entry`](crate::CheckedPath::entry) turns the proof of the file into a proof of its directory
-//! entry, and refuses a request whose last name is a symlink.
-//!
-//! ```
-//! use mcp_roots_guard::{ContentHash, Result, Roots};
-//!
-//! /// Deletes a file and returns its content, for example for an undo.
-//! fn take(roots: &Roots, path: &str) -> Result<String> {
-//!     let content = roots.read_to_string(path, 1 << 20)?;
-//!     let mut changes = roots.change_set();
-//!     changes.remove_file_if_unchanged(path, ContentHash::of(content.as_bytes()))?;
-//!     changes.commit()?;
-//!     Ok(content)
-//! }
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! let roots = Roots::from_dirs([work.path()])?;
-//! roots.write("a.txt", "a")?;
-//! # #[cfg(unix)] {
-//! roots.check_entry("link")?.symlink("a.txt")?;
-//! assert_eq!(take(&roots, "link").unwrap_err().code(), "special_file");
-//! assert!(roots.exists("a.txt")?);
-//! # }
-//! assert_eq!(take(&roots, "a.txt")?, "a");
-//! assert_eq!(take(&roots, "a.txt").unwrap_err().code(), "not_found");
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
-//!
 //! # Unpack an archive
 //!
 //! An archive can contain names such as `../x` and `/etc/passwd`, and symlinks through which a
-//! later entry would be written outside ("zip slip"). Narrow the roots to the
-//! destination, and write each entry through the narrowed roots.
+//! later entry would be written outside ("zip slip"). Narrow the roots to the destination, and
+//! write each entry through the narrowed roots.
 //!
 //! ```
 //! use std::io::Write as _;
@@ -1147,26 +899,23 @@
 //! ```
 //!
 //! [`symlink`](crate::CheckedEntry::symlink) refuses a text that leads outside, because another
-//! program would follow it. A tool that copies a tree also meets such symlinks. It has three
-//! choices:
+//! program would follow it. A tool that meets such a symlink, here or in a tree that it copies, can
 //!
-//! - Leave them out and name them in its result, as `copy_directory` of `server`
-//!   does. The error names the symlink and its target.
-//! - Store the text of [`read_link`](crate::CheckedEntry::read_link) in a file, from which another
-//!   tool can create the symlink.
-//! - Create them beneath [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir). What then
-//!   follows them is the tool's responsibility.
+//! - leave it out and name it in its result, as `copy_directory` of `server` does;
+//! - store the text, or that of [`read_link`](crate::CheckedEntry::read_link), in a file, from
+//!   which another tool can create the symlink;
+//! - create it beneath [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir), and be
+//!   responsible for what then follows it.
 //!
 //! # Run git in a workspace
 //!
-//! This recipe needs the feature `process`, and Linux. The program starts in the checked directory,
-//! whatever is swapped in the meantime. It is confined to the roots in force, here read-only, so a
-//! program that the repository's configuration names cannot read or change anything else. The
-//! options and variables keep git from running hooks and monitors of the repository. A filter that
+//! With the feature `process`, on Linux. Git is confined to the roots in force, here read-only, so
+//! that a program named by the repository's configuration can read or change nothing else. The
+//! options and variables keep git from running the repository's hooks and monitors. A filter that
 //! its attributes and configuration name still runs, confined, where git compares contents. For
-//! `diff`, add `--no-ext-diff` and `--no-textconv`. Separate an argument from a model with
-//! `--end-of-options`, or it can be an option. The roots must contain `.git`: below the repository,
-//! git finds none.
+//! `diff`, add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an argument from
+//! a model, which could otherwise be an option. The roots must contain `.git`: below the
+//! repository, git finds none.
 //!
 #![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
 #![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
@@ -1325,14 +1074,12 @@
 //! # Watching and subscriptions
 //!
 //! A subscription outlives its request but must not outlive its root. Keep the
-//! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath). Call
-//! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
-//! [`changes`](crate::Session::changes) for changes to the roots. A proof holds its snapshot, so a
-//! server with many subscriptions keeps the [`uri`](crate::Proof::uri) of each instead, and
-//! checks it in [`known_roots`](crate::Session::known_roots) each time. With rmcp,
-//! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
-//! A filesystem may never answer, so [`Session::run`](crate::Session#method.run) looks at the file in
-//! one of the client's slots. `server` has a complete implementation.
+//! [`Session`](crate::Session), which [`Guard::session_of`](crate::Guard#method.session_of) returns
+//! with rmcp, and ask it before each notification. A [`CheckedPath`](crate::CheckedPath) holds its
+//! snapshot, so a server with many subscriptions keeps the [`uri`](crate::Proof::uri) of each
+//! instead, and checks it in [`known_roots`](crate::Session::known_roots). Look at files in
+//! [`Session::run`](crate::Session#method.run), because a filesystem may never answer. `server` has
+//! a complete implementation.
 //!
 //! ```
 //! use mcp_roots_guard::{CheckedPath, ErrorKind, Session, kinds};
@@ -1380,171 +1127,64 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! With the feature `rmcp`, long-running work should call `roots.ensure_active()?` between its
-//! steps, so that it ends when the client cancels the request or changes its roots. Walks, copies
-//! and change sets call it themselves.
-//!
 //! # Confine the process
 //!
 //! On Linux, the feature `process` makes the kernel confine code that bypasses the guard to the
-//! allowed directories. Confine the process before it starts any thread, and therefore before it
-//! starts the runtime. Instead of `#[tokio::main]`, write a plain `fn main` that builds the guard,
-//! confines the process, and builds the runtime. The documentation of `Confinement` contains such a
-//! `main`, and that of `Confinement::confine_process` lists the operations that remain possible. Log the
-//! report that `confine_process` returns.
+//! allowed directories. In place of `#[tokio::main]`, write a `main` that builds the boundary,
+//! confines the process before any other thread exists, logs the report, and then builds the
+//! runtime. `Confinement::confine_process` has an example, and lists the operations that remain
+//! possible.
 //!
 //! # What to log
 //!
-//! The text of a refusal is meant for the sender of the request. All other details are only for
-//! your log. Never include [`operator_detail`](crate::Error::operator_detail),
+//! The text of a refusal is for the sender of the request. All other details are only for your log:
+//! never include [`operator_detail`](crate::Error::operator_detail),
 //! [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) in a response. On stdio,
 //! log to standard error, because standard output carries the protocol.
 //!
 //! With the feature `tracing`, the crate emits [events](crate#events). A subscriber must not call
-//! the guard, because one of them is emitted while the cache is locked.
-//!
-//! Without that feature, log the rejected entries and the refusals yourself:
-//!
-//! ```
-//! use mcp_roots_guard::{Access, Boundary, Deadline, ListEntry};
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
-//! let listed = ["file:///elsewhere", "/no/uri"].map(ListEntry::uri);
-//! let roots = boundary.narrow(listed, &Deadline::default())?;
-//! for rejected in roots.rejected() {
-//!     // `{:?}` escapes the entry, which is untrusted text from the client.
-//!     let (index, entry, error) = (rejected.index(), rejected.entry(), rejected.error());
-//!     eprintln!("entry {index} grants nothing: {entry:?}: {error}");
-//! }
-//! # assert_eq!(roots.rejected().len(), 2);
-//! if let Err(error) = roots.read("notes.txt", 1 << 20) {
-//!     eprintln!("refused: {error} ({}): {:?}", error.code(), error.operator_detail());
-//! }
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
+//! the guard, whose operations emit events themselves. Without the feature, log each rejected entry
+//! with its error, and each refusal with its [`code`](crate::Error::code) and `operator_detail`.
+//! Format the [entry](crate::RejectedEntry::entry), which is the client's text, with `{:?}`, which
+//! escapes it.
 //!
 //! # An audit log
 //!
-//! This recipe needs the features `tracing` and `rmcp`. `examples/audit.rs` is a layer for
-//! `tracing_subscriber` that writes one line of JSON for each [event](crate#events): the time, the
-//! client's session, the tool, the operation, the request, the root and the path, the decision, and
-//! the code of a refusal. It copies fields by name, without `error` and `detail`, so the log contains
-//! no content of files, and no name outside the roots that the client did not send.
+//! With the features `tracing` and `rmcp`. `examples/audit.rs` is a layer for `tracing_subscriber`
+//! that writes each [event](crate#events) as one line of JSON, and says what becomes of requests
+//! when the disk is full. It copies fields by name, without `error` and `detail`, so the log
+//! contains no content of files, and no name outside the roots that the client did not send.
 //! `tests/data/audit.txt` is an attack with its log.
 //!
-//! Requests do not wait for the log. If the disk is full, they are served and their lines are lost.
-//! The log then says how many, and its documentation where to stop the server instead.
-//!
-//! Only the server knows which tool was called. It opens a span for each call, which the guard
-//! enters on its own threads, so each line has the right tool however many clients there are. Over
-//! HTTP, add the authenticated user to the span as `client`.
-//!
-#![cfg_attr(all(feature = "__rmcp-tests", feature = "tracing"), doc = "```")]
-#![cfg_attr(not(all(feature = "__rmcp-tests", feature = "tracing")), doc = "```ignore")]
-//! use mcp_roots_guard::Guard;
-//! use mcp_roots_guard::rmcp::RequestRoots;
-//! use rmcp::model::{CallToolRequestParams, CallToolResponse};
-//! use rmcp::service::{RequestContext, RoleServer};
-//! use rmcp::{ErrorData, ServerHandler};
-//! use tracing::Instrument as _;
-//!
-//! struct Server {
-//!     guard: Guard,
-//! }
-//!
-//! impl ServerHandler for Server {
-//!     async fn call_tool(
-//!         &self,
-//!         call: CallToolRequestParams,
-//!         ctx: RequestContext<RoleServer>,
-//!     ) -> Result<CallToolResponse, ErrorData> {
-//!         let span = tracing::info_span!("call", tool = &*call.name);
-//!         // Or `self.tools.call(...)`, with rmcp's router.
-//!         let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str());
-//!         let path = path.unwrap_or_default().to_owned();
-//!         let work = move |roots: RequestRoots| Ok(roots.read_to_string(path, 1 << 20)?);
-//!         self.guard.tool(&ctx, &call, work).instrument(span).await
-//!     }
-//! }
-//! ```
+//! Only the server knows which tool was called. It runs each call in a span, which the guard enters
+//! on its own threads: `guard.tool(&ctx, &call, work).instrument(span).await`, where `span` is
+//! `tracing::info_span!("call", tool = &*call.name)`. Over HTTP, add the authenticated user to the
+//! span as `client`.
 //!
 //! # Pass a file to another library
 //!
-//! Pass the verified open file, never the path, because the path may resolve to another file by the
-//! time the library opens it. [`to_unguarded_path`](crate::Proof::to_unguarded_path) is for
-//! code that accepts only a path, such as another program. Using it reintroduces that race.
+//! Pass the verified open file, never the path, which may lead to another file by the time the
+//! library opens it: `roots.open(path)?` implements `Read`, `Write` and `Seek`, and
+//! [`into_std`](crate::OpenFile::into_std) makes a `std::fs::File` of it.
 //!
-//! ```
-//! use std::io::{BufRead as _, BufReader};
+//! A library that takes only a path can be given:
 //!
-//! use mcp_roots_guard::{OpenMode, Roots};
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! # std::fs::write(work.path().join("table.csv"), "a,b\n1,2\n").unwrap();
-//! let roots = Roots::from_dirs([work.path()])?;
-//! // An open file implements `Read`, `Write` and `Seek`.
-//! assert_eq!(BufReader::new(roots.open("table.csv")?).lines().count(), 2);
-//! // For code that takes a `std::fs::File`.
-//! let log = roots.open_with("log.txt", OpenMode::Append)?;
-//! let log: std::fs::File = log.into_std();
-//! # drop(log);
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
-//!
-//! # A library that takes only a path
-//!
-//! On Linux, `/proc/self/fd/N` is a path of an open directory. A library that opens this path gets
-//! exactly the directory that was checked, even if another directory has replaced it in the
-//! meantime. No other protection remains: the library can follow symlinks and `..` to paths
-//! outside, and can write even if the root is read-only.
-//! [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir) describes this in detail.
-//!
-//! If the library reads only a single file, give it a copy. This works on every system and loses no
-//! protection, but changes by the library affect only the copy.
-//!
-//! ```
-//! use std::io;
-//! use std::path::Path;
-//!
-//! use mcp_roots_guard::{ErrorKind, Roots};
-//!
-//! /// Stands for a function of the library.
-//! fn library(path: &Path) -> io::Result<usize> {
-//!     if path.is_dir() {
-//!         return Ok(std::fs::read_dir(path)?.count());
-//!     }
-//!     Ok(std::fs::read_to_string(path)?.lines().count())
-//! }
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! # std::fs::create_dir(work.path().join("data")).unwrap();
-//! # std::fs::write(work.path().join("data/table.csv"), "a,b\n1,2\n").unwrap();
-//! let roots = Roots::from_dirs([work.path()])?;
-//! # #[cfg(target_os = "linux")]
-//! {
-//!     use std::os::fd::AsRawFd as _;
-//!     let directory = roots.check("data")?.open_unguarded_dir()?;
-//!     // The descriptor must stay open while the library uses the path.
-//!     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-//!     assert_eq!(library(path.as_ref())?, 1);
-//! }
-//!
-//! let mut copy = tempfile::NamedTempFile::new()?;
-//! io::copy(&mut roots.open("data/table.csv")?, &mut copy)?;
-//! assert_eq!(library(copy.path())?, 2);
-//!
-//! let refused = roots.check("..").unwrap_err();
-//! assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! - on Linux, `/proc/self/fd/N`, where `N` is the `as_raw_fd()` of a directory from
+//!   [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir), which must stay open
+//!   meanwhile. It leads to exactly the directory that was checked, even if another has replaced
+//!   it. No other protection remains: the library can follow symlinks and `..` to paths outside,
+//!   and can write even if the root is read-only.
+//! - on every system, a temporary copy of a single file, made with `std::io::copy` from
+//!   `roots.open(path)?`. It loses no protection, and changes by the library affect only the copy.
+//! - if nothing else writes to the root, the [path](crate::Proof::to_unguarded_path) itself.
+//!   Another process that does can make it lead elsewhere.
 //!
 //! # Try to break your own server
 //!
 //! A tool that bypasses the guard looks like any other until a client requests the wrong file.
-//! Create the following files in a directory that your server serves, and call each tool with each
-//! of the listed paths. No response may contain a byte of `secret.txt`, no call may hang, and the
-//! refusals must be the same whether or not the file outside the root exists.
+//! Create these files in a directory that your server serves, and call each tool with each of the
+//! paths. No response may contain a byte of `secret.txt`, no call may hang, and the refusals must
+//! be the same whether or not the file outside the root exists.
 //!
 //! ```sh
 //! mkdir -p work/root && cd work && echo secret >secret.txt
@@ -1556,11 +1196,9 @@
 //!
 //! # A server with another SDK
 //!
-//! An SDK that handles each message in a task of its own may begin a call before the handler of an
-//! earlier `list_changed`. A handler is therefore too late to mark a change. Create an
-//! [`Observer`](crate::Observer) for each connection. It must see each message before the SDK does.
-//! It begins the session at `initialize`, and marks the changes.
-//!
+//! An SDK that handles each message in a task of its own may begin a call before it runs the
+//! handler of an earlier `list_changed`, so a handler is too late. Create an
+//! [`Observer`](crate::Observer) for each connection, which sees each message before the SDK does.
 //! If the SDK accepts a reader, copy the client's stream to it line by line:
 //!
 //! ```
@@ -1639,8 +1277,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! If the SDK reads standard input itself, wrap its transport. `examples/rust-mcp-sdk` is a
-//! complete server that uses rust-mcp-sdk 1. In its wrapper, these lines do the work:
+//! If the SDK reads standard input itself, wrap its transport, as `examples/rust-mcp-sdk` does for
+//! rust-mcp-sdk 1:
 //!
 //! ```text
 //! while let Some(message) = messages.next().await {
@@ -1649,7 +1287,6 @@
 //! }
 //! ```
 //!
-//! Such a wrapper does not see a message that the SDK's own transport drops. rust-mcp-sdk drops
-//! messages that it cannot parse, such as a `list_changed` without `jsonrpc`, and lines that are
-//! longer than its limit. If your SDK accepts a reader, copy the stream, because the copy sees every
-//! byte.
+//! Such a wrapper does not see a message that the SDK's own transport drops, so copy the stream if
+//! you can. rust-mcp-sdk drops messages that it cannot parse, such as a `list_changed` without
+//! `jsonrpc`, and lines that are longer than its limit.

@@ -1,4 +1,4 @@
-//! The error of a handler's work, and what the client and the operator see of it.
+//! The errors of handlers.
 
 use std::fmt;
 use std::io;
@@ -22,11 +22,9 @@ use crate::wire::{ErrorBody, Revision};
 /// | a system error ([`std::io::Error`]), with `?` | the system's message for the error number | |
 /// | a text ([`new`](Self::new)) | the text | |
 /// | any other error ([`other`](Self::other)) | only that the server failed | `handler failed` |
-/// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client receives it | |
+/// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client receives it as a JSON-RPC error | |
 ///
-/// The events require the feature `tracing`. `refused` contains the
-/// [`operator_detail`](Error::operator_detail), and `handler failed` contains the error with its
-/// causes. A protocol error is sent as a JSON-RPC error. If the request is not a tool call, the
+/// The [events](crate#events) require the feature `tracing`. If the request is not a tool call, the
 /// other texts are also sent as JSON-RPC errors. The error passed to `other` is the
 /// [`source`](std::error::Error::source).
 #[derive(thiserror::Error)]
@@ -46,15 +44,14 @@ pub(super) enum Reason {
 }
 
 impl HandlerError {
-    /// Creates an error with the handler's own text. The model reads the text, so it must not
-    /// contain anything that the client must not know.
+    /// Creates an error with the handler's own text. The model reads it, so it must not contain
+    /// anything that the client must not know.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Reason::Text(text.into()))
     }
 
-    /// Creates an error from any other error, whose text may contain information that the model
-    /// must not read, such as paths, addresses or secrets of a service. The model sees only that
-    /// the server failed, and the operator sees the error.
+    /// Creates an error from any other error, whose text may contain what the model must not read,
+    /// such as paths, addresses or secrets of a service.
     ///
     /// An error that `?` can convert is converted in the same way, so a handler can use `Box<dyn
     /// Error + Send + Sync>` throughout and convert once. An error wrapped in another type, such as
@@ -91,7 +88,7 @@ impl HandlerError {
     }
 
     /// Logs an error that only the operator may see, and replaces it with a fixed text for the
-    /// client. Returns any other error unchanged.
+    /// client.
     pub(super) fn logged(self, session: Option<NonZeroU64>) -> Self {
         let Reason::Other(error) = &self.0 else { return self };
         // The `Display` implementation of the author's error may panic.
@@ -99,7 +96,7 @@ impl HandlerError {
         Self(Reason::Text(FAILED.into()))
     }
 
-    /// Converts the error for a request other than a tool call into a JSON-RPC error.
+    /// For a request other than a tool call.
     pub(super) fn into_error_data(self, revision: Revision, resource: Option<&str>) -> ErrorData {
         match self.0 {
             Reason::Refused(error) => revision.error_body(&error, resource).into(),
@@ -109,8 +106,7 @@ impl HandlerError {
     }
 }
 
-/// The result of a tool whose work failed. A tool that received its roots as an extension can return
-/// this error.
+/// A tool that received its roots as an extension can return this error.
 impl IntoCallToolResult for HandlerError {
     fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
         match self.logged(None) {
@@ -126,8 +122,7 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// The text that the model sees for an error that only the operator may read. It does not suggest a
-/// retry, which would fail in the same way.
+/// It does not suggest a retry, which would fail in the same way.
 const FAILED: &str = "the server failed to do this; its operator can see why";
 
 impl From<Error> for HandlerError {
@@ -165,8 +160,7 @@ impl From<ErrorBody> for ErrorData {
 /// source.
 const FAILURE_CAUSES: usize = 16;
 
-/// Logs a handler's error and its causes, which are not sent to the client. The number of causes
-/// and the length of the text are bounded, because other code creates the error.
+/// Logs a handler's error and its causes, bounded, because other code creates the error.
 fn log_failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
     let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
     let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
@@ -182,8 +176,6 @@ mod tests {
     use super::*;
     use guarded_fs::ErrorKind;
 
-    /// An error that `?` can convert is converted in the same way from a box. Only the operator
-    /// sees any other error.
     #[test]
     fn only_the_operator_sees_an_unknown_error() {
         let data = || ErrorData::invalid_params("no such thing", None);

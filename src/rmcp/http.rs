@@ -1,8 +1,4 @@
-//! The sessions of streamable HTTP.
-//!
-//! [`GuardedSessions`] wraps rmcp's session manager, so that each session has its own
-//! [`GuardedTransport`]. The transport sees only messages that rmcp accepted, and a session of the
-//! guard ends when rmcp's session ends.
+//! The sessions of streamable HTTP. The transport of each sees only messages that rmcp accepted.
 
 use std::sync::Arc;
 
@@ -33,23 +29,28 @@ pub struct GuardedSessions<M> {
 
 impl Guard {
     /// Wraps a session manager, such as rmcp's `LocalSessionManager`, for its
-    /// `StreamableHttpService`. Each protocol session has its own session of the guard.
+    /// `StreamableHttpService`. Each protocol session has its own session of the guard, which ends
+    /// with it.
     ///
     /// A `list_changed` applies to every request that the client sends after the POST of the
-    /// notification was answered. The exception is a `list_changed` with headers of the stateless
-    /// era, which rmcp accepts and ignores. Two concurrent POSTs have no defined order. Requests of
-    /// the stateless era do not pass through the session manager and do not need it. With rmcp's
-    /// `legacy_session_mode` off, no request passes through it, and requests of the session era are
-    /// refused ([`NO_SESSION`](crate::kinds::NO_SESSION)) unless client roots are ignored.
+    /// notification was answered. Two concurrent POSTs have no defined order. rmcp accepts and
+    /// ignores a `list_changed` with headers of the stateless era.
+    ///
+    /// Requests of the stateless era do not pass through the session manager and do not need it.
+    /// With rmcp's `legacy_session_mode` off, no request passes through it, and requests of the
+    /// session era are refused ([`NO_SESSION`](crate::kinds::NO_SESSION)) unless client roots are
+    /// ignored.
     ///
     /// Anyone who knows a session's `mcp-session-id` can send messages in that session. If clients
     /// are authenticated, add the principal to each HTTP request as a
     /// [`ClientKey`](super::ClientKey). A session then serves only requests of the same principal.
     /// Other messages are not checked: a response to `roots/list` has no key, and a `list_changed`
     /// is accepted from any sender. The authentication layer should check the session identifier of
-    /// these messages too. rmcp's own record of a session's client comes from the last
-    /// `initialize`. If rmcp restores a session from a store, the session has the key of the
-    /// request that restores it, and its list is requested again.
+    /// these messages too.
+    ///
+    /// rmcp's own record of a session's client comes from the last `initialize`. A session that
+    /// rmcp restores from a store has the key of the request that restores it, and its list is
+    /// requested again.
     pub fn wrap_sessions<M: SessionManager>(&self, manager: M) -> GuardedSessions<M> {
         GuardedSessions { inner: manager, guard: self.clone() }
     }

@@ -1,8 +1,5 @@
 //! Combines the guard's request for roots with a handler's own requests for input (stateless era).
-//!
-//! [`ClientInput`] is the input that a client sent with a retried request. All of it is untrusted.
-//! It is split into the root list and the responses to the handler's own requests. The root list is
-//! read only under [`ROOTS_KEY`], and is not among the responses that the roots of the request contain.
+//! All input of a client is untrusted.
 
 use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{
@@ -16,11 +13,10 @@ use serde_json::Value;
 pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 
 /// The input that a client sent with a retried request: its input responses, and the state that the
-/// server sent to it.
+/// server sent to it, which the guard sends back with its request for roots.
 ///
-/// Convert it from a request's parameters, or from the value that rmcp's tool macros extract. That
-/// value is `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state. The
-/// state is sent back to the client with the guard's request for roots.
+/// Convert it from a request's parameters, or from the value that rmcp's tool macros extract:
+/// `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInput {
     /// The root list, not yet parsed.
@@ -45,8 +41,7 @@ impl ClientInput {
         Self { resource: resource.map(ToOwned::to_owned), ..Self::default() }
     }
 
-    /// Returns a result that requests only roots. It returns the handler's state to the client, so
-    /// that the retry contains the state again.
+    /// Returns a result that requests only roots, and returns the handler's state to the client.
     pub(super) fn into_roots_request(self) -> InputRequiredResult {
         let mut result = InputRequiredResult::new(None, self.state);
         add_roots_request(&mut result);

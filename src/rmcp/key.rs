@@ -9,25 +9,21 @@ use crate::session::Guard;
 
 /// Identifies a client: an authenticated principal.
 ///
-/// A key has two effects. In the session era, a session that began with a key serves only requests
-/// with that key. In both eras, requests with equal keys share the slots of one client. Nothing is
-/// kept by key: in the stateless era (2026-07-28), a list is used only for the request that carries
-/// it.
+/// In the session era, a session that began with a key serves only requests with that key. In both
+/// eras, requests with equal keys share the slots of one client. Nothing else is kept by key.
 ///
-/// The authentication layer adds the key as an extension of the HTTP request, before rmcp handles
+/// Your authentication layer adds the key as an extension of the HTTP request, before rmcp handles
 /// it. A connection that this guard [wraps](crate::Guard::wrap), such as stdio, needs none: it is
 /// one client.
 ///
-/// Requests with equal keys count as one client, so each user must have a different key. Each
-/// program that a user runs must have a different key too; the client identifier of an access token
-/// distinguishes programs. Never derive a key from a value that a client chooses, such as its
-/// `mcp-session-id`.
+/// Each user must have a different key, and so must each program that a user runs; the client
+/// identifier of an access token distinguishes programs. Never derive a key from a value that a
+/// client chooses, such as its `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientKey(Arc<str>);
 
 impl ClientKey {
-    /// Returns the key of an authenticated principal. An empty name gives a new key that equals no
-    /// other.
+    /// The key of an authenticated principal. An empty name gives a new key that equals no other.
     #[must_use]
     pub fn principal(name: &str) -> Self {
         if name.is_empty() {
@@ -37,8 +33,8 @@ impl ClientKey {
         }
     }
 
-    /// Returns the key in the extensions of a request's HTTP request, if there is one, and
-    /// otherwise the key in the request's own extensions.
+    /// The key in the extensions of a request's HTTP request, or otherwise in the request's own
+    /// extensions.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         super::http_extension(extensions).or_else(|| extensions.get())

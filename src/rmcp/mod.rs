@@ -4,11 +4,7 @@
 //! A server wraps its transport or session manager once ([`Guard::wrap`](crate::Guard::wrap),
 //! `Guard::wrap_sessions`). Each handler calls [`Guard::tool`](crate::Guard::tool) or one of its
 //! siblings, which obtains the roots in force and runs the handler's work on a thread that may
-//! block. Both eras of the protocol are served in the same way.
-//!
-//! - No request received after a `notifications/roots/list_changed` uses the previous list.
-//! - A client that did not declare roots is never asked for them.
-//! - In the stateless era, a list decides the request that carries it, and no other.
+//! block. No request received after a `notifications/roots/list_changed` uses the previous list.
 //!
 //! ```no_run
 //! use mcp_roots_guard::rmcp::RequestRoots;
@@ -49,46 +45,29 @@
 //! ```
 //!
 //! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
-//! block a thread of the runtime. Clients, identified by their [`ClientKey`] or otherwise by their
-//! connection, take turns, and one client's work takes at most a quarter of the slots
-//! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Requests of the stateless
-//! era over HTTP have no connection of their own, so those without a key count as one client. Work
-//! that is still running when the process exits is interrupted, so wait for the service to end
-//! first.
+//! block a thread of the runtime. Clients [take turns](crate::GuardBuilder::work_at_once). A client
+//! is identified by its [`ClientKey`] or otherwise by its connection. Requests of the stateless era
+//! over HTTP have no connection of their own, so those without a key count as one client. Work that
+//! is still running when the process exits is interrupted, so wait for the service to end first.
+//!
+//! # The two eras of the protocol
+//!
+//! Handlers are the same in both.
 //!
 //! | | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |
+//! | the server needs | [`Guard::wrap`](crate::Guard::wrap) or `Guard::wrap_sessions` | nothing |
+//! | if the transport is not wrapped | the request is refused (`no_session`), unless client roots are ignored | the request is served |
 //! | capabilities | in `initialize` | in each request |
 //! | the list is requested by | `roots/list`, within the request that needs the roots | a result that requires input; the client retries with its list |
+//! | a list can be requested in | every request | `tools/call`, `prompts/get`, `resources/read`; the others get [what is in force without it](crate::Guard::request_without_input) |
 //! | a list is used | until `list_changed`; without `listChanged`, for one request or [a set time][unannounced] | for that request |
-//! | a list can be requested in | every request | `tools/call`, `prompts/get`, `resources/read` |
-//! | the server needs | [`Guard::wrap`](crate::Guard::wrap) or `Guard::wrap_sessions` | nothing |
-//!
-//! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
-//!
-//! # Special cases of each era
-//!
-//! | case | until 2025-11-25 | 2026-07-28 |
-//! | --- | --- | --- |
+//! | several requests at once | one asks, and the others wait | each asks |
 //! | the client did not declare roots | it is never asked; the allowed directories are in force, or nothing ([`ClientRoots::Require`]) | the same; the refusal is the error -32021 |
 //! | the client does not answer | the waiting calls fail after [`fetch_limit`], the request `roots/list` is cancelled, and the client is not asked again for a while | the client does not retry its request |
 //! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails |
-//! | the roots cannot be obtained, and a directory is [always] in force | the calls do not fail: they are served from that directory, and relative paths are refused | the same |
-//! | an entry of the list is malformed | the other entries are used | the same |
-//! | several requests at once | one asks, and the others wait | each request asks |
-//! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | nothing is kept by key |
-//! | lists, completions, subscriptions | the client is asked, as in any request | the client cannot be asked. The directories that are [always] in force are served or, if the client did not declare roots, the allowed directories. If there are none, a list or completion is empty, and a subscription is refused |
-//! | the transport is not wrapped | the request is refused (`no_session`), unless client roots are ignored | the request is served |
 //!
-//! # Client keys
-//!
-//! A [`ClientKey`] identifies the client of a request. Only the server's own code can set it, in the
-//! authentication layer: [`ClientKey::principal`] is an extension of the HTTP request. Nothing that
-//! a client sends becomes a key. Requests with equal keys count as one client. If a user runs
-//! several programs, add the program's name to the key. A connection that needs no authentication,
-//! such as stdio, is one client without a key.
-//!
-//! [always]: crate::DirectoryOptions::always
+//! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
 //! [`ClientRoots::Require`]: crate::ClientRoots::Require
 //! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 

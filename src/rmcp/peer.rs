@@ -1,8 +1,6 @@
-//! Requests the roots of a client in the session era.
-//!
-//! [`PeerSource`] is the [`RootsSource`] of a request: it sends `roots/list` within that request.
-//! If no call waits for the response any longer, the `roots/list` is cancelled, and rmcp removes
-//! its record of it.
+//! Requests the roots of a client in the session era, within the request that needs them. If no
+//! call waits for the response any longer, the `roots/list` is cancelled, and rmcp removes its
+//! record of it.
 
 use ::rmcp::model::{
     CancelledNotification, CancelledNotificationParam, CustomRequest, RequestId, ServerRequest,
@@ -13,7 +11,6 @@ use serde_json::json;
 use crate::session::{RootsResponse, RootsSource};
 use crate::wire::ListRootsResult;
 
-/// Requests the roots from the client that sent the request in flight.
 pub(super) struct PeerSource(pub(super) Peer<RoleServer>);
 
 /// Cancels a `roots/list` if it is dropped before the response arrives.

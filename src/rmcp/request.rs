@@ -1,9 +1,7 @@
 //! The roots in force for a request, in either era.
 //!
-//! [`Guard::respond`] obtains [`RequestRoots`] from the context that rmcp passes to a handler and
-//! the input that the client sent with the request, or the result that asks the client for its
-//! roots. In the session era, a request belongs to the session that the wrapped transport added to
-//! its extensions, and to no other. In the stateless era, a list is used only if the request itself
+//! In the session era, a request belongs to the session that the wrapped transport added to its
+//! extensions, and to no other. In the stateless era, a list is used only if the request itself
 //! declares roots, and each list is resolved within the allowed directories.
 
 use std::fmt;
@@ -28,17 +26,16 @@ use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
-/// They are valid only for that request. They end when the work that received them returns, or when
-/// its future is dropped. They also end as soon as rmcp has sent the response or has processed the
-/// client's cancellation, even while work still uses them. From then on, every operation on them, on
-/// any clone, and on any clone of the [`Roots`] is refused
-/// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
+/// They end when the work that received them returns or is dropped, and as soon as rmcp has sent
+/// the response or has processed the client's cancellation, even while work still uses them. From
+/// then on, every operation on them or on a clone is refused
+/// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)), also on a clone of the [`Roots`]. Exceptions:
 ///
-/// Files that are already open stay open, a proof that was made before can still be read, and a
-/// [`ReadDir`](crate::ReadDir) that has begun continues, so drop them with the request. A
-/// [`Walk`](crate::Walk) ends at the next directory. A client that
-/// uses the same id for two concurrent requests can keep the roots of the first request valid until
-/// its work ends.
+/// - Open files stay open, a proof that was made before can still be read, and a
+///   [`ReadDir`](crate::ReadDir) that has begun continues, so drop them with the request. A
+///   [`Walk`](crate::Walk) ends at the next directory.
+/// - A client that uses the same id for two concurrent requests can keep the roots of the first one
+///   valid until its work ends.
 ///
 /// Code that outlives its request, such as a subscription or a task, should keep a [`Session`]
 /// ([`Guard::session_of`]) and the path, and check it again in [`Session::known_roots`].
@@ -47,13 +44,11 @@ pub struct RequestRoots {
     pub(super) request: Arc<Request>,
 }
 
-/// The roots for a request, or the response that asks the client for them.
 pub(super) enum RootsOutcome<R> {
     Roots(RequestRoots),
     Question(R),
 }
 
-/// What all clones of the roots of a request share.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) roots: Roots,
@@ -61,18 +56,15 @@ pub(super) struct Request {
     /// `None` in the stateless era.
     session: Option<Session>,
     responses: InputResponses,
-    /// Whether each retry must contain the client's list. This is so in the stateless era if the
-    /// client declared roots.
+    /// Whether each retry must contain the client's list: in the stateless era, if it declared
+    /// roots.
     pub(super) must_list_again: bool,
 }
 
-/// What the roots of a request belong to.
 pub(super) struct RequestScope {
-    /// The request's own token. rmcp cancels it when the client cancels the request, and when the
-    /// response was sent.
+    /// rmcp cancels it when the client cancels the request, and when the response was sent.
     cancelled: CancellationToken,
-    /// A child of that token, which is also cancelled when the work that received the roots has
-    /// ended.
+    /// A child of that token, which is also cancelled when the work has ended.
     pub(super) ended: CancellationToken,
     pub(super) client: Arc<Client>,
     /// The epoch of the client's list.
@@ -88,10 +80,9 @@ impl RequestRoots {
     /// - [`CANCELLED`](crate::kinds::CANCELLED) if the client cancelled the request or
     ///   disconnected, or if the response was sent.
     /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the client announced a change to its roots
-    ///   since the request obtained them.
-    /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if the session is closed.
-    ///
-    /// In the stateless era, changes are not announced, so only the first error occurs.
+    ///   since the request obtained them, and [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if
+    ///   the session is closed. Neither occurs in the stateless era, in which changes are not
+    ///   announced.
     pub fn ensure_active(&self) -> Result<()> {
         self.request.scope.ensure_usable(Use::Work)
     }
@@ -106,7 +97,7 @@ impl RequestRoots {
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
-    /// Like everything in a request, they are untrusted.
+    /// They are untrusted.
     #[must_use]
     pub fn responses(&self) -> &InputResponses {
         &self.request.responses
@@ -161,18 +152,10 @@ impl Deref for RequestRoots {
 impl Guard {
     /// Returns the roots in force for a request, or the response with which `ask` asks the client
     /// for them. Without `ask`, the client cannot be asked in the stateless era: the request gets
-    /// the directories that are in force without its list, even if there are none.
+    /// what is in force without its list, even if that is nothing. If the client capabilities in a
+    /// request of the stateless era are missing or malformed, the error is `roots_failed`.
     ///
-    /// In the session era, the client is asked within the request, so await this in the handler's
-    /// own task. See [`Session::roots`] for time limits and changes.
-    ///
-    /// # Errors
-    ///
-    /// - [`NO_SESSION`](crate::kinds::NO_SESSION), [`BUSY`](crate::kinds::BUSY) as for
-    ///   [`session_of`](Self::session_of), unless client roots are ignored.
-    /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`) also if the client
-    ///   capabilities in a request of the stateless era are missing or malformed.
-    /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
+    /// Await this in the handler's own task, because the client is asked within the request.
     pub(super) async fn roots_for<R>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -224,11 +207,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// - [`NO_SESSION`](crate::kinds::NO_SESSION) if the request came through a transport that
-    ///   this guard did not [wrap](Self::wrap), if its client did not begin with `initialize`, or
-    ///   if its [`ClientKey`] differs from the key that its session began with.
-    /// - [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if there were too many sessions at
-    ///   the client's `initialize`.
+    /// - [`NO_SESSION`](crate::kinds::NO_SESSION) if the request came through a transport that this
+    ///   guard did not [wrap](Self::wrap), if its client did not begin with `initialize`, or if its
+    ///   [`ClientKey`] differs from the key that its session began with.
+    /// - [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if there were too many sessions at the
+    ///   client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.as_ref().map_err(Error::repeated)?.clone();
@@ -245,7 +228,6 @@ impl Guard {
     }
 }
 
-/// The usual causes, for the operator.
 const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the client did not \
                            begin with initialize. On stdio, serve Guard::wrap(transport). Over \
                            streamable HTTP, pass the session manager to Guard::wrap_sessions";
@@ -255,8 +237,8 @@ const ENDED: &str = "the request of these roots has ended, or its RequestRoots w
 
 const CANNOT_ASK: &str = "the client cannot be asked for its roots in this request";
 
-/// Returns whether a request belongs to the stateless era. For an unknown version, rmcp's
-/// classification decides.
+/// Whether a request belongs to the stateless era. For an unknown version, rmcp's classification
+/// decides.
 ///
 /// Within a session, only the request's own version is used, because rmcp's record of the client is
 /// the version that the last `initialize` requested.
@@ -266,7 +248,7 @@ pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }
 
-/// Returns the protocol revision that determines the form of an error response.
+/// The protocol revision that determines the form of an error response.
 pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     let stateless = stateless(ctx);
     let known =
@@ -275,7 +257,6 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }
 
-/// Returns the client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     // Defense: Malformed capabilities are an error, not a client without roots.
@@ -283,7 +264,7 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
         .map_err(|error| roots_failed(&format!("client capabilities: {error}")))
 }
 
-/// Returns an error if the session is closed or, if there is an epoch, in another epoch.
+/// Fails if the session is closed or, if there is an epoch, in another epoch.
 fn ensure_in_epoch(client: &Client, epoch: Option<u64>) -> Result<()> {
     match (epoch, client.epoch()?) {
         (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),

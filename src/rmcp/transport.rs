@@ -1,10 +1,8 @@
-//! A transport that reports sessions and changed roots to the guard.
+//! A transport that reports sessions and changed roots to the guard, before rmcp handles the
+//! message.
 //!
-//! [`GuardedTransport`] wraps rmcp's transport for one client and adds the client's session to the
-//! extensions of each request. A session exists before rmcp handles its `initialize`. A
-//! `list_changed` takes effect before rmcp handles it, and therefore before every later message. A
-//! handler could not do this, because rmcp runs the handlers of messages in separate tasks, in any
-//! order.
+//! A handler could not do this, because rmcp runs the handlers of messages in separate tasks, in
+//! any order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,8 +19,8 @@ use super::key::ClientKey;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
-/// A transport wrapped by [`Guard::wrap`]. The module is private, so the type has no public name.
-/// It is public only as the associated type of a guarded session manager.
+/// A transport wrapped by [`Guard::wrap`]. It is public only as the associated type of a guarded
+/// session manager, and has no public name.
 #[allow(missing_debug_implementations, unreachable_pub, reason = "the type has no public name")]
 pub struct GuardedTransport<T> {
     inner: T,
@@ -36,7 +34,7 @@ pub struct GuardedTransport<T> {
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
-/// other code can add or replace one. rmcp copies the extensions of each call, so this is small.
+/// other code can add or replace one. rmcp copies it for each call, so it is small.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     share: Arc<str>,
@@ -44,7 +42,6 @@ pub(super) struct Arrival {
     connection: Option<Arc<Connection>>,
 }
 
-/// A connection with a session.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) session: Result<Session>,
@@ -58,8 +55,8 @@ impl Guard {
     /// Requests without a [`ClientKey`] share the slots of one client.
     ///
     /// A `list_changed` applies to every request that the transport receives after it. The session
-    /// is closed together with the transport. rmcp closes the transport when the calls in flight
-    /// have ended, or after a few seconds.
+    /// is closed together with the transport, which rmcp closes when the calls in flight have
+    /// ended, or after a few seconds.
     ///
     /// Use the same guard, or its clones, for a transport and its tools. A tool with another guard
     /// finds no session.
@@ -76,14 +73,12 @@ impl Guard {
 }
 
 impl Arrival {
-    /// Returns the share that a request is charged to.
     pub(super) fn share(extensions: &Extensions) -> Arc<str> {
         let key = ClientKey::of(extensions).map(ClientKey::share);
         let connection = || extensions.get::<Self>().map(|received| &received.share);
         key.or_else(connection).cloned().unwrap_or_default()
     }
 
-    /// Returns the connection that a request of the session era belongs to.
     pub(super) fn connection(extensions: &Extensions) -> Option<&Connection> {
         extensions.get::<Self>()?.connection.as_deref()
     }

@@ -1,11 +1,7 @@
 //! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
-//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::request_without_input`] take a
-//! closure that does I/O beneath the roots. The closure runs on a thread of the guard, and only if
-//! the roots could be obtained. [`Guard::respond`] takes asynchronous work of any of these
-//! requests. All of them end in [`Response`], which knows the form of each request's refusals. If
-//! the work panics, only its own request fails. [`HandlerError`] determines how much of a failure
-//! the model and the operator see.
+//! All methods end in [`Guard::respond`], and in [`Response`], which knows the form of each
+//! request's refusals. If the work panics, only its own request fails.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,51 +24,24 @@ use crate::session::Guard;
 use crate::wire::Revision;
 
 impl Guard {
-    /// Runs a tool's work with the roots in force, and returns the response for `call_tool`.
+    /// Runs a tool's work with the roots in force, and returns the response for `call_tool`, as in
+    /// the [module's example](crate::rmcp).
     ///
-    /// `input` is the input that the client sent with the call. It is converted from the call's
-    /// parameters, or from the value that rmcp's tool macros extract. That value is
-    /// `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state.
-    ///
-    /// `work` runs on a thread of the guard. It first waits for one of
-    /// [`WORK`](crate::limits::WORK) slots, of which one client's work takes at most a quarter.
-    /// Waiting clients are served in turn. If a client has 1,024 waiting calls, further calls are
-    /// refused ([`BUSY`](crate::kinds::BUSY): `queue_full`). If the client's roots change while
-    /// `work` waits, it does not start, and the call is refused
-    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
-    ///
-    /// If all slots are taken, work that has been running for two seconds lends its slot to a client
-    /// that has none. While as much work runs as there are slots, a client with running work gets
-    /// none of the lent slots, and its calls are refused ([`BUSY`](crate::kinds::BUSY): `busy`).
+    /// `work` runs on a thread of the guard, in one of the
+    /// [slots](crate::GuardBuilder::work_at_once) that clients share. If the client's roots change
+    /// while it waits for one, it does not start, and the call is refused
+    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)). If a client of the stateless era must be asked
+    /// for its roots, the result asks for them, and `work` does not run.
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
-    /// `CallToolResult`, or its own request for input (`InputRequiredResult`). The guard adds its
-    /// request for roots to such a request, so that the retry needs no further round trip.
-    ///
-    /// A refusal becomes a tool result with `isError` and a text for the model. If a client of the
-    /// stateless era must be asked for its roots, the result asks for them, and `work` does not
-    /// run.
+    /// `CallToolResult`, or its own request for input (`InputRequiredResult`), to which the guard
+    /// adds its request for roots, so that the retry needs no further round trip. A refusal becomes
+    /// a tool result with `isError` and a text for the model.
     ///
     /// Await this in the handler's own task, because a request to the client from another task
-    /// would not belong to any request. If the request is cancelled, this returns at once, the roots
-    /// end, and `work` continues until it uses them or calls [`RequestRoots::ensure_active`].
-    /// Long-running work should call it between steps.
-    ///
-    /// ```
-    /// # use mcp_roots_guard::Guard;
-    /// # use mcp_roots_guard::rmcp::RequestRoots;
-    /// # use rmcp::handler::server::tool::InputResponses;
-    /// # use rmcp::model::CallToolResponse;
-    /// # use rmcp::service::{RequestContext, RoleServer};
-    /// # struct Server { guard: Guard }
-    /// # impl Server {
-    /// async fn read(&self, path: String, ctx: RequestContext<RoleServer>, answers: InputResponses)
-    /// -> Result<CallToolResponse, rmcp::ErrorData> {
-    ///     let work = move |roots: RequestRoots| Ok(roots.read_to_string(&path, 1 << 20)?);
-    ///     self.guard.tool(&ctx, answers, work).await
-    /// }
-    /// # }
-    /// ```
+    /// would not belong to any request. If the request is cancelled, this returns at once, the
+    /// roots end, and `work` continues until it uses them or calls [`RequestRoots::ensure_active`],
+    /// as long-running work should between steps.
     ///
     /// # Errors
     ///
@@ -134,13 +103,12 @@ impl Guard {
     /// subscription, with the roots in force. `resource` is the URI that the request names, if any.
     ///
     /// In the stateless era, the client cannot be asked in such a request, and a list that it sent
-    /// with another request does not count. For a client that declared no roots, the allowed
-    /// directories are in force. For any other, only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are. `work` also runs if there are none.
-    /// A list or a completion that is made from [`Roots::iter`](crate::Roots::iter) is then empty.
-    /// If it is made from [`Roots::check_all`](crate::Roots::check_all), return an empty result for
-    /// the error [`OutsideRoots`](crate::ErrorKind::OutsideRoots). A subscription is refused when
-    /// its resource is checked.
+    /// with another request does not count. If it declared roots, only the directories that are
+    /// [always](crate::DirectoryOptions::always) in force are; otherwise, the allowed directories.
+    /// `work` also runs if there are none: a list or a completion made from
+    /// [`Roots::iter`](crate::Roots::iter) is then empty, and a subscription is refused when its
+    /// resource is checked. If a list is made from [`Roots::check_all`](crate::Roots::check_all),
+    /// return an empty one for the error [`OutsideRoots`](crate::ErrorKind::OutsideRoots).
     ///
     /// # Errors
     ///
@@ -162,21 +130,18 @@ impl Guard {
 
     /// Runs the asynchronous work of any request with the roots in force, and returns the response.
     ///
-    /// The response's type tells what the request is: `CallToolResponse`, `ReadResourceResponse`,
-    /// `GetPromptResponse`, or for requests in which the stateless era cannot ask the client
-    /// ([`request_without_input`](Self::request_without_input)), `CompleteResult`, `ListResourcesResult`,
+    /// The response's type tells what the request is: `CallToolResponse`, `ReadResourceResponse` or
+    /// `GetPromptResponse`, or one of those for which the stateless era [cannot ask the
+    /// client](Self::request_without_input): `CompleteResult`, `ListResourcesResult`,
     /// `ListResourceTemplatesResult`, `ListPromptsResult`, `ListToolsResult`, or `()` for
     /// subscriptions. `work` returns what the closure of the blocking method returns, or the
     /// response itself.
     ///
-    /// `work` runs in the task of the request, and occupies none of the slots that clients share, so
-    /// it can wait for other services, for input, or for a child process
-    /// (`ChildCommand::output_async`, feature `process`). It must not block. Use the filesystem in
-    /// [`RequestRoots::run`], which waits for a slot each time and refuses to start when the roots
-    /// have changed.
-    ///
-    /// If the request is cancelled, `work` is dropped at its next `await`. The roots end when `work`
-    /// ends, even if it moved them or a clone elsewhere.
+    /// `work` runs in the task of the request and occupies no slot, so it can wait for other
+    /// services, for input, or for a child process (`ChildCommand::output_async`, feature
+    /// `process`). It must not block: use the filesystem in [`RequestRoots::run`]. If the request
+    /// is cancelled, `work` is dropped at its next `await`. The roots end when `work` ends, even if
+    /// it moved them or a clone elsewhere.
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;
@@ -258,11 +223,8 @@ fn panicked() -> HandlerError {
 impl RequestRoots {
     /// Runs a piece of asynchronous work that uses the filesystem, on a thread of the guard.
     ///
-    /// Use it in [`Guard::respond`], whose own work occupies none of the slots that clients share.
-    /// Each piece waits for a slot, like the work of [`Guard::tool`]. If the client's roots have
-    /// changed since the request obtained them, the piece does not start. In the stateless era,
-    /// changes are not announced.
-    ///
+    /// Use it in [`Guard::respond`]. Each piece waits for a slot, like the work of [`Guard::tool`],
+    /// and does not start if the client's roots have changed since the request obtained them.
     /// Dropping the future cancels a piece that has not started. One that has started continues,
     /// until its next call to [`ensure_active`](Self::ensure_active).
     ///
@@ -270,9 +232,9 @@ impl RequestRoots {
     ///
     /// - The error that `work` returned.
     /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE),
-    ///   [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) or
-    ///   [`CANCELLED`](crate::kinds::CANCELLED) if the request or its roots have ended.
-    /// - [`BUSY`](crate::kinds::BUSY), as for [`Guard::tool`].
+    ///   [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) or [`CANCELLED`](crate::kinds::CANCELLED)
+    ///   if the request or its roots have ended.
+    /// - [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`).
     /// - The protocol error -32603 if `work` panicked.
     pub async fn run<T, W>(&self, work: W) -> Result<T, HandlerError>
     where
@@ -291,8 +253,8 @@ impl RequestRoots {
     }
 }
 
-/// A response of a handler, which can be made from a `T`. The types are listed at
-/// [`Guard::respond`]. This trait cannot be implemented outside this crate.
+/// A response that can be made from a `T`, of one of the types at [`Guard::respond`]. This trait
+/// cannot be implemented outside this crate.
 pub trait Response<T>: Sized + sealed::Sealed {
     /// Makes the response that asks the client, if it may be asked in the stateless era.
     #[doc(hidden)]

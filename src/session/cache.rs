@@ -1,7 +1,5 @@
-//! The cache that owns the snapshots of all clients.
-//!
-//! A session's entry that is lost for any reason costs one request to the client. The cache holds at
-//! most [`CACHE_BYTES`] and evicts the oldest entry first.
+//! The cache that owns the snapshots of all clients. An entry that is lost for any reason costs one
+//! request to the client.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -14,7 +12,6 @@ use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES};
 use crate::session::state::CacheEntry;
 use crate::wire::RootEntry;
 
-/// The snapshots of all sessions.
 pub(crate) struct SnapshotCache(Cache<NonZeroU64, Arc<CacheEntry>>);
 
 impl SnapshotCache {
@@ -53,8 +50,8 @@ impl SnapshotCache {
     }
 }
 
-/// Estimates the heap memory of an entry, in bytes: its roots, the lengths of its strings, and a
-/// constant. `tests/session/memory.rs` compares it with an allocator's count.
+/// Estimates the heap memory of an entry, in bytes. `tests/session/memory.rs` compares it with an
+/// allocator's count.
 fn weight(cached: &CacheEntry) -> u32 {
     let CacheEntry { roots, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {

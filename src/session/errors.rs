@@ -10,7 +10,7 @@ pub(crate) fn roots_unsupported() -> Error {
     Error::new(kinds::ROOTS_UNSUPPORTED, "roots_unsupported", text)
 }
 
-/// The error for a client that sent no list, with the reason for the operator.
+/// For a client that sent no list, with the reason for the operator.
 pub(crate) fn roots_failed(why: &str) -> Error {
     let why = why.chars().take(FAILURE_CHARS).collect::<String>();
     let text = "the client's roots could not be obtained";
@@ -41,7 +41,6 @@ pub(super) fn cursor_too_large() -> Error {
     Error::new(ErrorKind::LimitExceeded, "too_large", text)
 }
 
-/// The error for roots that must be obtained again.
 pub(crate) fn roots_stale(text: &'static str) -> Error {
     Error::new(kinds::ROOTS_STALE, "roots_stale", text)
 }
@@ -50,13 +49,13 @@ pub(super) fn session_closed() -> Error {
     Error::new(kinds::SESSION_CLOSED, "session_closed", "the session is closed")
 }
 
-/// The error for a request without a session, with the reason for the operator.
+/// With the reason for the operator.
 pub(crate) fn no_session(why: &str) -> Error {
     let text = "the request belongs to no known session";
     Error::new(kinds::NO_SESSION, "no_session", text).with_operator_detail(why)
 }
 
-/// The error for a job that gets no slot or no thread, with the reason for the operator.
+/// With the reason for the operator.
 pub(super) fn busy(why: &str) -> Error {
     kinds::busy().with_operator_detail(why)
 }

@@ -1,7 +1,5 @@
-//! The events of sessions and handlers, for the operator's log. The [crate
-//! documentation](crate#events) is their contract. A refusal is logged by [`Error::logged`].
-//!
-//! Without the feature `tracing`, the functions do nothing.
+//! The events of sessions and handlers, of which the [crate documentation](crate#events) is the
+//! contract. A refusal is logged by [`Error::logged`].
 
 use std::num::NonZeroU64;
 use std::path::Path;

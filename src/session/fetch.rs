@@ -1,10 +1,8 @@
 //! How a call obtains its client's roots: from the cache, from the fetch in progress, or by a fetch
-//! of its own.
+//! of its own, which it then leads.
 //!
-//! The first call without a snapshot becomes the leader: it requests the list within its own
-//! request, and other calls wait. If the leader is dropped, or the author's source panics, its
-//! fetch ends and a waiting call leads the next one. Each call ends by its own deadline, whatever
-//! it waits for.
+//! If the leader is dropped, or the author's source panics, its fetch ends and a waiting call leads
+//! the next one. Each call ends by its own deadline, whatever it waits for.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -22,14 +20,14 @@ use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
 use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
-/// A client, shared by the clones of its session. A client of the stateless era has no session, and
-/// this lives as long as its request.
+/// A client, shared by the clones of its session. One of the stateless era has no session, and
+/// lives as long as its request.
 pub(crate) struct Client {
     pub(crate) id: NonZeroU64,
     pub(crate) guard: Guard,
     pub(crate) declared: ClientCapabilities,
-    /// The [share](Scope::share) that its work is charged to. Clients with the same
-    /// `rmcp::ClientKey` have one.
+    /// The [share](Scope::share) that its work is charged to: one for all clients with the same
+    /// `rmcp::ClientKey`.
     pub(crate) share: Arc<str>,
     state: Mutex<State>,
     /// Wakes [`RootsChanges`](crate::RootsChanges).
@@ -42,8 +40,8 @@ impl Client {
         Self { id, guard, declared, share, state, changes: watch::Sender::default() }
     }
 
-    /// Returns the roots in force for a call that begins now, and the epoch of their list if they
-    /// are the client's.
+    /// The roots in force for a call that begins now, and the epoch of their list if they are the
+    /// client's.
     pub(crate) async fn roots(
         self: &Arc<Self>,
         source: impl RootsSource,
@@ -63,7 +61,7 @@ impl Client {
         }
     }
 
-    /// Returns the cached snapshot if it may serve a new call.
+    /// The cached snapshot, if it may serve a new call.
     pub(crate) fn valid(&self) -> Option<Arc<CacheEntry>> {
         let current = self.guard.current();
         let state = lock(&self.state);
@@ -75,9 +73,9 @@ impl Client {
         cached.filter(|_| is_valid)
     }
 
-    /// Returns the directories that are always in force, for a client whose roots could not be
-    /// obtained because of `error`. Fails with `error`, which is reported to the operator, if there
-    /// are no such directories, or if the client did not cause the error.
+    /// The directories that are always in force, for a client whose roots could not be obtained
+    /// because of `error`. Fails with `error`, which is reported to the operator, if there are
+    /// none, or if the client did not cause it.
     pub(crate) fn always_roots(self: &Arc<Self>, error: Error) -> Result<Roots> {
         if is_guards(&error) {
             return Err(error.logged(Some(self.id)));
@@ -94,7 +92,7 @@ impl Client {
         self.guard.allowed_roots().always_in_force(failure).in_scope(self.clone())
     }
 
-    /// Returns the roots of a list that came with the request itself.
+    /// The roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(
         self: &Arc<Self>,
         sent: Result<ListRootsResult>,
@@ -114,7 +112,7 @@ impl Client {
         }
     }
 
-    /// Returns the roots in force, without asking the client. If its list is not known, only the
+    /// The roots in force, without asking the client. If its list is not known, only the
     /// directories that are always in force are, because of `unknown`.
     pub(crate) fn known_roots(self: &Arc<Self>, unknown: &Error) -> Result<Roots> {
         self.epoch()?;
@@ -207,7 +205,6 @@ impl Client {
         changed
     }
 
-    /// Closes the session, unless it was already closed.
     pub(crate) fn close(&self) {
         let Ok(fetch) = lock(&self.state).close() else { return };
         self.guard.cache().remove(self.id);
@@ -219,12 +216,11 @@ impl Client {
         events::closed(self.id);
     }
 
-    /// Returns the current epoch, or an error once the session is closed.
+    /// The current epoch, or an error once the session is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
         lock(&self.state).epoch()
     }
 
-    /// The kind of failure of the last fetch, if it failed and the list has not changed since.
     pub(crate) fn failure(&self) -> Option<ErrorKind> {
         lock(&self.state).failure()
     }
@@ -263,8 +259,7 @@ impl Scope for Client {
     }
 }
 
-/// The call that performs a fetch. If it is dropped before the fetch has ended, the fetch ends
-/// without a result.
+/// The call that performs a fetch, which ends without a result if this is dropped before.
 struct Leader<'a> {
     client: &'a Client,
     fetch: Arc<Fetch>,
@@ -345,11 +340,11 @@ impl Leader<'_> {
     }
 }
 
-/// A call leads a fetch only if it has at least this part of the fetch limit left. With less time, a
+/// A call leads a fetch only if it has at least this part of the fetch limit left. With less, a
 /// client that answers slowly would be blamed for it, or be asked again by each call in a row.
 const LEAST_TIME: u32 = 4;
 
-/// Cancels the resolution when dropped, which happens when no call waits for it any longer.
+/// Cancels the resolution when no call waits for it any longer.
 struct CancelOnDrop(Deadline);
 
 impl Drop for CancelOnDrop {
@@ -358,7 +353,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Whether an error is not the client's but the guard's own, or the session is closed.
+/// Whether an error is the guard's own instead of the client's, or the session is closed.
 fn is_guards(error: &Error) -> bool {
     matches!(error.kind(), kinds::BUSY | kinds::NO_RUNTIME | kinds::SESSION_CLOSED)
 }

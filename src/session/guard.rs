@@ -1,5 +1,5 @@
-//! The state that all sessions of a server share. A [`Guard`] contains the [`Boundary`], the
-//! operator's choices, the slots for work that waits for filesystems, and the cache of snapshots.
+//! What all sessions of a server share: the [`Boundary`], the operator's choices, the slots for
+//! work that waits for filesystems, and the cache of snapshots.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -19,32 +19,7 @@ use crate::session::state::Current;
 use crate::wire::ListRootsResult;
 
 /// The guard of a server process. It is built once, is cheap to clone, and is shared by all
-/// clients.
-///
-/// ```
-/// use mcp_roots_guard::{
-///     Access, Boundary, ClientCapabilities, Guard, ListRootsResult,
-/// };
-///
-/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # let directory = tempfile::tempdir().unwrap();
-/// # std::fs::create_dir(directory.path().join("site")).unwrap();
-/// # let projects = directory.path().to_str().unwrap();
-/// // Once per server.
-/// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
-/// // Once per client, with the capabilities that it declared in `initialize`.
-/// let session = guard.session(ClientCapabilities::with_announced_roots())?;
-/// // Once per request. The list is requested only when necessary.
-/// # let list = ListRootsResult::from_uris([format!("file://{projects}/site")]);
-/// # let response = mcp_roots_guard::RootsResponse::List(list);
-/// # let ask = |_: Option<String>| std::future::ready(response.clone());
-/// let roots = session.roots(ask).await?;
-/// roots.write("notes.txt", "hello")?;
-/// // On `notifications/roots/list_changed`.
-/// session.list_changed();
-/// # Ok::<(), mcp_roots_guard::Error>(())
-/// # }).unwrap();
-/// ```
+/// clients. The [crate's example](crate) creates one.
 #[derive(Clone)]
 pub struct Guard {
     inner: Arc<Inner>,
@@ -53,18 +28,16 @@ pub struct Guard {
 /// How a client's roots determine the roots in force. See [`GuardBuilder::client_roots`].
 ///
 /// Directories that are [always](crate::DirectoryOptions::always) in force are served in addition.
-/// If a client that declared roots does not answer, or answers with an error, its request is
-/// refused, unless client roots are ignored.
-///
-/// A list is empty only if it has no entries. If every entry of a list is rejected, the list grants
-/// nothing.
+/// If a client that declared roots fails to send a list, its request is refused, unless client
+/// roots are ignored. A list is empty only if it has no entries: one whose entries are all rejected
+/// grants nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
     /// Client roots are never requested. The allowed directories are in force for each client.
     Ignore,
-    /// The part of the client's list that is inside the allowed directories is in force. For a
-    /// client that declares no roots, or sends an empty list, the allowed directories are.
+    /// The part of the client's list inside the allowed directories is in force. For a client that
+    /// declares no roots, or sends an empty list, the allowed directories are.
     NarrowIfListed,
     /// Like [`NarrowIfListed`](Self::NarrowIfListed), but an empty list grants nothing.
     #[default]
@@ -80,15 +53,13 @@ struct Inner {
     cache: SnapshotCache,
     sessions: AtomicUsize,
     slots: Slots,
-    /// The number of calls of [`Guard::forget_all`].
     number: AtomicU64,
 }
 
 /// Builds a [`Guard`] from the operator's choices.
 ///
-/// A choice that would have no effect is an error. With [`ClientRoots::Ignore`], no list is
-/// requested or cached, so setting a time to live is an error. Times longer than a year are treated
-/// as a year.
+/// A choice that would have no effect is an error, such as a time to live with
+/// [`ClientRoots::Ignore`]. Times longer than a year are treated as a year.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GuardBuilder {
@@ -100,8 +71,7 @@ pub struct GuardBuilder {
     pub(crate) time_to_live_unannounced: Duration,
     work_at_once: usize,
     runtime: Option<Handle>,
-    /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
-    /// set.
+    /// The error for an option for client lists, together with [`ClientRoots::Ignore`].
     list_option_error: Option<&'static str>,
 }
 
@@ -109,32 +79,14 @@ impl GuardBuilder {
     /// Sets how a client's roots determine the roots in force. The default is
     /// [`ClientRoots::Narrow`], and for a boundary without directories [`ClientRoots::Require`],
     /// the only choice there.
-    ///
-    /// ```
-    /// use mcp_roots_guard::{
-    ///     Access, Boundary, ClientCapabilities, ClientRoots, Guard, ListRootsResult,
-    /// };
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
-    /// // A client that lists no roots gets the allowed directories.
-    /// let guard = Guard::builder(boundary).client_roots(ClientRoots::NarrowIfListed).build()?;
-    /// let session = guard.session(ClientCapabilities::with_roots())?;
-    /// let roots = session.roots_from_list(ListRootsResult::default()).await?;
-    /// assert_eq!(roots.iter().count(), 1);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
         self.client_roots = client_roots;
         self
     }
 
-    /// Accepts bare absolute paths in root lists, which are used unchanged, without
-    /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
-    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
-    /// to send bare paths.
+    /// Accepts bare absolute paths in root lists, without percent-decoding, as the client Cursor
+    /// sends them. The protocol requires `file://` URIs, so they are refused by default
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`).
     pub fn allow_bare_paths(mut self) -> Self {
         self.bare_paths = true;
         self.list_option_error
@@ -142,9 +94,8 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets the longest time that a call waits for a client's roots. The time includes waiting for
-    /// a fetch by another call, waiting for the response, and resolving the list. The default is
-    /// [`FETCH_LIMIT`].
+    /// Sets the longest time that a call waits for a client's roots: for a fetch by another call,
+    /// for the response, and for resolving the list. The default is [`FETCH_LIMIT`].
     pub fn fetch_limit(mut self, limit: Duration) -> Self {
         self.fetch_limit = limit.min(LONGEST_TIME);
         self
@@ -159,8 +110,8 @@ impl GuardBuilder {
     }
 
     /// Sets how long the list of a client that does not announce changes is used. The default is
-    /// zero, so the list is requested for each request. With a longer time, a root that such a
-    /// client has withdrawn is served for up to that time.
+    /// zero: it is requested for each request. With a longer time, a root that such a client has
+    /// withdrawn is served for up to that time.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
         self.list_option_error
@@ -168,23 +119,34 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets how many handlers can work at once, from 1 to 4,096. Further work waits. The default is
-    /// [`WORK`].
+    /// Sets the number of slots: how many handlers can work at once, from 1 to 4,096. The default
+    /// is [`WORK`].
     ///
-    /// One client's work takes at most a quarter of these slots, rounded down, but always at least
-    /// one. The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
+    /// - One client's work takes at most a quarter of the slots, rounded down, but always at least
+    ///   one.
+    /// - Work waits for a slot, and waiting clients take turns. At most 1,024 calls of one client
+    ///   wait, and further ones are refused ([`BUSY`](crate::kinds::BUSY): `queue_full`).
+    /// - If all slots are taken, work that has been running for two seconds lends its slot to a
+    ///   client that has none. While as much work runs as there are slots, a client with running
+    ///   work gets none of the lent slots, and its calls are refused (`busy`).
+    /// - Work that has started keeps its slot after its request is cancelled, until it checks
+    ///   whether to continue, so long-running work should be bounded.
+    /// - Work that waits for other work of the same client can deadlock, if it occupies all of the
+    ///   client's slots.
+    ///
+    /// The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
     /// [`runtime`](Self::runtime) says so.
     pub fn work_at_once(mut self, work: usize) -> Self {
         self.work_at_once = work;
         self
     }
 
-    /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the guard
-    /// has threads of its own, which start on demand and do not keep the process from ending.
+    /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the
+    /// guard has threads of its own, which start on demand and do not keep the process from ending.
     ///
     /// This is for a server that waits for work in progress when it stops
-    /// (`Runtime::shutdown_timeout`), and for tests with a paused clock (`tokio::time::pause`), which
-    /// would advance while threads that its runtime does not know are working.
+    /// (`Runtime::shutdown_timeout`), and for tests with a paused clock (`tokio::time::pause`),
+    /// which would otherwise advance during the work.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -248,8 +210,7 @@ impl Guard {
         }
     }
 
-    /// The boundary that this guard enforces. It is not public, because its allowed directories
-    /// ignore the client.
+    /// Not public, because its allowed directories ignore the client.
     pub(crate) fn boundary(&self) -> &Boundary {
         &self.inner.choices.boundary
     }
@@ -279,7 +240,7 @@ impl Guard {
         &self.inner.slots
     }
 
-    /// Returns what a cached snapshot is compared with now.
+    /// What a cached snapshot is compared with now.
     pub(crate) fn current(&self) -> Current {
         Current {
             now: Instant::now(),
@@ -288,18 +249,13 @@ impl Guard {
         }
     }
 
-    /// Returns the allowed directories as last resolved. If it is due, a job resolves the configured
-    /// paths again. Nobody waits for the job, because a path can hang.
+    /// The allowed directories as last resolved. If it is due, a job resolves the configured paths
+    /// again. Nobody waits for it, because a path can hang.
     pub(crate) fn allowed_roots(&self) -> Roots {
         self.boundary().allowed_roots_with(|resolve| self.slots().start(resolve))
     }
 
-    /// Returns the roots of a client's list. Blocks, but does not resolve the configured paths again:
-    /// if that is due, a job does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Boundary::narrow`].
+    /// The roots of a client's list. Blocks, but not for resolving the configured paths again.
     pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
         let choices = self.choices();
         // Takes the turn to resolve the configured paths, so that narrowing does not.
@@ -312,14 +268,12 @@ impl Guard {
         choices.boundary.narrow(entries, deadline)
     }
 
-    /// Counts a new session.
     pub(crate) fn register_session(&self) -> Result<()> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
         let entered = self.inner.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         entered.map(drop).map_err(|_| too_many_sessions())
     }
 
-    /// An identifier that this process has not used before.
     pub(crate) fn next_session_id() -> NonZeroU64 {
         NonZeroU64::MIN.saturating_add(SESSION_IDS.fetch_add(1, Ordering::Relaxed))
     }
@@ -346,5 +300,4 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// The number of session identifiers issued by this process.
 static SESSION_IDS: AtomicU64 = AtomicU64::new(0);

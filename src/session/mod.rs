@@ -1,26 +1,22 @@
 //! Sessions: how the roots of one client are fetched, cached and withdrawn.
 //!
-//! A [`Guard`] belongs to a server, and a [`Session`] to one client. No call that begins after
-//! [`Session::list_changed`] has returned uses a list that was requested before the change. This
-//! follows from the rules below:
+//! No call that begins after [`Session::list_changed`] has returned uses a list that was requested
+//! before the change:
 //!
 //! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
-//!    process-wide counter, so no epoch is used twice.
-//! 2. A leader reads the epoch before it requests the list, and the snapshot carries that epoch.
-//! 3. A call obtains a snapshot from the cache, by waiting for a fetch, or by leading one. In each
-//!    case, the snapshot's epoch is compared with the session's epoch, which is read after the call
-//!    began.
-//! 4. A call that begins after `list_changed` has returned reads the new epoch or a later one. A
-//!    list requested before the change has an older epoch.
-//! 5. If the cache evicts or loses an entry, the only cost is one request to the client, because
-//!    the epoch is stored in the session and not in the cache. A failed fetch caches nothing.
-//! 6. When a cached list is resolved again, its epoch and its expiry time stay the same.
-//! 7. Closing a session sets its epoch to a number that no snapshot has, and ends its fetch.
-//! 8. The source requests the list when it is called, as [`RootsSource`] requires. A list that came
+//!    process-wide counter, so no epoch is used twice. Closing replaces it with one that no
+//!    snapshot has.
+//! 2. A leader reads the epoch before it requests the list, and the snapshot carries it, also after
+//!    its list was resolved again.
+//! 3. However a call obtains a snapshot, the snapshot's epoch is compared with the session's, which
+//!    is read after the call began.
+//! 4. The source requests the list when it is called, as [`RootsSource`] requires. A list that came
 //!    with a request is used only for that request.
-//! 9. The server's transport determines the order of the notification and the call. A server that
-//!    handles messages concurrently calls `list_changed` before it reads the next message, or lets
-//!    an [`Observer`] do so.
+//! 5. The epoch is stored in the session, so an entry that the cache loses costs only a request to
+//!    the client. A failed fetch caches nothing.
+//! 6. The transport determines the order of the notification and the call. A server that handles
+//!    messages concurrently calls `list_changed` before it reads the next message, or lets an
+//!    [`Observer`] do so.
 
 pub(crate) mod errors;
 pub(crate) mod events;
@@ -88,15 +84,12 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// | the list is late, malformed or an error | nothing |
 /// | in any of these cases | also the allowed directories that are [always] in force, after the client's roots |
 /// | the capabilities are missing or malformed | there is no session: answer the request with -32602 |
-/// | a configured path leads to another directory, or an optional directory appears | its calls notice this at most twice a second. Then the cached list is resolved again, and the client is not asked |
+/// | a configured path leads to another directory, or an optional directory appears | calls notice this at most twice a second, and the cached list is resolved again, without asking the client |
 ///
 /// A relative path starts at the client's first root or, if the client does not narrow the allowed
-/// directories, at the first allowed directory. [`Roots::with_base`] chooses another root. Mention
-/// this in the descriptions of your tools.
-///
-/// If the client's list could not be obtained or grants nothing, only the directories that are
-/// always in force are served. A relative path is then refused with the error that the call would
-/// return without these directories.
+/// directories, at the first allowed directory. [`Roots::with_base`] chooses another root. If the
+/// client's list could not be obtained or grants nothing, a relative path is refused with the error
+/// that the call would return if no directory were always in force.
 ///
 /// # When the client is asked
 ///
@@ -105,13 +98,14 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// | it announces changes (`listChanged`) | its list is used until it announces a change, for an hour at most |
 /// | it does not announce changes | it is asked for each request, unless [`time_to_live_unannounced`] is set |
 /// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic propagates only to that call |
-/// | it does not answer | each call ends after 5 s ([`fetch_limit`]). Further calls are refused immediately for 1 s, unless the client announces a change. This time doubles with each consecutive failure, up to 30 s |
+/// | the list changes while it is requested | the result is discarded, and the list is requested again |
+/// | it answers with an error, or not within 5 s ([`fetch_limit`]) | the waiting calls end, and further calls are refused immediately for 1 s, unless the client announces a change. This time doubles with each consecutive failure, up to 30 s |
 ///
 /// # If every request is refused
 ///
-/// Stat at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: they show why
+/// Look at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: they show why
 /// no entry of the client's list grants access. A client that sends paths instead of URIs, such as
-/// Cursor, needs [`allow_bare_paths`]. [`state`](Self::state) returns the current state of the session.
+/// Cursor, needs [`allow_bare_paths`].
 ///
 /// [always]: crate::DirectoryOptions::always
 /// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
@@ -122,8 +116,6 @@ pub struct Session {
     shared: Arc<CloseOnDrop>,
 }
 
-/// Closes the session when the last clone is dropped. [`RootsChanges`] holds only the client, so it
-/// does not keep the session open.
 struct CloseOnDrop(Arc<Client>);
 
 impl Drop for CloseOnDrop {
@@ -144,9 +136,8 @@ impl fmt::Debug for RootsChanges {
     }
 }
 
-/// The state of a client's roots. Directories that are
-/// [always](crate::DirectoryOptions::always) in force are served in every state except
-/// [`Closed`](Self::Closed).
+/// The state of a client's roots. Directories that are [always](crate::DirectoryOptions::always) in
+/// force are served in every state except [`Closed`](Self::Closed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RootsState {
@@ -154,13 +145,12 @@ pub enum RootsState {
     Unsupported,
     /// This server ignores client roots ([`ClientRoots::Ignore`]).
     Ignored,
-    /// The roots must be requested: they were never requested, they changed, expired or were
-    /// evicted, or the client does not announce changes.
+    /// The roots must be requested: they never were, they changed, expired or were evicted, or the
+    /// client does not announce changes.
     Stale,
     /// The roots were requested but could not be obtained. None of them is in force.
     Failed(ErrorKind),
-    /// The client sent its list, but the list put no root in force, because it is empty or every
-    /// entry was rejected.
+    /// The client's list put no root in force, because it is empty or every entry was rejected.
     Empty,
     /// The roots are in force.
     Available,
@@ -169,22 +159,18 @@ pub enum RootsState {
 }
 
 impl Guard {
-    /// Begins a session for a client with the capabilities that it declared in `initialize`.
-    ///
-    /// A session requires readable capabilities; see [`ClientCapabilities`].
-    ///
-    /// In the stateless era (2026-07-28), a client declares its capabilities in each request, so a
-    /// server can begin a session for each request.
+    /// Begins a session for a client with the capabilities that it declared in `initialize`. Since
+    /// 2026-07-28, a client declares them in each request, and a server can begin a session for
+    /// each.
     ///
     /// # Errors
     ///
-    /// [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if
-    /// [`SESSIONS`](crate::limits::SESSIONS) sessions are open.
+    /// [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if [`SESSIONS`](crate::limits::SESSIONS)
+    /// sessions are open.
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
         self.session_with_share(declared, Self::next_share())
     }
 
-    /// Like [`session`](Self::session), but the session's work is charged to this share.
     pub(crate) fn session_with_share(
         &self,
         declared: ClientCapabilities,
@@ -197,17 +183,9 @@ impl Guard {
 }
 
 impl Session {
-    /// Returns the roots in force for a request that arrives now. They come from the cache, or are
-    /// requested from the client through `source`. Call this once per request.
-    ///
-    /// Only one call at a time requests the list, within its own request, and other calls wait for
-    /// it. If that call is dropped or no longer polled, or if the roots change meanwhile, its
-    /// result is discarded and another call requests the list. A call takes at most the guard's
+    /// Returns the roots in force for a request that arrives now, from the cache or by asking the
+    /// client through `source`. Call this once per request. A call takes at most the guard's
     /// [`fetch_limit`](crate::GuardBuilder::fetch_limit).
-    ///
-    /// After a failure, the guard backs off: it refuses calls and sends no request to the client
-    /// for one second. The time doubles with each further failure, up to half a minute. The
-    /// back-off ends early if the client reports that its roots changed.
     ///
     /// Await the future in a tokio runtime with time enabled. Directories are resolved on the
     /// guard's own threads, one list per client at a time. The future can be dropped at any await
@@ -215,48 +193,44 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If a directory is [always](crate::DirectoryOptions::always) in force, errors from the
-    /// client's list are not returned. The roots are then the directories that are always in force,
-    /// and relative requests are refused with the error.
+    /// An error never grants access. If a directory is [always](crate::DirectoryOptions::always) in
+    /// force, the errors of the client's list are not returned: the roots are then these
+    /// directories, and relative requests are refused with the error.
     ///
-    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) if the client declared no roots and
-    /// gets [nothing](crate::ClientRoots::Require), or the source returned it;
-    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`, `roots_timed_out`,
-    /// `roots_changing`) if the list could not be obtained;
-    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`too_many_pages`, `repeated_cursor`) or
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) if
-    /// the list exceeds a limit; [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);
-    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME). An error never grants access.
+    /// - [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) if the client declared no roots and
+    ///   gets [nothing](crate::ClientRoots::Require), or the source returned it.
+    /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`, `roots_timed_out`,
+    ///   `roots_changing`) if the list could not be obtained.
+    /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`too_many_pages`, `repeated_cursor`) or
+    ///   [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) if the
+    ///   list exceeds a limit.
+    /// - [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`) if no thread is free to resolve the
+    ///   list.
+    /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);
+    ///   [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.client().roots(source).await.map(|(roots, _)| roots)
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
-    /// the stateless era (2026-07-28). They apply only to this request and are not cached. The
-    /// policies are the same as in [`roots`](Self::roots). For a list from configuration, see
-    /// [`Boundary::narrow`](crate::Boundary::narrow).
+    /// the stateless era (2026-07-28). They apply only to this request and are not cached.
     ///
     /// # Errors
     ///
-    /// As with [`roots`](Self::roots), errors from the list are not returned if a directory is
+    /// Those of [`roots`](Self::roots), except `roots_changing`, `too_many_pages` and
+    /// `repeated_cursor`. As there, the errors of the list are not returned if a directory is
     /// [always](crate::DirectoryOptions::always) in force.
-    ///
-    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED),
-    /// [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_timed_out`, `roots_failed`),
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`),
-    /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED),
-    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         self.client().roots_of_list(Ok(list)).await
     }
 
-    /// Runs work that may block on a thread of the guard, when it is the client's turn, and returns
-    /// its result. Use this for filesystem operations outside a request, for example to look at a
-    /// file that the client has subscribed to, or with an SDK for which this crate has no adapter.
+    /// Runs work that may block on a thread of the guard, when it is the client's turn. Use this
+    /// for filesystem operations outside a request, for example to look at a file that the client
+    /// has subscribed to, or with an SDK for which this crate has no adapter.
     ///
-    /// The work waits for one of the slots that the client's requests use, so a client whose
-    /// filesystem hangs occupies no more threads than with its requests. If the future is dropped
-    /// before the work starts, the work never runs. Work that has started continues.
+    /// The work waits for one of the [slots](crate::GuardBuilder::work_at_once) that the client's
+    /// requests use. If the future is dropped before the work starts, the work never runs. Work
+    /// that has started continues.
     ///
     /// ```
     /// # use mcp_roots_guard::{Metadata, Result, Session};
@@ -293,15 +267,13 @@ impl Session {
     }
 
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
-    /// `notifications/roots/list_changed`.
+    /// `notifications/roots/list_changed`, before the client's next message is handled: if messages
+    /// are handled concurrently, in the loop that reads them, not in a task that the notification
+    /// starts. If that loop is part of an SDK, use an [`Observer`].
     ///
-    /// The change takes effect before this method returns. The method does not wait and does not
-    /// contact the client, because a server may send requests only while it is handling a request,
-    /// and a notification is not one. Call it before the client's next message is handled. If
-    /// messages are handled concurrently, call it in the loop that reads them, not in a task that
-    /// the notification starts. If that loop is part of an SDK, use an [`Observer`].
-    ///
-    /// A request that already obtained its [`Roots`] keeps them, so long operations should call
+    /// The change takes effect before this method returns. The client is not contacted, because a
+    /// server may send requests only while it is handling a request. A request that already
+    /// obtained its [`Roots`] keeps them, so long operations should call
     /// [`still_allows`](Self::still_allows).
     pub fn list_changed(&self) {
         if self.client().change() {
@@ -309,16 +281,15 @@ impl Session {
         }
     }
 
-    /// Returns the roots that are in force now, without sending a request to the client. Use this
-    /// for work outside a request, such as a subscription, and check its path again each time. A
+    /// Returns the roots that are in force now, without asking the client. Use this for work
+    /// outside a request, such as a subscription, and check its path again each time. A
     /// [`CheckedPath`](crate::CheckedPath) that is kept instead holds its whole snapshot.
     ///
-    /// If the client's roots must be requested again, the result has only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force, and its [`failure`](Roots::failure) is
-    /// [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). For a client that does not announce changes,
-    /// this is always the case, unless the server sets a [time to
-    /// live](crate::GuardBuilder::time_to_live_unannounced). For a client that declared no roots
-    /// and gets [nothing](crate::ClientRoots::Require), the failure is
+    /// If the client's roots must be requested again, as those of a client that does not announce
+    /// changes [usually](crate::GuardBuilder::time_to_live_unannounced) must, the result has only
+    /// the directories that are [always](crate::DirectoryOptions::always) in force, and its
+    /// [`failure`](Roots::failure) is [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). For a client that
+    /// declared no roots and gets [nothing](crate::ClientRoots::Require), it is
     /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
     ///
     /// # Errors
@@ -352,8 +323,8 @@ impl Session {
         RootsChanges { changes: client.changes.subscribe(), client }
     }
 
-    /// The current state of the client's roots. It is only for display, because it may change
-    /// before the caller uses it.
+    /// The current state of the client's roots, for display: it may change before the caller uses
+    /// it.
     #[must_use]
     pub fn state(&self) -> RootsState {
         let client = self.client();
@@ -389,7 +360,7 @@ impl Session {
     }
 }
 
-/// Waits for changes to a session's roots. It does not keep the session open.
+/// Waits for changes to a session's roots, without keeping the session open.
 #[derive(Clone)]
 pub struct RootsChanges {
     client: Arc<Client>,
@@ -398,15 +369,12 @@ pub struct RootsChanges {
 
 impl RootsChanges {
     /// Waits until the roots may have changed since the last call, or since this listener was
-    /// created. They may have changed if [`Session::list_changed`] was called, or if a list was
-    /// cached because it was fetched or resolved again. Several changes in between count as one. The
-    /// future can be dropped at any await point without losing a change.
+    /// created: [`Session::list_changed`] was called, or a list was fetched or resolved again, and
+    /// cached. Several changes in between count as one. The future can be dropped at any await
+    /// point without losing a change.
     ///
-    /// This does not wake when a snapshot expires or is evicted; [`Session::still_allows`] then
-    /// returns [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). The roots of a client that does not
-    /// announce changes are cached only if the server sets a [time to
-    /// live](crate::GuardBuilder::time_to_live_unannounced). Otherwise, a fetch for such a client
-    /// does not wake this either.
+    /// Neither a snapshot that expires or is evicted nor a list that is not cached wakes this.
+    /// [`Session::still_allows`] then returns [`ROOTS_STALE`](crate::kinds::ROOTS_STALE).
     ///
     /// # Errors
     ///

@@ -1,8 +1,4 @@
 //! Observes a client's messages before the server's SDK, whichever it is, handles them.
-//!
-//! An SDK that handles messages in separate tasks may begin a call before it runs the handler of an
-//! earlier `list_changed`. The change must therefore be recorded by code that sees each message
-//! before the SDK does. Such code passes each message to an [`Observer`].
 
 use std::sync::Arc;
 
@@ -16,18 +12,16 @@ use crate::wire::Effect;
 /// Observes the messages of one client, begins its [`Session`], and records changes to its roots.
 /// An observer is cheap to clone, and all clones share the session.
 ///
-/// Use this with any SDK that does not have an adapter in this crate. Create one observer for each
-/// connection, and call [`observe`](Self::observe) for each message before the SDK handles it: wrap
-/// the SDK's transport, as the example `examples/rust-mcp-sdk` in the crate's repository does, or
-/// copy the client's stream to the SDK line by line, as
-/// [a recipe](crate::recipes#a-server-with-another-sdk) does. In each tool,
-/// call [`session`](Self::session), and obtain the roots from the session.
+/// Use this with any SDK that does not have an adapter in this crate. Create an observer for each
+/// connection, and call [`observe`](Self::observe) for each message before the SDK handles it, as
+/// [a recipe](crate::recipes#a-server-with-another-sdk) does: copy the client's stream to the SDK,
+/// or wrap the SDK's transport. In each tool, obtain the roots from the [`session`](Self::session).
 ///
 /// The session begins with the client's first `initialize` that contains valid capabilities. Until
 /// then, calls are refused. A later `initialize` counts as a change of roots, but the session keeps
-/// its capabilities. The session remains open at the end of the stream, so that requests in
-/// progress can still be answered. It closes when the observer, its clones and the sessions
-/// obtained from it have all been dropped, or when [`Session::close`] is called.
+/// its capabilities. It remains open at the end of the stream, so that requests in progress can
+/// still be answered, and closes when the observer, its clones and the sessions obtained from it
+/// have all been dropped, or when [`Session::close`] is called.
 ///
 /// ```
 /// use mcp_roots_guard::{Boundary, Guard, RootsState};
@@ -50,7 +44,7 @@ pub struct Observer {
 }
 
 impl Guard {
-    /// Returns an observer for the messages of one client. It begins the client's session.
+    /// Returns an observer for the messages of one client.
     #[must_use]
     pub fn observer(&self) -> Observer {
         let none = no_session("the client has not sent initialize");
@@ -60,17 +54,13 @@ impl Guard {
 
 impl Observer {
     /// Observes an incoming message. Call this for each of the client's messages, in the order in
-    /// which they arrive, before the SDK sees the message.
+    /// which they arrive, before the SDK sees the message. A change takes effect before this method
+    /// returns.
     ///
-    /// The message is the JSON of one message or of a batch. The first `initialize` with valid
-    /// capabilities begins the session. If the message contains the notification
-    /// [`CHANGED`](crate::ListRootsResult::CHANGED), the change takes effect before this method
-    /// returns. A message that cannot be parsed, or that is longer than
+    /// The message is the JSON of one message or of a batch, which a wrapper of a transport can
+    /// serialize again. One that cannot be parsed, or that is longer than
     /// [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES), counts as a change, because it may contain
-    /// one.
-    ///
-    /// If a wrapped transport yields parsed messages, the wrapper can serialize them again. It does
-    /// not see the messages that the transport drops, for example because they cannot be parsed.
+    /// one. A wrapper does not see the messages that the transport drops.
     pub fn observe(&self, message: &[u8]) {
         let effect = Effect::of(message);
         // The lock is released before the change is logged, because a log subscriber may call this
@@ -92,9 +82,9 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// [`NO_SESSION`](crate::kinds::NO_SESSION) if the client has not sent `initialize` with
-    /// valid capabilities, and [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if
-    /// [`SESSIONS`](crate::limits::SESSIONS) sessions were open when it sent `initialize`.
+    /// [`NO_SESSION`](crate::kinds::NO_SESSION) if the client has not sent `initialize` with valid
+    /// capabilities, and [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if
+    /// [`SESSIONS`](crate::limits::SESSIONS) sessions were open when it did.
     pub fn session(&self) -> Result<Session> {
         lock(&self.session).as_ref().map(Session::clone).map_err(Error::repeated)
     }

@@ -1,8 +1,8 @@
 //! The parts of the async runtime that a session needs: the clock, deadlines, a lock, and threads
 //! for work that may block.
 //!
-//! With `--cfg shuttle`, the same code runs under the shuttle scheduler, which then decides when
-//! each lock is taken and when each job runs. Its clock stands still.
+//! With `--cfg shuttle`, the shuttle scheduler decides when each lock is taken and when each job
+//! runs. Its clock stands still.
 
 use std::future::Future;
 use std::pin::pin;
@@ -34,7 +34,7 @@ mod tokio_runtime {
         Ok(catch_unwind(work).map_err(|_| no_runtime())?.await.ok())
     }
 
-    /// Converts the time for code that waits without a runtime.
+    /// For code that waits without a runtime.
     pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
         instant.into()
     }

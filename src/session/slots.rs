@@ -1,18 +1,16 @@
 //! Fair use of the threads on which clients' work waits for filesystems.
 //!
-//! A filesystem can hang, and then so does the thread that waits for it. Jobs therefore run on
-//! threads of the guard, and each job first takes, in this order:
+//! A filesystem can hang, and then so does the thread that waits for it. Each job therefore first
+//! takes, in this order:
 //!
-//! 1. a permit of its client's share, which is a quarter of the slots, so that one client cannot
-//!    take them all;
-//! 2. the client's one place in the queue for slots, which it leaves when it has a slot. The queue
-//!    is first in, first out, so clients take turns, however many calls each of them makes;
+//! 1. a permit of its client's share, which is a quarter of the slots;
+//! 2. the client's one place in the queue for slots, which it leaves when it has a slot, so clients
+//!    take turns, however many calls each of them makes;
 //! 3. a slot.
 //!
 //! The share and the slot are held by the job itself and end with it, no matter who still waits for
-//! its result. A job that has run for [`PATIENCE`] can lend its slot. A client that uses only hung
-//! filesystems takes at most one of the lent slots, and any other client is served, one job at a
-//! time.
+//! its result. A client that uses only hung filesystems takes at most one of the lent slots, and
+//! any other client is served, one job at a time.
 //!
 //! Resolutions of lists have slots of their own. Work may wait for a resolution, but a resolution
 //! never waits for work, and no job waits for a slot, so there is no deadlock.
@@ -20,8 +18,7 @@
 //! | situation | result |
 //! | --- | --- |
 //! | one client's jobs take its share | its further calls wait, up to [`QUEUED_EACH`], and then `queue_full` |
-//! | several clients' jobs take all slots | clients take turns |
-//! | all slots are taken, and the oldest job has run for two seconds | its slot is lent to a waiting client without a running job |
+//! | all slots are taken, and the oldest job has run for [`PATIENCE`] | its slot is lent to a waiting client without a running job |
 //! | as many jobs run as there are slots, and some have lent theirs | a client with a running job is refused another (`busy`) |
 //! | twice as many jobs run as there are slots | `busy` |
 //! | a call is dropped while it waits | its place, its share and its job are dropped at once |
@@ -43,15 +40,11 @@ use crate::limits::{PATIENCE, QUEUED_EACH, RESOLUTIONS};
 use crate::session::errors::{busy, queue_full};
 use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout_at};
 
-/// The slots of one guard, and the threads on which jobs run.
 pub(crate) struct Slots {
     threads: Threads,
-    /// Lists are resolved on threads of their own, because an allocator keeps memory for each
-    /// thread, and a large list needs much.
+    /// Apart, because an allocator keeps memory for each thread, and a large list needs much.
     resolving: Threads,
-    /// Slots for the work of handlers.
     work: Lane,
-    /// Slots for resolving lists.
     resolutions: Lane,
 }
 
@@ -86,7 +79,8 @@ struct Job {
     slot: Option<OwnedSemaphorePermit>,
 }
 
-/// A job's place among the running ones, and its part of the client's share. Dropping it frees both.
+/// A job's place among the running ones, and its part of the client's share. Dropping it frees
+/// both.
 struct RunningJob {
     jobs: Arc<Mutex<Jobs>>,
     number: u64,
@@ -108,11 +102,6 @@ impl Slots {
 
     /// Runs the work of a handler when its turn comes. Returns its result or its panic. If the
     /// future is dropped before the work begins, the work never runs.
-    ///
-    /// # Errors
-    ///
-    /// [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`);
-    /// [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         client: &Arc<str>,
@@ -258,7 +247,6 @@ enum Loan {
 }
 
 impl Jobs {
-    /// Adds a job of this client, which has taken a slot, and returns its number.
     fn begin(&mut self, client: Arc<ClientShare>, slot: OwnedSemaphorePermit) -> u64 {
         self.last += 1;
         self.running.insert(self.last, Job { client, began: Instant::now(), slot: Some(slot) });
@@ -312,7 +300,7 @@ mod tests {
         number.to_string().into()
     }
 
-    /// Starts a job of work that hangs until the sender is dropped. Its caller does not wait.
+    /// Starts a job of work that hangs until the sender is dropped.
     async fn hang(slots: &Slots, number: u64) -> mpsc::Sender<()> {
         let (go, waits) = mpsc::channel::<()>();
         let running = slots.work.take(&client(number)).await.unwrap();
@@ -328,7 +316,7 @@ mod tests {
         slots.work(&client(number), move || number).await.map(Result::unwrap)
     }
 
-    /// Waits until no job runs any longer, and checks that every slot was returned.
+    /// Waits until no job runs, and checks that every slot was returned.
     async fn all_are_free(slots: &Slots) {
         let until = std::time::Instant::now() + Duration::from_secs(20);
         for lane in [&slots.work, &slots.resolutions] {
@@ -344,7 +332,6 @@ mod tests {
         }
     }
 
-    /// Whether a call waits. It is polled once.
     fn waits(call: std::pin::Pin<&mut impl Future>) -> bool {
         call.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
@@ -384,7 +371,6 @@ mod tests {
         assert!(Arc::ptr_eq(&kept, &slots.work.client(&client(0))));
     }
 
-    /// Each client has one place in the queue, however many calls it makes.
     #[tokio::test]
     async fn clients_take_turns() {
         let slots = Slots::new(4, None);
@@ -413,7 +399,6 @@ mod tests {
         assert!(order.iter().position(|it| *it == 7) < order.iter().rposition(|it| *it == 5));
     }
 
-    /// Slots are lent to clients that have none. Clients whose jobs hang are refused meanwhile.
     #[tokio::test]
     async fn clients_without_a_slot_are_served_while_all_slots_hang() {
         let slots = Slots::new(4, None);
@@ -495,7 +480,7 @@ mod tests {
         assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
 
-    /// Once fewer jobs run than there are slots, a job that hangs restricts nobody else.
+    /// Once fewer jobs run than there are slots.
     #[tokio::test]
     async fn one_hung_job_restricts_only_its_own_client() {
         let slots = Slots::new(8, None);
@@ -601,7 +586,6 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(20));
     }
 
-    /// Many clients make calls, some of which are dropped at some await.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_slot_is_lost_among_many_clients() {
         let slots = Arc::new(Slots::new(5, None));

@@ -1,7 +1,5 @@
-//! Obtains a root list from a client.
-//!
-//! A [`RootsSource`] requests one page at a time. [`fetch_list`] collects the pages into a whole
-//! list. It limits the bytes, entries and pages, so a client cannot send pages without end.
+//! Obtains a root list from a client: [`fetch_list`] collects the pages of a [`RootsSource`], up to
+//! the limits of bytes, entries and pages.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -21,55 +19,28 @@ pub enum RootsResponse {
     /// A list, or one page of it.
     List(ListRootsResult),
     /// The client does not support the request. The call is refused with
-    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
-    ///
-    /// This grants nothing. [`ClientRoots`](crate::ClientRoots) grants something only to a client that
-    /// declared no roots when its session began, and such a client is never asked. A client that
-    /// declares roots and then withholds them must not gain access in that way.
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED), whatever the
+    /// [`ClientRoots`](crate::ClientRoots): a client that declares roots and then withholds them
+    /// must not gain access in that way.
     Unsupported,
     /// The request failed, or the response is not a root list. The text is for the operator's log.
     Failed(String),
 }
 
-/// Requests a root list, within the request that needs it.
+/// Requests a root list, within the request that needs it. Closures implement this trait: see the
+/// [crate's example](crate).
 ///
-/// A source is called only if the roots must be requested. It is called more than once if the list
-/// has several pages or changes meanwhile, or if an earlier caller stopped waiting. The protocol
-/// allows a server to send a request only while it is handling a client's request (SEP-2260), and
-/// the source is called within that request. A source needs no timeout of its own and may be
-/// dropped at any await point. Closures implement this trait.
+/// A source is called only if the roots must be requested, and more than once if the list has
+/// several pages or changes meanwhile, or if an earlier caller stopped waiting. It is called within
+/// the client's request, because the protocol allows a server to send a request only then
+/// (SEP-2260). It needs no timeout of its own, may be dropped at any await point, and must not
+/// block its thread, because the time limit cannot interrupt it then.
 ///
 /// The request must be sent within `ask`, not earlier, because a response to an earlier request may
 /// predate a change. For a list that came with a request, use
-/// [`Session::roots_from_list`](crate::Session::roots_from_list). A source must not block its
-/// thread, because the time limit cannot interrupt it then.
-///
-/// ```
-/// use mcp_roots_guard::{RootsResponse, ListRootsResult, RootsSource};
-/// # #[derive(Clone)] struct Peer;
-/// # impl Peer {
-/// #     async fn request(
-/// #         &self,
-/// #         _: &str,
-/// #         _: Option<String>,
-/// #     ) -> Result<serde_json::Value, String> {
-/// #         Ok(serde_json::json!({"roots": []}))
-/// #     }
-/// # }
-///
-/// fn ask(peer: &Peer) -> impl RootsSource {
-///     move |cursor: Option<String>| async move {
-///         match peer.request("roots/list", cursor).await {
-///             Ok(result) => RootsResponse::from_result(result),
-///             Err(error) => RootsResponse::Failed(error),
-///         }
-///     }
-/// }
-/// # let _ = ask(&Peer);
-/// ```
+/// [`Session::roots_from_list`](crate::Session::roots_from_list).
 pub trait RootsSource: Send {
-    /// Requests the page at `cursor`, which is the `nextCursor` of the previous page, or `None` for
-    /// the first page.
+    /// Requests the page at `cursor`, the `nextCursor` of the previous page, or the first page.
     fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = RootsResponse> + Send;
 }
 
@@ -84,8 +55,8 @@ where
 }
 
 impl RootsResponse {
-    /// Converts a `roots/list` result into a list, or into [`Failed`](Self::Failed) if it is not a
-    /// list.
+    /// Converts a `roots/list` result into a list, or into [`Failed`](Self::Failed) if it is not
+    /// one.
     #[must_use]
     pub fn from_result(result: serde_json::Value) -> Self {
         serde_json::from_value(result)

@@ -1,8 +1,7 @@
 //! The state of a session: one small [`State`] under one lock.
 //!
-//! ARCHITECTURE.md contains the table of its eight transitions, and each is in a method here. The
-//! lock is held only for a few steps, and never during I/O, across an await or while a snapshot is
-//! dropped.
+//! Each of the eight transitions in the table of ARCHITECTURE.md is in a method here. The lock is
+//! held only for a few steps, and never during I/O, across an await or while a snapshot is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -21,11 +20,10 @@ pub(crate) struct CacheEntry {
     /// The session's epoch in which the list was requested.
     pub(crate) epoch: u64,
     pub(crate) expires: Instant,
-    /// The list, which is resolved again if it may give other roots.
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) roots: Roots,
-    /// The guard's number is that of the time when the list was requested. The time is that at
-    /// which the list began to be resolved.
+    /// The guard's number when the list was requested, and the time at which it began to be
+    /// resolved.
     pub(crate) as_of: Current,
 }
 
@@ -38,7 +36,6 @@ pub(crate) struct Current {
     pub(crate) guard_number: u64,
 }
 
-/// What to do about a cached snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validity {
     /// It may serve a new call.
@@ -68,7 +65,6 @@ impl CacheEntry {
         }
     }
 
-    /// The same list, resolved again.
     pub(crate) fn resolved_again(&self, roots: Roots, now: Current) -> Self {
         let as_of = Current { guard_number: self.as_of.guard_number, ..now };
         Self { epoch: self.epoch, expires: self.expires, list: self.list.clone(), roots, as_of }
@@ -89,7 +85,7 @@ pub(super) struct State {
 #[derive(Debug)]
 struct Failure {
     error: Error,
-    /// The number of consecutive failures, including this one.
+    /// How many consecutive failures there were.
     times: u32,
     /// The end of the back-off.
     until: Instant,
@@ -101,11 +97,10 @@ pub(super) struct Fetch {
     pub(super) epoch: u64,
     /// The time at which the leader gives up, if it is still polled.
     until: Instant,
-    /// The snapshot, once the fetch has ended. `None` if it ended without one.
+    /// The snapshot, once the fetch has ended, if it ended with one.
     pub(super) end: SetOnce<Option<Arc<CacheEntry>>>,
 }
 
-/// The next step of a call.
 pub(super) enum Step {
     Serve(Arc<CacheEntry>),
     Wait(Arc<Fetch>),
@@ -124,7 +119,6 @@ impl State {
         Self { epoch, cached, fetch: None, failure: None }
     }
 
-    /// The current epoch, or an error once the session is closed.
     pub(super) fn epoch(&self) -> Result<u64> {
         if self.epoch == CLOSED { Err(session_closed()) } else { Ok(self.epoch) }
     }
@@ -133,14 +127,12 @@ impl State {
         self.failure.as_ref().map(|failure| failure.error.kind())
     }
 
-    /// Whether a snapshot may serve a new call.
     pub(super) fn validity(&self, cached: &CacheEntry, current: Current) -> Validity {
         // Defense: A change withdraws the snapshot immediately.
         if cached.epoch == self.epoch { cached.validity(current) } else { Validity::Invalid }
     }
 
-    /// A call begins, or continues after a fetch without a result. It is served from the snapshot,
-    /// waits for the fetch in progress, is refused during a back-off, or leads a fetch.
+    /// A call begins, or continues after a fetch without a result.
     pub(super) fn next_step(
         &mut self,
         cached: Option<&Arc<CacheEntry>>,
@@ -186,8 +178,7 @@ impl State {
         counts
     }
 
-    /// A fetch failed because of the client. Returns whether this counts. The back-off doubles with
-    /// each consecutive failure.
+    /// A fetch failed because of the client. Returns whether this counts.
     pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> bool {
         if !self.ends(fetch) {
             return false;
@@ -210,8 +201,7 @@ impl State {
         is_current && fetch.epoch == self.epoch
     }
 
-    /// A new epoch begins because the client's list changed. Returns false if the session is
-    /// closed.
+    /// The client's list changed. Returns false if the session is closed.
     pub(super) fn change(&mut self) -> bool {
         if self.epoch == CLOSED {
             return false;
@@ -220,8 +210,8 @@ impl State {
         true
     }
 
-    /// The last epoch begins because the session is closed. Returns the fetch in progress, which
-    /// the caller ends, or an error if the session was already closed.
+    /// Returns the fetch in progress, which the caller ends, or an error if the session was already
+    /// closed.
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
         self.epoch()?;
         (self.epoch, self.failure) = (CLOSED, None);
@@ -241,13 +231,12 @@ impl Fetch {
         }
     }
 
-    /// Ends the fetch and wakes the calls that wait for it. Only the first call sets the end.
+    /// Ends the fetch and wakes the calls that wait for it, unless it has ended.
     pub(super) fn end(&self, end: Option<Arc<CacheEntry>>) {
         let _ = self.end.set(end);
     }
 }
 
-/// Returns the next epoch of the process-wide counter.
 fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Relaxed)
 }
@@ -269,7 +258,6 @@ mod tests {
         Current { now, generation: 0, guard_number: 0 }
     }
 
-    /// The next step of a call that finds this snapshot.
     fn step(state: &mut State, cached: Option<&Arc<CacheEntry>>, current: Current) -> Step {
         state.next_step(cached, current, current.now + MINUTE).unwrap()
     }
@@ -292,8 +280,6 @@ mod tests {
         })
     }
 
-    /// A snapshot serves until its list expires, all snapshots are forgotten or the list changes,
-    /// and its list is resolved again if the generation is another.
     #[test]
     fn each_fact_about_a_snapshot_decides_whether_it_serves() {
         let (mut state, now) = (State::new(), Instant::now());

@@ -8,7 +8,6 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::session::errors::{busy, no_runtime};
 
-/// The blocking threads of a tokio runtime.
 pub(crate) enum Threads {
     /// A runtime that is used for nothing else and is never driven. `None` if it could not be
     /// built, and once this is dropped.
@@ -29,8 +28,7 @@ impl Threads {
         Self::Given(runtime)
     }
 
-    /// Starts a job. Returns a future of its result or its panic. The job continues if the
-    /// future is dropped.
+    /// Starts a job, which continues if the future of its result or its panic is dropped.
     pub(crate) fn spawn<T, F>(
         &self,
         job: F,

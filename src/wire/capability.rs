@@ -1,9 +1,4 @@
 //! The capabilities that a client declares.
-//!
-//! [`ClientCapabilities`] is parsed from the JSON of either era, or created by the server's author.
-//! A client that declares no roots may be allowed to access the allowed directories, so a client
-//! whose capabilities could not be parsed must never be mistaken for one. Missing or malformed
-//! capabilities therefore cannot be represented, and the type has no default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,8 +6,7 @@ use serde_json::{Map, Value};
 
 /// The part of a client's capabilities that concerns roots. A client sends its capabilities in
 /// `params.capabilities` of `initialize` or, since 2026-07-28, in the metadata of each request
-/// under [`META_KEY`](Self::META_KEY). They are required to create a session
-/// ([`Guard::session`](crate::Guard::session)).
+/// under [`META_KEY`](Self::META_KEY). [`Guard::session`](crate::Guard::session) requires them.
 ///
 /// | JSON | value |
 /// | --- | --- |
@@ -23,8 +17,8 @@ use serde_json::{Map, Value};
 /// | anything else, or nothing, because both eras require an object | an error |
 ///
 /// If parsing fails, respond with the error "invalid params" (-32602), and do not create a session.
-/// A client without roots may be allowed to access the allowed directories, and a client that sent
-/// malformed capabilities must not be mistaken for one. The type therefore has no default that
+/// A client without roots may be allowed to access the allowed directories, and one that sent
+/// malformed capabilities must not be mistaken for it. The type therefore has no default that
 /// `.unwrap_or_default()` could return, and a session cannot be created from an `Option`:
 ///
 /// ```compile_fail,E0277
@@ -38,17 +32,6 @@ use serde_json::{Map, Value};
 ///     guard.session(serde_json::from_str::<ClientCapabilities>("5").ok())
 /// }
 /// ```
-///
-/// ```
-/// # use mcp_roots_guard::ClientCapabilities;
-/// let read = |json| serde_json::from_str::<ClientCapabilities>(json);
-/// let announcing = r#"{"roots":{"listChanged":true},"sampling":{}}"#;
-/// assert_eq!(read(announcing)?, ClientCapabilities::with_announced_roots());
-/// assert_eq!(read(r#"{"roots":{}}"#)?, ClientCapabilities::with_roots());
-/// assert_eq!(read(r#"{"sampling":{}}"#)?, ClientCapabilities::without_roots());
-/// assert!(read("null").is_err());
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ClientCapabilities {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,8 +42,7 @@ impl ClientCapabilities {
     /// The key of the capabilities in the `_meta` of a 2026-07-28 request.
     pub const META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-    /// The capabilities of a client that has roots and does not announce changes to them. By
-    /// default, it is asked for its roots for each request.
+    /// The capabilities of a client that has roots and does not announce changes to them.
     #[must_use]
     pub const fn with_roots() -> Self {
         Self { roots: Some(RootsCapability { list_changed: false }) }
@@ -73,8 +55,8 @@ impl ClientCapabilities {
         Self { roots: Some(RootsCapability { list_changed: true }) }
     }
 
-    /// The capabilities of a client that declared no roots. The client is never asked for roots,
-    /// and [`ClientRoots`](crate::ClientRoots) determines which roots are in force for it.
+    /// The capabilities of a client that declared no roots. It is never asked for roots, and
+    /// [`ClientRoots`](crate::ClientRoots) determines which are in force for it.
     #[must_use]
     pub const fn without_roots() -> Self {
         Self { roots: None }
@@ -110,12 +92,11 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 }
 
 /// Fields of the messages that contain capabilities, and of the roots capability. No revision
-/// defines a capability with one of these names.
+/// defines a capability with such a name.
 const ELSEWHERE: [&str; 6] =
     ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 
-/// The roots capability. Any JSON value except `null` declares roots. A client without roots may be
-/// allowed to access the allowed directories, so a malformed value must not count as absent.
+/// Any JSON value except `null` declares roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 struct RootsCapability {
     #[serde(rename = "listChanged", skip_serializing_if = "std::ops::Not::not")]

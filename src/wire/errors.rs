@@ -1,9 +1,5 @@
-//! Conversion of errors to protocol messages.
-//!
-//! A tool responds with [`Revision::tool_result`], so that the model can read the text and correct
-//! its request. A resource, a prompt or a completion responds with [`Revision::error_body`]. Both
-//! contain only the error's text, its code and the URI that the client itself sent, never
-//! [`Error::operator_detail`].
+//! Conversion of errors to protocol messages, which contain only the error's text, its code and the
+//! URI that the client itself sent, never [`Error::operator_detail`].
 
 use guarded_fs::{Error, ErrorKind};
 use serde_json::{Map, Value, json};
@@ -13,11 +9,12 @@ use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
 
 impl Revision {
-    /// Converts an error to a tool result (schema `CallToolResult`) whose text the model can read.
+    /// Converts an error to a tool result (schema `CallToolResult`), so that the model can read its
+    /// text and correct its request.
     ///
-    /// Since 2026-07-28 the result contains the `resultType` that the schema requires. In that
-    /// revision, [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) must be sent as a
-    /// JSON-RPC [error](Self::error_body), even by a tool.
+    /// Since 2026-07-28, the result contains the `resultType` that the schema requires, and
+    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) must be sent as a JSON-RPC
+    /// [error](Self::error_body), even by a tool.
     ///
     /// ```
     /// # use mcp_roots_guard::{Location, Revision};
@@ -38,8 +35,8 @@ impl Revision {
         result
     }
 
-    /// Converts an error to the `error` of a JSON-RPC response, with the code and data that the
-    /// revision requires.
+    /// Converts an error to the `error` of a JSON-RPC response, for a request other than a tool
+    /// call.
     ///
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
@@ -54,9 +51,8 @@ impl Revision {
     /// nothing about files outside.
     ///
     /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
-    /// the client sent it. It becomes `data.uri`, shortened to [`URI_BYTES`]. Use `None` if the path
-    /// was a parameter, for example of a prompt or a completion. The error then reports an invalid
-    /// parameter.
+    /// the client sent it. It becomes `data.uri`, shortened to [`URI_BYTES`]. Use `None` if the
+    /// path was a parameter, for example of a prompt or a completion.
     ///
     /// ```
     /// # use mcp_roots_guard::{Revision, Roots};
@@ -95,11 +91,9 @@ impl Revision {
     }
 }
 
-/// The kinds of errors about a text that cannot name a file or a version.
 const INVALID_TEXT: [ErrorKind; 4] =
     [ErrorKind::InvalidPath, ErrorKind::InvalidUri, ErrorKind::InvalidVersion, ErrorKind::TooLong];
 
-/// The kinds of errors about a file that is named but cannot be served.
 const NOT_SERVED: [ErrorKind; 9] = [
     ErrorKind::OutsideRoots,
     ErrorKind::NotFound,
@@ -113,24 +107,8 @@ const NOT_SERVED: [ErrorKind; 9] = [
 ];
 
 impl ErrorBody {
-    /// Returns the HTTP status that the protocol requires for a response with this error, or `None`
-    /// if the transport chooses the status.
-    ///
-    /// ```
-    /// # use mcp_roots_guard::{
-    /// #     Boundary, ClientCapabilities, Guard, Revision, RootsResponse,
-    /// # };
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    /// # runtime.unwrap().block_on(async {
-    /// let guard = Guard::new(Boundary::without_directories().build()?);
-    /// let session = guard.session(ClientCapabilities::without_roots())?;
-    /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
-    /// let error = session.roots(source).await.unwrap_err();
-    /// assert_eq!(Revision::V2026_07_28.error_body(&error, None).http_status(), Some(400));
-    /// assert_eq!(Revision::V2025_11_25.error_body(&error, None).http_status(), None);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// # }).unwrap();
-    /// ```
+    /// The HTTP status that the protocol requires for a response with this error. `None` if the
+    /// transport chooses it.
     #[must_use]
     pub const fn http_status(&self) -> Option<u16> {
         match self.code {

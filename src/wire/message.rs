@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use super::{ClientCapabilities, ListRootsResult, field};
 use crate::limits::MESSAGE_BYTES;
 
-/// The effect of an incoming message on the roots of its client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Effect {
     /// The message does not concern roots.
@@ -21,11 +20,11 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns the effect of a JSON-RPC message or batch.
+    /// The effect of a JSON-RPC message or batch.
     ///
-    /// A message that cannot be parsed, or that is longer than [`MESSAGE_BYTES`], counts as a
-    /// change, because the SDK may parse what this function cannot. So does an object in which any
-    /// of several methods is a change, because parsers differ in which one they use.
+    /// One that cannot be parsed, or that is longer than [`MESSAGE_BYTES`], counts as a change,
+    /// because the SDK may parse what this function cannot. So does an object in which any of
+    /// several methods is a change, because parsers differ in which one they use.
     pub(crate) fn of(message: &[u8]) -> Self {
         if message.len() > MESSAGE_BYTES {
             return Self::Changed;

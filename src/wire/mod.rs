@@ -1,10 +1,9 @@
 //! The MCP messages about roots (2024-11-05 to 2026-07-28).
 //!
-//! These types represent the JSON of a `roots/list` result, a client's capabilities,
-//! `notifications/roots/list_changed` and an error. The URIs are untrusted text, and none of these
-//! types grants access: a URI is parsed and checked when its list is resolved. Malformed JSON is
-//! interpreted in the way that grants less. A malformed list is treated as a failure to obtain it,
-//! a malformed capability as declared, and a malformed notification as a change of roots.
+//! The URIs are untrusted text, and none of these types grants access: a URI is parsed and checked
+//! when its list is resolved. Malformed JSON is interpreted in the way that grants less: a
+//! malformed list as a failure to obtain it, a malformed capability as declared, and a malformed
+//! notification as a change of roots.
 
 mod capability;
 mod message;
@@ -24,32 +23,20 @@ pub(crate) use message::Effect;
 pub use message::ErrorBody;
 pub use revision::Revision;
 
-/// A client's response to `roots/list`. Unknown fields are ignored.
+/// A client's response to `roots/list`. Unknown fields are ignored. Anything except an object with
+/// an array in `roots` is an error. So is a `nextCursor` that is not a string, because the rest of
+/// the list cannot be requested.
 ///
 /// A [`Guard`](crate::Guard) decides what a list means, including an empty one. A program that
-/// obtains lists itself narrows its [`Boundary`](crate::Boundary) with one:
-///
-/// ```
-/// use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
-///
-/// # let work = tempfile::tempdir().unwrap();
-/// # let uri = mcp_roots_guard::Roots::from_dirs([work.path()])?.iter().next().unwrap().uri();
-/// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
-/// let list = ListRootsResult::from_uris([uri.as_str(), "file:///etc"]);
-/// let roots = boundary.narrow(&list.roots, &Deadline::default())?;
-/// assert_eq!((roots.iter().count(), roots.rejected().len()), (1, 1));
-/// # Ok::<(), mcp_roots_guard::Error>(())
-/// ```
-///
-/// Anything except an object with an array in `roots` is an error. A `nextCursor` that is not a
-/// string is also an error, because the rest of the list cannot be requested.
+/// obtains lists itself passes its [`roots`](Self::roots) to
+/// [`Boundary::narrow`](crate::Boundary::narrow).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ListRootsResult {
     /// The roots, in the client's order. Relative requests are resolved against the first.
     pub roots: Vec<RootEntry>,
-    /// The `cursor` for requesting the next page. The field is in no published schema, but some
-    /// clients send it.
+    /// The `cursor` for requesting the next page. No published schema has it, but some clients send
+    /// it.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -57,10 +44,9 @@ pub struct ListRootsResult {
 /// One entry of a root list. The schema calls it `Root`, but in this crate, a [`Root`](crate::Root)
 /// is a resolved entry.
 ///
-/// An entry that violates the schema is kept, with the JSON that was sent as its URI, shortened. It
-/// is rejected (`malformed`) and does not affect the others. The exception is JSON that
-/// `serde_json` cannot parse, such as JSON nested more than 128 levels deep, which fails the whole
-/// list.
+/// An entry that violates the schema is rejected (`malformed`) without affecting the others, and
+/// keeps the JSON that was sent as its URI, shortened. Exception: JSON that `serde_json` cannot
+/// parse, such as JSON nested more than 128 levels deep, fails the whole list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RootEntry {
@@ -78,8 +64,8 @@ impl ListRootsResult {
     /// The method of the request.
     pub const METHOD: &str = "roots/list";
 
-    /// The method of the notification that a client's roots changed. It does not contain the new
-    /// roots, so the list must be requested again ([`Session::list_changed`](crate::Session)).
+    /// The method of the notification that a client's roots changed, which does not contain the new
+    /// ones ([`Session::list_changed`](crate::Session::list_changed)).
     pub const CHANGED: &str = "notifications/roots/list_changed";
 
     /// Creates a list from URIs, without names.
@@ -106,9 +92,8 @@ impl ListRootsResult {
 }
 
 impl RootEntry {
-    /// A short text to show for the entry, for example in a list of a client's projects: its name,
-    /// or else the last name of its path, or else its URI. It is the client's own text, and says
-    /// nothing about what the entry grants.
+    /// A short text to show for the entry: its name, or else the last name of its path, or else its
+    /// URI. It is the client's own text, and says nothing about what the entry grants.
     ///
     /// ```
     /// use mcp_roots_guard::ListRootsResult;
@@ -127,8 +112,7 @@ impl RootEntry {
         last.to_string_lossy().into_owned()
     }
 
-    /// The entry as an entry of a list that [`Boundary::narrow`](crate::Boundary::narrow) reads.
-    /// A path in place of a URI is accepted if `allows_paths`.
+    /// The entry for [`Boundary::narrow`](crate::Boundary::narrow).
     pub(crate) fn to_list_entry(&self, allows_paths: bool) -> ListEntry<'_> {
         let entry = if self.malformed {
             let text = "the entry is malformed";
@@ -147,9 +131,9 @@ impl RootEntry {
     }
 }
 
-/// Whether the URL parser that most programs use (WHATWG, the `url` crate) reads the same path from
-/// a `file:` URI. It treats a name such as `c:` as a drive. Text that is not such a URI passes, and is
-/// refused or read as a path later. On Windows, the guard itself reads URIs in several notations.
+/// Whether the URL parser that most programs use (WHATWG, the `url` crate), to which a name such as
+/// `c:` is a drive, reads the same path from a `file:` URI. Other text passes, and is refused or
+/// read as a path later. On Windows, the guard itself reads URIs in several notations.
 fn is_read_alike(uri: &str) -> bool {
     let Ok(location) = Location::from_uri(uri) else { return true };
     let reread = || Url::parse(uri).ok()?.to_file_path().ok();
@@ -171,8 +155,8 @@ fn too_large(code: &'static str, text: &'static str) -> Error {
 const TOO_MANY_ENTRIES: &str = "the root list has more than 10000 entries";
 const TOO_MANY_BYTES: &str = "the root list is larger than 8000000 bytes";
 
-/// Not derived, because a derived implementation would accept an array in place of an object. The
-/// same applies to [`RootEntry`] and [`ErrorBody`].
+/// A derived implementation would accept an array in place of an object, also for [`RootEntry`] and
+/// [`ErrorBody`].
 impl<'de> Deserialize<'de> for ListRootsResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
@@ -198,7 +182,6 @@ impl<'de> Deserialize<'de> for RootEntry {
     }
 }
 
-/// Removes a field from an object and parses it. An absent field is parsed as `null`.
 fn field<T: DeserializeOwned, E: serde::de::Error>(
     object: &mut Map<String, Value>,
     key: &str,

@@ -1,13 +1,4 @@
 //! Errors, with messages that tell the reader what to correct.
-//!
-//! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
-//! or the person who sent the request. One table, in `codes`, contains all three.
-//!
-//! The text (`Display`, `Debug` and every `source`) contains only the request, fixed text of this
-//! crate, the value of a limit, and the message of an operating system error, so it can be passed
-//! to a model. Details that only the operator may see, such as the target of a symlink or another
-//! root, are in [`Error::operator_detail`]. If a child process failed, the text also contains its
-//! name, its status and the end of its standard error (`ChildOutput::into_stdout`).
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -28,9 +19,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A refusal or a failure. Its text is safe to show to the sender of the request.
 ///
-/// If the error concerns a request, `Display` writes `OPERATION "REQUEST": REASON`. Otherwise, it
-/// writes only the reason. The request is quoted as it was sent, escaped and shortened. Reasons
-/// that must not be distinguishable have the same text.
+/// `Display` writes `OPERATION "REQUEST": REASON`, or only the reason if the error concerns no
+/// request. The request is quoted as it was sent, escaped and shortened. Reasons that must not be
+/// distinguishable have the same text.
+///
+/// `Display`, `Debug` and every `source` contain only the request, fixed text, the value of a
+/// limit, and the message of an operating system error. A server can add roots
+/// ([`name_roots_in_refusals`](crate::BoundaryBuilder::name_roots_in_refusals)), the output of a
+/// program (`ChildOutput::into_stdout`) and text of its own ([`with_outcome`](Self::with_outcome)).
 ///
 /// ```
 /// # use guarded_fs::{ErrorKind, Roots};
@@ -53,43 +49,36 @@ pub struct Error(Box<Inner>);
 struct Inner {
     code: Code,
     operation: &'static str,
-    /// The request, quoted.
     request: Option<String>,
-    /// The destination of a rename, a copy or a hard link, or the target of a symlink, quoted.
+    /// The destination, or the target of a symlink, quoted.
     destination: Option<String>,
-    /// The path of the operation that is to blame.
+    /// The path to blame.
     blamed: PathRole,
-    /// The reason. Static, so that only the limit can be inserted.
+    /// Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
     limit: Option<u64>,
-    /// The effects of the operation that failed, if it had any, or how a program ended.
+    /// What the failed operation has done, or how a program ended.
     outcome: Option<String>,
     operator_detail: Option<String>,
-    /// The index of the root in which resolution failed.
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
 }
 
-/// What a path is to an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathRole {
     Source,
-    /// The destination of a rename, a copy or a hard link.
     Destination,
     /// The target of a symlink.
     Target,
 }
 
 impl Error {
-    /// Creates an error with a kind, a code and a text of the caller's own, like
-    /// [`io::Error::new`]. A library that is built on this one, or an application, can so report
-    /// its own failures as errors of this type.
-    ///
-    /// The text is shown to the sender of the request. It should say what was wrong and what to do
-    /// instead, without a full stop. Give several codes the same kind if callers need not
-    /// distinguish them.
+    /// Creates an error of the caller's own, like [`io::Error::new`], for a library that is built
+    /// on this one or an application. The text is shown to the sender of the request. It should say
+    /// what was wrong and what to do instead, without a full stop. Give several codes the same kind
+    /// if callers need not distinguish them.
     ///
     /// ```
     /// use guarded_fs::{Error, ErrorKind};
@@ -105,35 +94,28 @@ impl Error {
         Code::Custom { kind, name: code, text }.into()
     }
 
-    /// The kind of the error, for callers that handle some kinds differently.
+    /// The kind of the error, for callers to match on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
     }
 
-    /// The exact reason in snake case, such as `bad_escape`. [`ErrorKind`] lists the codes of each
-    /// kind.
+    /// The exact reason in snake case, such as `bad_escape`, for logs, tests, and programs that
+    /// read `data.kind` in an error response. [`ErrorKind`] lists the codes of each kind.
     ///
-    /// Codes are for logs, tests, and programs that read `data.kind` in an error response. New ones
-    /// may be added, and a minor release may give a failure a more exact code of the same kind, so
-    /// match on the [kind](Self::kind).
-    ///
-    /// ```
-    /// use guarded_fs::{ErrorKind, Location};
-    ///
-    /// let refused = Location::parse("file:///a%2").unwrap_err();
-    /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::InvalidUri, "bad_escape"));
-    /// ```
+    /// Codes may be added, and a minor release may give a failure a more exact code of the same
+    /// kind, so match on the [kind](Self::kind).
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.reason().as_str()
     }
 
-    /// The number of the failure in the operating system, like
+    /// The number that the operating system reported, like
     /// [`io::Error::raw_os_error`](std::io::Error::raw_os_error).
     ///
-    /// This is the number that the system reported. The guard finds some failures without the
-    /// system call that would report them. They have the number of that call (Unix only):
+    /// A failure that the guard finds without a system call has the number of the call that would
+    /// report it (Unix only). Refusals that are the guard's alone, such as `outside_roots` and
+    /// `protected`, have none.
     ///
     /// | code | number |
     /// | --- | --- |
@@ -147,19 +129,6 @@ impl Error {
     /// | `too_long` | `ENAMETOOLONG` |
     /// | `cross_device` | `EXDEV` |
     /// | `read_only` | `EROFS` |
-    ///
-    /// Other refusals are the guard's alone, such as `outside_roots` and `protected`, and have none.
-    ///
-    /// ```
-    /// # use guarded_fs::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let missing = roots.open("missing.txt").unwrap_err();
-    /// # #[cfg(unix)]
-    /// assert_eq!(missing.raw_os_error(), Some(2)); // ENOENT
-    /// assert_eq!(roots.open("../secret.txt").unwrap_err().raw_os_error(), None);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         let reported = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
@@ -176,26 +145,24 @@ impl Error {
         self.0.code
     }
 
-    /// The operation that failed and what it was requested on, escaped and shortened, for events.
+    /// The operation and its request, quoted but for the quotes.
     pub(crate) fn operation(&self) -> Option<(&'static str, &str)> {
         Some((self.0.operation, unquoted(self.0.request.as_deref()?)))
     }
 
-    /// The destination that was requested, escaped and shortened, for events.
     pub(crate) fn destination(&self) -> Option<&str> {
         self.0.destination.as_deref().map(unquoted)
     }
 
-    /// Details that only the operator may see, such as the target of a symlink or the affected
-    /// root. Write them to the server's log, never to a response.
+    /// What only the operator may see, such as the target of a symlink or the affected root. Write
+    /// it to the server's log, never to a response.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.0.operator_detail.as_deref()
     }
 
-    /// Copies the error for another caller who waits for the same result: its kind, code, reason,
-    /// [number](Self::raw_os_error) and operator's detail, without the operation, the request and
-    /// what was added about them.
+    /// Copies what another caller who waits for the same result needs: the kind, code, reason,
+    /// [number](Self::raw_os_error) and operator's detail.
     #[must_use]
     pub fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
@@ -206,14 +173,14 @@ impl Error {
         again
     }
 
-    /// Converts the error into one of another program, which no operation mistakes for its own.
+    /// Makes this an error of another program, which no operation mistakes for its own.
     pub(crate) fn into_custom(mut self) -> Self {
         let (kind, name, text) = (self.kind(), self.code(), self.0.text);
         self.0.code = Code::Custom { kind, name, text };
         self
     }
 
-    /// Creates an error about a limit that the caller chose. The limit replaces `{}` in the text.
+    /// An error about a limit that the caller chose, which replaces `{}` in the text.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
         let mut error = Self::from(code).with_text(text);
         error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
@@ -224,18 +191,15 @@ impl Error {
         Self::over(Code::TooLarge, "larger than {} bytes", limit)
     }
 
-    /// Replaces the code's text with a more precise one.
     pub(crate) fn with_text(mut self, text: &'static str) -> Self {
         self.0.text = text;
         self
     }
 
-    /// Replaces the text with that of another error.
     pub(crate) fn with_text_of(self, cause: &Self) -> Self {
         self.with_text(cause.0.text)
     }
 
-    /// Blames the destination of the operation.
     pub(crate) fn of_destination(mut self) -> Self {
         self.0.blamed = PathRole::Destination;
         self
@@ -245,14 +209,12 @@ impl Error {
         self.0.blamed == PathRole::Destination
     }
 
-    /// Blames the target of the symlink.
     pub(crate) fn of_target(mut self) -> Self {
         self.0.blamed = PathRole::Target;
         self
     }
 
-    /// Like [`with_request`](Self::with_request), but for a rename, which has a source and a
-    /// destination.
+    /// Like [`with_request`](Self::with_request), for an operation with a destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));
@@ -260,16 +222,8 @@ impl Error {
         self.with_request(operation, from)
     }
 
-    /// Adds the operation and the request that failed to the text, unless they are there already.
-    /// The request is shown as the library shows it: quoted, escaped and shortened.
-    ///
-    /// ```
-    /// use guarded_fs::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::ReadOnly, "turn_is_read_only", "this turn only reads");
-    /// let error = error.with_request("format", "a.rs".as_ref());
-    /// assert_eq!(error.to_string(), "format \"a.rs\": this turn only reads");
-    /// ```
+    /// Adds the operation and the request to the text, quoted, escaped and shortened, unless they
+    /// are there already.
     #[must_use]
     pub fn with_request(mut self, operation: &'static str, request: &OsStr) -> Self {
         if self.0.request.is_none() {
@@ -279,26 +233,17 @@ impl Error {
         self
     }
 
-    /// Adds what only the operator may see ([`operator_detail`](Self::operator_detail)), in place
-    /// of an earlier detail.
+    /// Sets what only the operator may see ([`operator_detail`](Self::operator_detail)).
     #[must_use]
     pub fn with_operator_detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
         self
     }
 
-    /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how a
-    /// program ended, or what to do instead. An earlier addition is kept. The sender of the request
-    /// sees it, so quote what is not the caller's own text, and name nothing that the sender does
+    /// Adds to the text, after the reason and a semicolon, what the failed operation has done, how
+    /// a program ended, or what to do instead. Earlier additions are kept. The sender of the
+    /// request sees it: quote what is not the caller's own, and name nothing that the sender does
     /// not know.
-    ///
-    /// ```
-    /// use guarded_fs::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::Io, "format_failed", "the formatter failed");
-    /// let error = error.with_outcome("2 of 3 files are formatted".to_owned());
-    /// assert_eq!(error.to_string(), "the formatter failed; 2 of 3 files are formatted");
-    /// ```
     #[must_use]
     pub fn with_outcome(mut self, outcome: String) -> Self {
         self.0.outcome = Some(match self.0.outcome {
@@ -308,8 +253,7 @@ impl Error {
         self
     }
 
-    /// Records the root in which resolution failed, because the root's path may have to be
-    /// verified.
+    /// The path of this root may have to be verified.
     pub(crate) fn in_root(mut self, root: usize) -> Self {
         self.0.root = Some(root);
         self
@@ -319,16 +263,14 @@ impl Error {
         self.0.root
     }
 
-    /// Records the number of the operating system's error that caused this one
-    /// ([`raw_os_error`](Self::raw_os_error)), in place of an earlier one. It also decides the kind
-    /// of the [`io::Error`] that this error converts to.
+    /// Sets the [number](Self::raw_os_error) of the operating system's error that caused this one.
+    /// It also decides the kind of the [`io::Error`] that this error converts to.
     #[must_use]
     pub fn with_raw_os_error(mut self, number: impl Into<Option<i32>>) -> Self {
         self.0.cause = number.into().map(io::Error::from_raw_os_error);
         self
     }
 
-    /// Records the operating system's error that caused this one.
     pub(crate) fn caused_by(mut self, cause: io::Error) -> Self {
         self.0.cause = Some(cause);
         self
@@ -379,13 +321,12 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The kind is the system's, if the system reported the error. Otherwise, it is the one with the
-/// same name, or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
+/// The kind is the system's, if the system reported the error, or else the one with the same name
+/// or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
 /// [`PermissionDenied`](io::ErrorKind::PermissionDenied).
 ///
-/// The error is the [inner error](io::Error::get_ref), because its text tells a model the path and
-/// the reason. An [`io::Error`] has either such an error or a number of the system, so its
-/// `raw_os_error` is `None`, and the number is that of the inner error:
+/// The error is the [inner error](io::Error::get_ref), so that the text tells a model the path and
+/// the reason. An [`io::Error`] with an inner error has no `raw_os_error` of its own:
 ///
 /// ```
 /// # use std::io;
@@ -422,23 +363,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Serializes as a map with the [code](Error::code) and the text of `Display`, for programs that
-/// send errors as JSON without MCP. Like the text, it is safe to show to a model.
-///
-/// ```
-/// # use guarded_fs::Roots;
-/// # let work = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
-/// let error = roots.read("../a", 1 << 20).unwrap_err();
-/// assert_eq!(
-///     serde_json::to_value(&error).unwrap(),
-///     serde_json::json!({
-///         "code": "outside_roots",
-///         "text": r#"read "../a": not inside the allowed directories"#,
-///     })
-/// );
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// Serializes as a map of the [`code`](Error::code) and the `text` of `Display`, for programs that
+/// send errors as JSON without MCP.
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
@@ -448,7 +374,6 @@ impl Serialize for Error {
     }
 }
 
-/// The number with which a system call reports the failure, or none.
 #[cfg(unix)]
 fn number_of(code: Code) -> Option<i32> {
     use rustix::io::Errno;
@@ -468,7 +393,7 @@ fn number_of(code: Code) -> Option<i32> {
     Some(number.raw_os_error())
 }
 
-/// On Windows, the number depends on the call: two mean that there is no such file.
+/// On Windows, several numbers mean that there is no such file, depending on the call.
 #[cfg(not(unix))]
 fn number_of(_: Code) -> Option<i32> {
     None
@@ -483,8 +408,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Contains only the code and the text of `Display`, so that `{:?}` in a response reveals no
-/// operator details.
+/// Contains only the code and the text of `Display`, and so no operator details.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({}: {self})", self.reason())
@@ -497,8 +421,8 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// Whether the system rejected a name because it is too long. Rust 1.85 has no stable
-/// `io::ErrorKind` for this, so the kind is derived from the system's error number.
+/// Rust 1.85 has no stable `io::ErrorKind` for this, so the kind of the system's number is
+/// compared.
 fn is_name_too_long(error: &io::Error) -> bool {
     #[cfg(unix)]
     let too_long = io::Error::from(rustix::io::Errno::NAMETOOLONG);
@@ -558,7 +482,7 @@ pub(crate) fn quoted(text: &OsStr) -> String {
     format!("{shown:?}")
 }
 
-/// Removes the quotes around quoted text, which stays escaped.
+/// Removes the quotes. The text stays escaped.
 pub(crate) fn unquoted(quoted: &str) -> &str {
     quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(quoted)
 }

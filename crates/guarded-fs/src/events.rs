@@ -1,14 +1,11 @@
-//! The events of operations, for the operator's log. The [crate documentation](crate#events) is
-//! their contract.
-//!
-//! Without the feature `tracing`, the functions do nothing.
+//! The events of operations. The [crate documentation](crate#events) is their contract. Without the
+//! feature `tracing`, the functions do nothing.
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
 
 use crate::error::{Error, quoted, unquoted};
 
-/// Emits an event if the feature `tracing` is enabled.
 macro_rules! event {
     ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
         #[cfg(feature = "tracing")]
@@ -19,9 +16,8 @@ macro_rules! event {
 }
 
 impl Error {
-    /// Logs this refusal as the library logs its own, with the event
-    /// [`refused`](crate#events), and returns it. `scope` is the number of the request or session,
-    /// if there is one.
+    /// Logs this refusal with the event [`refused`](crate#events), and returns it. `scope` is the
+    /// number of the request or session, if there is one.
     ///
     /// For a program that refuses requests for reasons of its own, such as an agent whose user
     /// declined, so that the operator's log has every refusal in one form. Errors of
@@ -44,7 +40,6 @@ impl Error {
     }
 }
 
-/// An operation that has succeeded.
 pub(crate) struct AllowedOperation<'a> {
     pub(crate) operation: &'static str,
     pub(crate) request: &'a OsStr,

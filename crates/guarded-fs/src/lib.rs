@@ -1,5 +1,5 @@
-//! File operations that stay inside allowed directories, for programs that use files by paths which
-//! they do not trust: agents and their tools, servers, and programs that extract archives.
+//! File operations that stay inside allowed directories, for programs that handle paths they do not
+//! trust: agents and their tools, servers, and programs that extract archives.
 //!
 //! ```
 //! use guarded_fs::{ErrorKind, OpenMode, Roots};
@@ -24,111 +24,115 @@
 //! configuration, a list ─ boundary ─▶ Roots
 //! ```
 //!
-//! [`Location`] parses a request without I/O. A [`Boundary`] has the allowed directories of the
-//! operator's configuration. [`Roots`] is an immutable snapshot of those in force, which a list that
-//! is not trusted narrows ([`Boundary::narrow`], [`Roots::within`]). [`Roots::check`] decides whether
-//! a request is allowed and returns a [`CheckedPath`] or a [`CheckedEntry`], which nothing else can
-//! create. File operations are methods of both. The methods of [`Roots`] check and operate in one
-//! step. Every failure is an [`Error`] with an [`ErrorKind`] and a fine-grained [code](Error::code).
-//! Its text is safe to show to the sender of the request.
+//! [`Location`] parses a request without I/O. A [`Boundary`] has the directories that the operator
+//! allows. [`Roots`] is an immutable snapshot of those in force, which an untrusted list can only
+//! narrow ([`Boundary::narrow`], [`Roots::within`]). [`Roots::check`] and [`Roots::check_entry`]
+//! decide a request, and return a [`CheckedPath`] or a [`CheckedEntry`], which nothing outside this
+//! crate can create. File operations are methods of both. The methods of [`Roots`] check and
+//! operate in one step. Every failure is an [`Error`] with an [`ErrorKind`], a fine-grained
+//! [code](Error::code), and a text that is safe to show to the sender.
 //!
-//! The crate is synchronous, and has no asynchronous runtime and no unsafe code. The crate
-//! `guarded-process` runs programs in a checked directory and confines them. The crate
-//! `mcp-roots-guard` adds the clients of a server for the Model Context Protocol. It re-exports this
-//! one.
+//! The crate is synchronous, with no asynchronous runtime and no unsafe code. `guarded-process`
+//! runs programs in a checked directory and confines them. `mcp-roots-guard` adds the clients of a
+//! server for the Model Context Protocol, and re-exports this crate.
 //!
 //! # What is guaranteed
 //!
 //! - A request is allowed if and only if the file that it named, with all symlinks followed, was
 //!   inside a root **when it was checked**. A root is a name below an allowed directory.
-//! - Every file that is opened, created, renamed or removed was reached from the allowed directory,
-//!   along the root's own names, **when its parent directory was opened**, without following any
-//!   symlink except those that the check followed.
-//! - No file is read, written or truncated until it has been verified to be a regular file (and, if
-//!   [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) requires it, one with a single name).
-//!   Each file is verified **after it was opened**, through its open handle.
-//! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
-//!   reveals nothing about files outside the roots. The only exception is the names of the allowed
-//!   directories and of the roots themselves.
+//! - Every file that is opened, created, renamed or removed was reached from the allowed directory
+//!   along the root's own names **when its parent directory was opened**, following only the
+//!   symlinks that the check followed.
+//! - No file is read, written or truncated until its handle has shown, **after it was opened**,
+//!   that it is a regular file (unless [special files](BoundaryBuilder::allow_special_files) are
+//!   allowed), with a single name if [`refuse_hard_links`](BoundaryBuilder::refuse_hard_links) is
+//!   set.
+//! - Deciding a request opens, looks up and reads nothing outside the roots, so a refusal reveals
+//!   nothing about files there. The only exception is the names of the allowed directories and of
+//!   the roots themselves.
 //! - If allowed directories are configured, no root outside them is ever in force, whatever a
 //!   client lists.
 //! - A place is changed only if the innermost root in force that contains it is writable and no
 //!   pattern for [protected names](BoundaryBuilder::protect) matches it. No list and no narrowing
 //!   raises the access of a place.
-//! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody except the
-//!   new file's owner read or write access that they did not have before. See
-//!   [`write`](Roots::write) for the limits of the permission guarantee on macOS and Windows.
-//! - No input causes a panic in this crate, and every loop and every input is bounded.
-//! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups and 20 ms of CPU time
-//!   in a release build, whatever symlinks the path contains. A request that needs more look-ups is
-//!   refused. With a hundred patterns for denied names, it takes up to 30 ms, and with the maximum
-//!   of a thousand 0.3 s. These bounds cover the decision, not reading the file.
+//! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody but the new
+//!   file's owner read or write access that they did not have before, within limits on macOS and
+//!   Windows that [`write`](Roots::write) lists.
+//! - No input causes a panic, and every loop and every input is bounded.
+//! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups, beyond which it is
+//!   refused, and 20 ms of CPU time in a release build, whatever symlinks the path contains. With a
+//!   hundred patterns for denied names, it takes up to 30 ms, and with the maximum of a thousand
+//!   0.3 s.
 //!
 //! # What is not guaranteed
 //!
 //! - Hard links to files outside the roots are served, unless the boundary
-//!   [refuses](BoundaryBuilder::refuse_hard_links) files with more than one name.
-//! - The guard stops neither code that opens files without it nor an administrator. On Linux,
+//!   [refuses](BoundaryBuilder::refuse_hard_links) files with several names.
+//! - The guard stops neither an administrator nor code that opens files without it. On Linux,
 //!   `guarded-process` confines such code to the allowed directories.
-//! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
-//!   on threads that may block.
+//! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call. Run operations on
+//!   threads that may block.
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
-//!   This unblocks a writer that is waiting for a reader of the FIFO, or makes the device's driver
-//!   handle the open.
-//! - If another directory takes the name of an allowed directory, requests can still reach the one
-//!   that had the name before for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is
-//!   being opened. After two seconds of that, requests are refused.
-//! - Whoever may rename directories above a listed root, inside an allowed directory, decides
-//!   what the root's name leads to: never a place outside the allowed directory, and never through
-//!   a symlink.
-//! - A symlink to a path outside the roots is refused, even if that path is a symlink back into a
-//!   root.
-//! - A directory that is moved out of the root after it was opened stays open and accessible
-//!   through its handle.
+//!   This unblocks a writer that waits for a reader, or makes the device's driver handle the open.
+//! - If another directory takes the name of an allowed directory, requests can reach the previous
+//!   one for [`VERIFY_EVERY`](limits::VERIFY_EVERY), and while the new one is being opened. After
+//!   two seconds of that, requests are refused.
+//! - Whoever may rename directories above a listed root, inside an allowed directory, decides what
+//!   the root's name leads to: never a place outside the allowed directory, and never through a
+//!   symlink.
+//! - A symlink to a path outside the roots is refused, even if that path is a symlink back in.
+//! - A directory that is moved out of the root while it is open stays accessible through its
+//!   handle.
 //!
 //! # Features
 //!
-//! - `tracing`: emits [events](#events) about operations and refusals, for the operator's log and for
-//!   an audit log.
-//! - `ignore`: adds `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
+//! - `tracing`: [events](#events) for the operator's log and for an audit log.
+//! - `ignore`: `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
 //! - `schemars`: JSON schemas of [`Location`] and [`ContentHash`], for the arguments of tools.
 //!
 //! The minimum Rust version is 1.85.
 //!
 //! # Events
 //!
-//! With the feature `tracing`, the crate emits these events with the target `guarded_fs`. They are a
-//! contract: within a major version, no event or field is removed or renamed, and each keeps its
-//! type, its meaning and its level. New events, fields, operations and codes may be added, so a log
-//! that others read should copy fields by name. A field without a value is absent.
+//! With the feature `tracing`, the crate emits two events with the target `guarded_fs`:
 //!
-//! | message | level | when | fields |
-//! | --- | --- | --- | --- |
-//! | `allowed` | trace | an operation was allowed and has succeeded | `session`, `operation`, `request`, `root`, `path`, `destination`, `destination_path` |
-//! | `refused` | info | an operation was refused or has failed, a request got no roots, or a program logged a refusal of its own (`Error::logged`) | `session`, `operation`, `request`, `destination`, `code`, `error`, `detail` |
+//! - `allowed` (trace): an operation has succeeded. Its fields are `session`, `operation`,
+//!   `request`, `root`, `path`, `destination` and `destination_path`.
+//! - `refused` (info): an operation was refused or has failed, a request got no roots, or a program
+//!   logged a refusal of its own ([`Error::logged`]). Its fields are `session`, `operation`,
+//!   `request`, `destination`, `code`, `error` and `detail`.
 //!
-//! | field | type | meaning |
-//! | --- | --- | --- |
-//! | `session` | number | the number of the scope ([`Scope::number`]): in an MCP server, of the client's session or of the request |
-//! | `operation` | text | `check`, `parse`, `open`, `open for writing`, `read`, `write`, `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`, `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or what a program gave to `Error::with_request` |
-//! | `request` | text, at most 160 characters and an ellipsis | the path or URI as it was sent, or the program of `run` |
-//! | `destination` | the same | what was sent as the destination, or as the target of a symlink |
-//! | `root` | text | the canonical path of the root |
-//! | `path`, `destination_path` | text | the [canonical path](Proof::display_path) of the place, with all symlinks followed, or the directory in which a program ran |
-//! | `code` | text | the [code](Error::code) of the error |
-//! | `error` | text | the text of the refusal |
-//! | `detail` | text | the [`operator_detail`](Error::operator_detail) |
+//! They are a contract: within a major version, no event or field is removed or renamed, or changes
+//! its type, its meaning or its level. Events, fields, operations and codes may be added, so a log
+//! that others read should copy fields by name. A field without a value is absent. All are texts,
+//! except `session`:
 //!
-//! `request` and `destination` are the sender's text, and the paths can contain names that it chose. All of them are escaped as in error texts, so they contain no line break. They
-//! name nothing outside the roots that the sender did not name itself. **`error` and `detail` are
-//! for the operator's log only**: `error` can contain what a program or a handler wrote, and
-//! `detail` the names of places outside the roots.
+//! - `session`: the [number of the scope](Scope::number), in an MCP server that of the client's
+//!   session or of the request.
+//! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`,
+//!   `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`,
+//!   `copy`, `read link`, `create symlink`, `hard link`, `open directory`, `narrow to`, `run` or
+//!   what a program gave to [`Error::with_request`].
+//! - `request`: the path or URI as it was sent, or the program of `run`, shortened to 160
+//!   characters and an ellipsis.
+//! - `destination`: the destination, or the target of a symlink, likewise.
+//! - `root`: the canonical path of the root.
+//! - `path`, `destination_path`: the [canonical path](Proof::display_path) of the place, or the
+//!   directory in which a program ran.
+//! - `code`, `error`: the [code](Error::code) and the text of the error.
+//! - `detail`: its [`operator_detail`](Error::operator_detail).
 //!
-//! No event contains the content of a file. `open` and `open for writing` are logged, but not what
-//! is then read or written through the open file. A file written in pieces, and each change of a
-//! change set, is logged when it is committed. If no subscriber wants events of the level trace,
-//! `allowed` costs one atomic read. Otherwise, opening a file for reading takes more system calls,
-//! because its canonical path is then looked up.
+//! `request` and `destination` are the sender's text, and the paths can contain names that it
+//! chose. All of them are escaped as in error texts, so they contain no line break. They name
+//! nothing outside the roots that the sender did not name itself. **`error` and `detail` are for
+//! the operator's log only**: `error` can contain what a program or a handler wrote, and `detail`
+//! the names of places outside the roots.
+//!
+//! No event contains the content of a file: `open` and `open for writing` are logged, but not what
+//! is then read or written. A file written in pieces, and each change of a change set, is logged
+//! when it is committed. If no subscriber wants events of the level trace, `allowed` costs one
+//! atomic read. Otherwise, opening a file for reading takes more system calls, to look up its
+//! canonical path.
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
@@ -150,7 +154,7 @@ mod fs;
 mod schema;
 
 /// What the property tests, the fuzz targets and the benchmarks of this repository call. It is not
-/// part of the public API, and any release may change it.
+/// public, and any release may change it.
 #[cfg(feature = "__internals")]
 #[doc(hidden)]
 pub mod internals {

@@ -1,23 +1,20 @@
 //! The bounds of this crate, each with its source or the reason for its value. Those of a feature
-//! alone are in its module.
-//!
-//! These bounds limit the CPU time and memory that an input can use. A request or a root list that
-//! is too large or too costly is refused.
+//! alone are in its module. A request or a root list that is too large or too costly is refused.
 
 use std::time::Duration;
 
 // Requests.
 
-/// The maximum length of a path in bytes: Linux's PATH_MAX, which includes the terminating NUL
-/// (`limits.h`; path_resolution(7)).
+/// The maximum length of a path in bytes, with the terminating NUL: Linux's PATH_MAX (`limits.h`;
+/// path_resolution(7)).
 pub const PATH_BYTES: usize = 4096;
 
-/// The maximum length of a name in a path: Linux's NAME_MAX (`limits.h`). The limits of macOS and
-/// Windows have the same value.
+/// The maximum length of a name in a path: Linux's NAME_MAX (`limits.h`), with the same value on
+/// macOS and Windows.
 pub const NAME_BYTES: usize = 255;
 
-/// The maximum length of a `file:` URI in bytes. It allows three bytes for each byte of the longest
-/// path, because each may be percent-encoded, and 32 bytes for the scheme and the host.
+/// The maximum length of a `file:` URI in bytes: the longest path with every byte percent-encoded,
+/// and 32 bytes for the scheme and the host.
 pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
 
 /// The maximum number of symlinks followed for one request: Linux's MAXSYMLINKS
@@ -25,169 +22,157 @@ pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
 pub const LINK_HOPS: usize = 40;
 
 /// The maximum number of components walked for one request, including those of symlink targets:
-/// four times as many as the longest path has. Linux bounds only the number of symlinks, which does
-/// not bound the time.
+/// four times as many as the longest path has. A bound on symlinks alone does not bound the time.
 pub(crate) const RESOLVE_STEPS: usize = 4 * PATH_BYTES / 2;
 
-/// The maximum number of look-ups for one request, or for one entry of a root list. This is one and
-/// a half times the number of names in the longest path ([`PATH_BYTES`]). It allows 75 names in
-/// each symlink of a chain of 40 ([`LINK_HOPS`]). At two to three microseconds each, the look-ups
-/// take less than 10 ms. A request that needs more is refused with
-/// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`).
+/// The maximum number of look-ups for one request, or for one entry of a root list. One that needs
+/// more is refused ([`TooCostly`](crate::ErrorKind::TooCostly), `too_costly`).
+///
+/// This is one and a half times the number of names in the longest path, or 75 names in each of 40
+/// symlinks. At two to three microseconds each, the look-ups take less than 10 ms.
 pub const LOOKUPS: usize = 3072;
 
-/// The number of names in a kernel walk that are charged as one look-up.
+/// How many names of a kernel walk are charged as one look-up.
 #[cfg(target_os = "linux")]
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
-/// How many times an operation is retried if another process changed its path while it was used.
-/// Each change and each attempt takes at least one system call, so only a process that does nothing
-/// else can win the race 16 times in a row.
+/// How often an operation is retried if another process changes its path meanwhile. Each change
+/// takes a system call, too, so only a process that does nothing else can win 16 times.
 pub(crate) const CHANGED_RETRIES: usize = 16;
 
-/// How long an operation is retried if its path keeps changing. An attempt usually takes
-/// microseconds, but can take much longer on a slow filesystem.
+/// How long an operation is retried. An attempt takes microseconds, but more on a slow filesystem.
 pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 
-/// The maximum number of attempts of a kernel walk that fails with EAGAIN because of a concurrent
-/// rename. After that, a walk through open descriptors is used, which never looks up `..`.
+/// How many times a kernel walk is attempted that fails with EAGAIN because of a concurrent rename.
+/// A walk through open descriptors follows, which never looks up `..`.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
-/// How long a kernel walk is retried. A single walk through 40 long symlinks can take 10 ms, so
-/// limiting the number of attempts is not enough.
+/// How long a kernel walk is retried, because a single one through 40 long symlinks can take 10
+/// ms.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
 
-/// The maximum number of directories that a cursor keeps open. Few symlinks lead up by more levels
-/// than this, and such a symlink requires a walk from the root's directory. The number is small
-/// because many resolutions can run at once, and a process is commonly limited to 1,024
-/// descriptors.
+/// The maximum number of directories that a cursor keeps open. Few symlinks lead up by more levels,
+/// and many resolutions can run at once in a process of commonly 1,024 descriptors.
 pub(crate) const CURSOR_HANDLES: usize = 8;
 
-/// The maximum number of roots that a refusal names, so that it stays short.
+/// The maximum number of roots that a refusal names.
 pub(crate) const ROOTS_NAMED: usize = 8;
 
-/// The maximum length of a request in an error's text, in characters. This is enough to recognize
-/// the request, and fits on one line of a log.
+/// The maximum length of a request in an error's text, in characters: enough to recognize the
+/// request, on one line of a log.
 pub(crate) const QUOTED_CHARS: usize = 160;
 
 // Protected names.
 
-/// The maximum number of patterns for protected names in one configuration. This is ten times as
-/// many as a list of every known tool's settings would need.
+/// The maximum number of patterns for protected names: ten times as many as for every known tool's
+/// settings.
 pub(crate) const PROTECTED_PATTERNS: usize = 1_000;
 
-/// The maximum number of names in one of these patterns. A pattern for a single file of a deeply
-/// nested project has about ten.
+/// The maximum number of names in a pattern. One for a single, deeply nested file has about ten.
 pub(crate) const PATTERN_NAMES: usize = 16;
 
 // Root lists.
 
-/// The maximum number of entries of a root list. A workspace with a thousand projects is large. Ten
-/// times that is an attack or an accident.
+/// The maximum number of entries of a root list. A thousand projects are a large workspace, and ten
+/// times that an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
 
 /// The maximum number of bytes in the URIs and names of a root list: 800 for each of
 /// [`ROOT_LIST_ENTRIES`].
 pub const ROOT_LIST_BYTES: usize = 8_000_000;
 
-/// The maximum time for resolving a list: a hundred times as long as 10,000 entries take on a local
-/// filesystem, to allow for filesystems with slow look-ups.
+/// The maximum time for resolving a list: a hundred times that of 10,000 entries on a local
+/// filesystem, for those with slow look-ups.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 
-/// The maximum number of look-ups for resolving one list: forty for each entry of the longest list.
-/// Together, the look-ups take less than a second of CPU time.
+/// The maximum number of look-ups for a list: forty for each entry of the longest, and less than a
+/// second of CPU time together.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
-/// The bytes of a root or a rejected entry without its texts, and of each name in the index of
-/// roots, as measured.
+/// The measured bytes of a root or rejected entry without its texts, and of a name in the index of
+/// roots.
 pub(crate) const ROOT_BYTES: usize = 320;
 pub(crate) const NODE_BYTES: usize = 64;
 
-/// The maximum number of aliases of one root, in addition to its canonical path. A directory rarely
-/// has more than two or three.
+/// The maximum number of aliases of a root besides its canonical path. Few have more than three.
 pub(crate) const ALIASES: usize = 8;
 
-/// The maximum number of characters of a rejected entry that are kept for the operator's log.
+/// The maximum length of a rejected entry in the operator's log, in characters.
 pub(crate) const ENTRY_CHARS: usize = 160;
 
 // Names that lead to other directories.
 
 /// The shortest time after which an allowed directory's path is opened again, or a configured path
-/// is resolved again. If a deployment replaces a directory, a delay of half a second does not
-/// matter.
+/// is resolved again. In a deployment that replaces a directory, half a second does not matter.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// If opening an allowed directory takes longer than this, further requests to it are refused
-/// instead of waiting: twenty times as long as on a slow network filesystem.
+/// How long requests to an allowed directory wait while it is opened, before they are refused:
+/// twenty times as long as on a slow network filesystem.
 pub(crate) const OPENING: Duration = Duration::from_secs(2);
 
 // Walks, removals and writes.
 
-/// The maximum depth of the directories that a walk or a recursive removal enters. No workspace is
-/// 128 directories deep.
+/// The maximum depth of a walk or a recursive removal. No workspace is 128 directories deep.
 pub const WALK_DEPTH: usize = 128;
 
-/// The maximum number of entries that a walk yields by default. This is more than a model can use,
-/// and takes about a second of system calls.
+/// The maximum number of entries that a walk yields by default: more than a model can use, in about
+/// a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
 
 /// The maximum memory, in bytes, for the entries of the directories that a walk is in, and for the
-/// errors of the directories that it skipped. A directory whose entries need more is listed in part,
-/// as with [`WALK_ENTRIES`]. While a directory is read, its entries can take twice the memory.
-/// [`WALK_ENTRIES`] entries with names of 255 bytes take 27 MiB. On Linux, this bound is therefore
-/// reached only by a walk that sets a larger limit in its [`WalkOptions`](crate::WalkOptions), or
-/// skips many unreadable directories.
+/// errors of those that it skipped. While a directory is read, its entries can take twice as much.
+/// A directory whose entries need more is listed in part, as with [`WALK_ENTRIES`].
+///
+/// That many entries with names of 255 bytes take 27 MiB. So on Linux, only a larger limit in
+/// [`WalkOptions`](crate::WalkOptions), or many unreadable directories, make a walk reach this
+/// bound.
 pub const WALK_BYTES: usize = 48 << 20;
 
-/// The maximum size, in bytes, of all the ignore files that a walk reads. The largest in public
+/// The maximum size, in bytes, of all ignore files that a walk reads. The largest in public
 /// repositories have a few kilobytes.
 pub const IGNORE_BYTES: u64 = 256 << 10;
 
-/// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
-/// (glibc's malloc), which is about 16 on average.
+/// The approximate overhead of a small allocation in bytes: 8, and up to 15 for alignment (glibc's
+/// malloc).
 #[cfg(windows)]
 pub(crate) const ALLOCATION: usize = 16;
 
-/// The maximum number of entries that one call removes. Removing this many takes a minute or two of
-/// system calls, and no workspace has a tenth as many. The limit ensures that the call ends even if
-/// another process keeps adding entries to a directory that takes more than one batch. Another call
-/// can continue the removal.
+/// The maximum number of entries that one call removes, so that it ends even if another process
+/// keeps adding some. Another call can continue. No workspace has a tenth as many, which take a
+/// minute or two of system calls.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
-/// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. The
-/// names are read in batches. Each batch takes at most half of the remaining number, which leaves
-/// room for the batches of nested directories. If names are protected, the search for them before
-/// the removal holds up to [`WALK_ENTRIES`] names.
+/// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. A
+/// batch takes at most half of the remaining number, to leave room for nested directories. The
+/// search for protected names before the removal holds up to [`WALK_ENTRIES`] names.
 pub(crate) const REMOVED_NAMES: usize = 20_000;
 
-/// The smallest batch of names, used when the batches of the parent directories take nearly all of
+/// The smallest batch of names, if those of the parent directories take nearly all of
 /// [`REMOVED_NAMES`]. One call to getdents64(2) returns more.
 pub(crate) const LEAST_BATCH: usize = 16;
 
-/// The number of bytes that a copy transfers at once. Between two pieces, the copy checks whether its
-/// request is still active. Even a slow disk transfers this much in about 10 ms.
+/// How many bytes a copy transfers between two looks at whether its request is still active. Even a
+/// slow disk transfers this much in about 10 ms.
 pub(crate) const COPY_PIECE: u64 = 1 << 20;
 
 /// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
-/// The maximum size, in bytes, of a file whose content is compared with a
+/// The maximum size, in bytes, of a file that is compared with a
 /// [`ContentHash`](crate::ContentHash): one gigabyte, which takes a few seconds.
 pub const COMPARED_BYTES: u64 = 1 << 30;
 
-/// The size of the pieces in which a file is hashed, in bytes: enough that the system calls take
-/// little of the time.
+/// How many bytes are hashed at once: enough that system calls take little of the time.
 pub(crate) const HASHED_PIECE: usize = 64 << 10;
 
 /// The maximum number of changes in a [`ChangeSet`](crate::ChangeSet). Each holds up to three file
-/// descriptors until it is committed. A process is commonly limited to 1,024, so five complete sets
-/// fit at the same time.
+/// descriptors until it is committed, so a process with the common limit of 1,024 can have five
+/// complete sets.
 pub const CHANGES: usize = 64;
 
-/// The maximum number of attempts to find a free temporary name. A random 64-bit name is almost
-/// certain to be free at the first attempt.
+/// How many temporary names are tried. A random 64-bit name is almost certainly free.
 pub(crate) const NAMES_TRIED: usize = 8;
 
 /// The largest extended attribute, in bytes (`XATTR_SIZE_MAX` in linux/limits.h).

@@ -2,26 +2,29 @@
 //!
 //! Programs also add codes to the kinds of `guarded-fs`:
 //!
-//! | code | kind | meaning |
-//! | --- | --- | --- |
-//! | `no_such_program` | [`NotFound`](ErrorKind::NotFound) | no directory of `PATH` that clients cannot write to contains the program |
-//! | `program_inside_roots` | [`ForbiddenFile`](ErrorKind::ForbiddenFile) | the program is inside a writable allowed directory, or its path follows a symlink inside one |
-//! | `program_timed_out` | [`LimitExceeded`](ErrorKind::LimitExceeded) | a child process was killed at its time limit |
-//! | `program_output_too_large` | [`LimitExceeded`](ErrorKind::LimitExceeded) | a child process was killed because it wrote more than its limit |
-//! | `directory_by_path` | [`Unsupported`](ErrorKind::Unsupported) | the working directory of a child process can be set only by its path (`ChildCommand::unguarded_dir`) |
-//! | `invalid_program` | [`InvalidInput`](ErrorKind::InvalidInput) | the program to run is neither a name nor an absolute path |
-//! | `panicked` | [`Io`](ErrorKind::Io) | the work panicked |
+//! - `no_such_program` ([`NotFound`](ErrorKind::NotFound)): no directory of `PATH` that clients
+//!   cannot write to contains the program, or its interpreter does not exist.
+//! - `program_inside_roots` ([`ForbiddenFile`](ErrorKind::ForbiddenFile)): it is inside a writable
+//!   allowed directory, or its path follows a symlink inside one.
+//! - `program_timed_out`, `program_output_too_large` ([`LimitExceeded`](ErrorKind::LimitExceeded)):
+//!   it was killed at its time limit, or because it wrote more than its limit.
+//! - `directory_by_path` ([`Unsupported`](ErrorKind::Unsupported)): the working directory can be
+//!   set only by its path (`ChildCommand::unguarded_dir`).
+//! - `invalid_program` ([`InvalidInput`](ErrorKind::InvalidInput)): neither a name nor an absolute
+//!   path.
+//! - `panicked` ([`Io`](ErrorKind::Io)): the work panicked.
 
 use guarded_fs::{Error, ErrorKind};
 
-/// A child process exited with another status than 0, or a signal ended it.
+/// A child process exited with a status other than 0, or a signal ended it.
 pub const PROGRAM_FAILED: ErrorKind = ErrorKind::Other("program_failed");
 
 /// The process cannot be confined, and no restriction was applied.
 ///
 /// Codes:
 ///
-/// * `confinement_unavailable`: The system is not Linux, or its kernel has no Landlock.
+/// * `confinement_unavailable`: The system is not Linux, its kernel has no Landlock, or it cannot
+///   enforce all restrictions of a program.
 /// * `threads_running`: The process has other threads, which this kernel cannot confine, or its
 ///   number of threads is unknown.
 pub const CONFINEMENT_UNAVAILABLE: ErrorKind = ErrorKind::Other("confinement_unavailable");
@@ -32,7 +35,7 @@ pub const CONFINEMENT_UNAVAILABLE: ErrorKind = ErrorKind::Other("confinement_una
 ///
 /// * `busy`: The system cannot create a thread, or the start of the program does not end.
 /// * `too_many_children`: The client already runs its share of
-///   [`CHILDREN`](crate::limits::CHILDREN) programs.
+///   [`CHILDREN`](crate::limits::CHILDREN).
 pub const BUSY: ErrorKind = ErrorKind::Other("busy");
 
 /// The request was cancelled.
@@ -42,7 +45,6 @@ pub(crate) fn busy() -> Error {
     Error::new(BUSY, "busy", "the server is too busy for this now; try again later")
 }
 
-/// The error for work that panicked. `what` it was is for the operator.
 pub(crate) fn panicked(what: &str) -> Error {
     Error::new(ErrorKind::Io, "panicked", "the operation failed unexpectedly")
         .with_operator_detail(what)

@@ -1,13 +1,12 @@
-//! Programs that run in a checked directory of [`guarded_fs`], and confinement of programs and of the
-//! whole process.
+//! Programs that run in a checked directory of [`guarded_fs`], and confinement of programs and of
+//! the whole process.
 //!
 //! - A [`ChildCommand`] runs a program whose working directory is a
 //!   [`CheckedPath`](guarded_fs::CheckedPath), with limits for time and output.
 //! - A [`Confinement`] restricts such a program to the roots in force, or the whole process to the
 //!   allowed directories, on Linux by Landlock (landlock(7)) and seccomp (seccomp(2)).
 //!
-//! The only unsafe code is in the module `child::exec`: it runs in the new process, before it
-//! executes the program.
+//! The only unsafe code, in `child::exec`, runs in the new process before it executes the program.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 

@@ -1,15 +1,9 @@
-//! The aliases that the operator declares for allowed directories.
-//!
-//! | alias | accepted in |
-//! | --- | --- |
-//! | a path that resolves to the directory on this system | client roots, requests, and the targets of symlinks |
-//! | a path that does not exist on this system, such as the host's path of a container's mount | client roots and requests |
-//! | a Windows path, on any other system | client roots and requests |
+//! The aliases of allowed directories
+//! ([`DirectoryOptions::alias`](super::DirectoryOptions::alias)).
 //!
 //! An alias is replaced by the directory's canonical path before anything is looked up, so it
-//! grants nothing that the canonical path does not grant. It is an error if an alias exists on this
-//! system and is a different directory, because the alias would hide that directory. It is also an
-//! error if an alias equals, contains, or is inside another allowed directory or alias.
+//! grants nothing that the canonical path does not grant. One that exists on this system and is a
+//! different directory is an error, because it would hide that directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,18 +21,14 @@ use crate::roots::{
     DeclaredAlias, LastName, Lookups, PlaceInRoot, Presence, RejectedEntry, Root, Roots,
 };
 
-/// A path that names an allowed directory.
 struct AliasName {
     path: PathBuf,
-    /// The directory's canonical path.
     directory: PathBuf,
-    /// For a declared alias, whether it resolves to the directory on this system. `None` for any
-    /// other path.
+    /// For a declared alias, whether it resolves to the directory on this system.
     declared: Option<bool>,
 }
 
-/// Declares the aliases of the allowed directories. Rejects a directory if one of its aliases
-/// conflicts with another path.
+/// Rejects a directory if one of its aliases conflicts with another path.
 pub(super) fn declare(
     directories: &mut [(Directory, Option<RejectedEntry>)],
     roots: &mut UniqueRoots,
@@ -101,9 +91,8 @@ impl AliasName {
     }
 }
 
-/// Whether an alias resolves to the root on this system. Returns false if nothing exists at that
-/// path, or if the same directory is mounted there. Returns an error if the path resolves to
-/// anything else.
+/// Whether an alias resolves to the root on this system. False if nothing is at that path, or a
+/// mount of the same directory, and an error if anything else is.
 fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     #[cfg(unix)]
     if drive::starts_with_drive(alias.as_os_str()).is_some() {
@@ -135,8 +124,8 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     Err(Code::AliasConflict.into())
 }
 
-/// Returns the aliases that equal, contain, or are inside a name of another directory, and the
-/// aliases that contain or are inside another name of the same directory.
+/// The aliases that equal, contain or are inside a name of another directory, or contain or are
+/// inside another name of the same one.
 fn conflicts(names: &[AliasName]) -> Vec<&AliasName> {
     let mut tree = Tree::default();
     for (number, name) in names.iter().enumerate() {

@@ -1,6 +1,5 @@
-//! Absolute paths from the operator or the environment, such as the path of a program, which may be
-//! outside the configured directories. [`WritablePlaces`] tells whether a tool could have decided
-//! what they lead to.
+//! Absolute paths from the operator or the environment, such as that of a program, which may be
+//! outside the configured directories.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,15 +11,14 @@ use crate::error::{Code, Result};
 use crate::path::protect::FoldedPaths;
 use crate::roots::{Links, Root, Roots};
 
-/// The places where tools can create files and symlinks, from [`Roots::writable_places`]: each
-/// writable root and each writable allowed directory, in force or not, except the filesystem root,
-/// outside of which there is nothing. So for a boundary [without
-/// directories](crate::Boundary::without_directories), or with a writable `/`, the directories that
-/// other clients can write to are not known here.
+/// The places where tools can create files and symlinks: each writable root and each writable
+/// allowed directory, in force or not. The filesystem root is excepted, because nothing is outside
+/// it, so for a boundary [without directories](crate::Boundary::without_directories), or with a
+/// writable `/`, the directories that other clients can write to are not known here.
 ///
 /// For a program that uses a file by a path of its own configuration or environment, such as a
-/// program to run or a plugin to load, and must not use one that a tool has put there. Names are
-/// compared regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
+/// program or a plugin, and must not use one that a tool has put there. Names are compared
+/// regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
 ///
 /// ```
 /// use guarded_fs::Roots;
@@ -43,8 +41,8 @@ pub struct WritablePlaces<'a> {
 }
 
 impl Roots {
-    /// The places where tools can create files and symlinks. `others` are the canonical paths of
-    /// further ones, which the boundary does not know.
+    /// The places where tools can create files and symlinks, and `others`: the canonical paths of
+    /// those that the boundary does not know.
     pub fn writable_places<'a>(
         &'a self,
         others: impl IntoIterator<Item = &'a Path>,
@@ -58,12 +56,11 @@ impl Roots {
     }
 
     /// Whether this open file or directory is, or contains, a read-only allowed directory, in force
-    /// or not. One that is missing counts too, at the path where it would be. `canonical` is the
-    /// canonical path of the open one. Other names, such as bind mounts and hard links, are recognized
-    /// by identity.
+    /// or not. A missing one counts at the path where it would be. `canonical` is the path of the
+    /// open one. Its other names, such as bind mounts and hard links, are recognized by identity.
     ///
-    /// For a program that grants access to a file, or to a directory and everything below it, by rules
-    /// that only add access: a rule for what contains a read-only directory would make it writable.
+    /// For a program whose rules only add access: one for what contains a read-only directory would
+    /// make it writable.
     ///
     /// # Errors
     ///
@@ -92,13 +89,12 @@ impl Roots {
 }
 
 impl WritablePlaces<'_> {
-    /// Resolves an absolute path, which is not a request and may be outside the roots, to the
-    /// canonical path of what is there. Symlinks are followed, unless one is in these places. The
-    /// result itself may be in one: see [`contain`](Self::contain).
+    /// Resolves an absolute path, which may be outside the roots, to the canonical path of what is
+    /// there. That can itself be in one of these places: see [`contain`](Self::contain).
     ///
     /// # Errors
     ///
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for a relative path.
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`).
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a symlink that was
     ///   followed is in one of these places.
     /// - [`NotFound`](crate::ErrorKind::NotFound), and the other errors of resolving the path.
@@ -112,8 +108,8 @@ impl WritablePlaces<'_> {
     }
 
     /// Whether a canonical path, such as one from [`resolve`](Self::resolve), is in one of these
-    /// places. On Unix, another name of such a place on the path, such as a bind mount of the whole
-    /// directory, is recognized too.
+    /// places. On Unix, other names of such a place, such as a bind mount of the whole directory,
+    /// are recognized too.
     #[must_use]
     pub fn contain(&self, canonical: &Path) -> bool {
         let directories = self.roots.iter().filter(|root| !root.is_file());
@@ -127,7 +123,6 @@ impl fmt::Debug for WritablePlaces<'_> {
     }
 }
 
-/// Whether one of these paths leads to one of these directories by another name.
 #[cfg(unix)]
 fn is_other_name<'a>(
     paths: impl Iterator<Item = &'a Path>,
@@ -146,7 +141,6 @@ fn is_other_name<T, U>(_: T, _: U) -> bool {
     false
 }
 
-/// Resolves an absolute path. Returns the place that it names and the symlinks that were followed.
 #[cfg(unix)]
 fn resolve(path: &Path) -> Result<(PathBuf, Links)> {
     use super::volumes;

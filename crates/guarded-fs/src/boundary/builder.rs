@@ -21,7 +21,6 @@ use crate::roots::{Root, Roots, Throttle};
 #[must_use]
 pub struct BoundaryBuilder {
     directories: Vec<(PathBuf, DirectoryOptions)>,
-    /// Whether the boundary is meant to have no directories.
     is_unbounded: bool,
     policy: Policy,
     protected: Vec<(String, Protection)>,
@@ -30,7 +29,7 @@ pub struct BoundaryBuilder {
 }
 
 impl Boundary {
-    /// Returns a builder of a boundary, to which at least one directory must be added.
+    /// A builder of a boundary with at least one directory.
     pub fn builder() -> BoundaryBuilder {
         BoundaryBuilder {
             directories: Vec::new(),
@@ -42,13 +41,13 @@ impl Boundary {
         }
     }
 
-    /// Returns a builder of a boundary without directories. Its one allowed directory is the
-    /// filesystem root, or each volume on Windows, and it is in force only where a client lists it:
-    /// whatever a client lists is in force, including `file:///`, and nothing is for a client that
-    /// lists nothing or declares no roots.
+    /// A builder of a boundary without directories. Its one allowed directory is the filesystem
+    /// root, or each volume on Windows, in force only where a client lists it: whatever a client
+    /// lists is in force, including `file:///`, and nothing is for one that lists nothing or
+    /// declares no roots.
     ///
-    /// It is a constructor of its own, because a forgotten directory must not let clients reach the
-    /// whole system: [`builder`](Self::builder) without a directory is an error.
+    /// [`builder`](Self::builder) requires a directory, so that a forgotten one does not let
+    /// clients reach the whole system.
     ///
     /// ```
     /// # use guarded_fs::{Boundary, Deadline, ListEntry, WhyNone};
@@ -65,23 +64,19 @@ impl Boundary {
 }
 
 impl BoundaryBuilder {
-    /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A
-    /// relative path is resolved against the current directory at that time. Symlinks are followed,
-    /// because the operator is trusted. On Windows, short names (`PROGRA~1`) are expanded at that
-    /// time, and a symlink or junction to another volume is followed only if the path of some
-    /// allowed directory starts with that volume.
-    ///
-    /// The second argument is the directory's [`Access`], or [`DirectoryOptions`].
+    /// Adds an allowed directory (or a single file) with its [`Access`] or [`DirectoryOptions`]. It
+    /// must exist when the boundary is built. A relative path is then resolved against the current
+    /// directory, and symlinks are followed, because the operator is trusted. Relative requests
+    /// start at the first one.
     ///
     /// Directories can be nested. A place has the access of the innermost root in force that
-    /// contains it, compared by canonical path, byte for byte. An inner directory may have more
-    /// access than an outer one, such as a writable workspace in a readable `/`, and never less: to
-    /// make a part of a writable directory read-only, [`protect`](Self::protect) it. If the inner
-    /// directory is not in force, because it is missing or the client does not list it, the outer
-    /// one counts.
+    /// contains it, compared by canonical path, byte for byte. If the inner directory is missing or
+    /// not listed, the outer one counts. The inner one may have more access, such as a writable
+    /// workspace in a readable `/`, and never less: to make a part of a writable directory
+    /// read-only, [`protect`](Self::protect) it.
     ///
-    /// Relative requests start at the first directory, so add the one from which relative paths
-    /// should start before all others.
+    /// On Windows, short names (`PROGRA~1`) are expanded, and a symlink or junction to another
+    /// volume is followed only if the path of some allowed directory starts with that volume.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ErrorKind};
@@ -108,79 +103,63 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Sets until when symlinks in writable allowed directories are trusted. An entry of a root
-    /// list is refused (`through_link`) if it runs through a symlink there that was created,
-    /// renamed or changed at this time or later (`st_ctime`, inode(7)), because a tool may have
-    /// created it to widen the list. The default is the time at which the process built its first
-    /// boundary.
+    /// Trusts symlinks in writable allowed directories that last changed before this time
+    /// (`st_ctime`, inode(7)), by default that at which the process built its first boundary. An
+    /// entry of a root list that runs through another symlink there is refused (`through_link`),
+    /// because a tool may have created it to widen the list.
     ///
-    /// Set a later time if symlinks that are created while the server runs, such as those that a
-    /// deployment switches, may lead to client roots, and no tool can create any. On Windows, which
-    /// does not record this time, no such symlink is trusted whatever is set here.
+    /// Set a later time if symlinks created while the server runs, such as those that a deployment
+    /// switches, may lead to client roots, and no tool can create any. On Windows, which does not
+    /// record this time, no such symlink is trusted.
     pub fn trust_links_until(mut self, time: SystemTime) -> Self {
         self.links_until = Some(time);
         self
     }
 
     /// Refuses regular files with more than one hard link, because another one may be outside the
-    /// roots. They are allowed by default. Refusing them takes no additional system call, but
-    /// package managers and version control systems create thousands of hard links.
+    /// roots. This takes no additional system call, but package managers and version control
+    /// systems create thousands of hard links.
     pub fn refuse_hard_links(mut self) -> Self {
         self.policy.hard_links = Rule::Refuse;
         self
     }
 
-    /// Refuses filesystems and bind mounts that are mounted inside an allowed directory, also at or
-    /// above a client's root. They are allowed by default. If `openat2` is not available, a mount is
-    /// recognized by its mount ID (Linux 5.8 or later) or else by its device number. A bind mount of
-    /// the same filesystem has the same device number, so only a mount ID reveals it.
-    /// [Without directories](Boundary::without_directories), mounts above a client's root are not
-    /// refused.
+    /// Refuses filesystems and bind mounts inside an allowed directory, also at or above a client's
+    /// root. [Without directories](Boundary::without_directories), those above a client's root are
+    /// not refused. An allowed directory beyond a mount is served by its own absolute path, and not
+    /// from one around it.
     ///
-    /// An allowed directory beyond a mount is served by its own absolute path. A request that leads
-    /// to it from a directory around it crosses the mount.
+    /// Without `openat2`, a mount is recognized by its mount ID (Linux 5.8 or later) or else by its
+    /// device number, which does not reveal a bind mount of the same filesystem.
     pub fn refuse_mounts(mut self) -> Self {
         self.policy.mounts = Rule::Refuse;
         self
     }
 
-    /// Allows FIFOs, sockets and devices to be opened. They are refused by default. If allowed,
-    /// they are opened in non-blocking mode (`O_NONBLOCK`) and remain in it.
+    /// Allows FIFOs, sockets and devices to be opened, in non-blocking mode (`O_NONBLOCK`), in
+    /// which they remain.
     pub fn allow_special_files(mut self) -> Self {
         self.policy.special_files = Rule::Allow;
         self
     }
 
-    /// Adds the roots in force to the text of a refusal of what is outside them
-    /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), and the writable ones to the text of a
-    /// refusal to write ([`ReadOnly`](crate::ErrorKind::ReadOnly)), as the client knows them, so
-    /// that a model sees where it may look or write. At most eight are named. By default, the text
-    /// names none.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary =
-    ///     Boundary::builder().directory(work.path(), Access::ReadOnly).name_roots_in_refusals();
-    /// let refused = boundary.build()?.allowed_roots().read("../a", 1).unwrap_err().to_string();
-    /// assert!(refused.starts_with(r#"read "../a": not inside the allowed directories; allowed: ""#));
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Names the roots in force in refusals of what is outside them
+    /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), and the writable ones in refusals to
+    /// write ([`ReadOnly`](crate::ErrorKind::ReadOnly)), so that a model sees where it may look or
+    /// write. At most eight are named, as the client knows them.
     pub fn name_roots_in_refusals(mut self) -> Self {
         self.policy.names_roots = true;
         self
     }
 
-    /// Makes each name that matches a pattern read-only, and everything below it: it can be read,
-    /// listed and described, and every change is refused ([`Protected`](crate::ErrorKind::Protected)).
-    /// Call this once for each pattern. If a name must not be read either, use
-    /// [`deny`](Self::deny).
+    /// Makes each name that matches a pattern read-only, and everything below it: every change is
+    /// refused ([`Protected`](crate::ErrorKind::Protected)). [`deny`](Self::deny) also refuses
+    /// reading.
     ///
-    /// A pattern consists of names separated by `/`. A pattern that begins with `/` matches
-    /// directly below each allowed directory, and any other pattern matches at any depth. The last
-    /// name may contain `*`, which matches any number of characters, and `?`, which matches exactly
-    /// one. No other character is special. Without allowed directories, patterns match below the
-    /// filesystem root, or below each volume on Windows.
+    /// A pattern consists of names separated by `/`. If it begins with `/`, it matches directly
+    /// below each allowed directory, and otherwise at any depth. The last name may contain `*`,
+    /// which matches any number of characters, and `?`, which matches exactly one. Without allowed
+    /// directories, patterns match below the filesystem root, or below each volume on Windows.
     ///
     /// | pattern | matches in the allowed directory `/srv` |
     /// | --- | --- |
@@ -189,26 +168,22 @@ impl BoundaryBuilder {
     /// | `.github/workflows` | `/srv/.github/workflows`, `/srv/a/.github/workflows` |
     /// | `.env*` | `/srv/.env`, `/srv/a/.env.local` |
     ///
-    /// Patterns are compared with the canonical path of the file, so symlinks, aliases and client
-    /// roots make no difference. Whole names are compared. On every system, the comparison ignores
-    /// differences that any supported filesystem ignores: case, Unicode normalization, invisible
-    /// characters, and trailing dots and spaces. A name is protected whether or not it exists.
+    /// - Patterns are compared with the canonical path, so symlinks, aliases and client roots make
+    ///   no difference. On every system, the comparison ignores what any supported filesystem
+    ///   ignores: case, Unicode normalization, invisible characters, and trailing dots and spaces.
+    /// - A name is protected whether or not it exists, and nothing makes it appear. If
+    ///   `.github/workflows` is protected, `.github` can be created as a directory, but no file,
+    ///   symlink or renamed directory can get this name.
+    /// - A directory that contains a protected name can be neither renamed nor removed. It is
+    ///   searched first, so neither can one with more than
+    ///   [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries.
+    /// - A match counts if its last name is below the allowed directory of the innermost root in
+    ///   force. So `.codex/worktrees/x` can be an allowed directory although `.codex` is protected.
+    /// - An allowed directory inside a denied name is reached only by its own path or alias, and
+    ///   `..` does not lead from it into the denied place.
     ///
-    /// Patterns apply in every allowed directory, except to the names that lead to it: a match
-    /// counts if its last name is below the allowed directory of the innermost root in force. So a
-    /// worktree in `.codex/worktrees` can be an allowed directory although `.codex` is protected,
-    /// and names below the worktree are protected as usual. An allowed directory inside a denied
-    /// name is reached by its own path or alias, but not through the denied name, and `..` does not
-    /// lead from it into the denied place.
-    ///
-    /// Nothing makes a protected name appear. If `.github/workflows` is protected, `.github` can be
-    /// created as a directory, but no file, symlink or renamed directory can get this name. A
-    /// directory that contains a protected name can be neither renamed nor removed. It is searched
-    /// for such names first, so both operations are refused if it has more than
-    /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries.
-    ///
-    /// `docs/defenses.md` lists the limits of this protection. For example, it does not apply to
-    /// child processes, and confining the process does not enforce it.
+    /// `docs/defenses.md` lists the limits of this protection: for example, it does not apply to
+    /// child processes, and confinement does not enforce it.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ErrorKind};
@@ -234,32 +209,15 @@ impl BoundaryBuilder {
 
     /// Denies each name that matches a pattern, and everything below it: every request is refused
     /// ([`Protected`](crate::ErrorKind::Protected)), and listings and walks omit the name. Patterns
-    /// are as described at [`protect`](Self::protect), and a name that matches both kinds is denied.
+    /// are those of [`protect`](Self::protect), and a name that matches both kinds is denied.
     pub fn deny(mut self, pattern: impl Into<String>) -> Self {
         self.protected.push((pattern.into(), Protection::Denied));
         self
     }
 
-    /// Exempts a name from the patterns of [`protect`](Self::protect) and [`deny`](Self::deny): a
-    /// match is ignored if its last name is exactly this one. Entries inside it are still compared
-    /// with the patterns, and so are other spellings, such as one in capital letters.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary, ErrorKind};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// # for name in [".env", ".env.example"] {
-    /// #     std::fs::write(work.path().join(name), "KEY=").unwrap();
-    /// # }
-    /// let boundary = Boundary::builder()
-    ///     .directory(work.path(), Access::ReadWrite)
-    ///     .deny(".env*")
-    ///     .exempt(".env.example")
-    ///     .build()?;
-    /// let roots = boundary.allowed_roots();
-    /// assert_eq!(roots.read_to_string(".env.example", 99)?, "KEY=");
-    /// assert_eq!(roots.read(".env", 99).unwrap_err().kind(), ErrorKind::Protected);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Exempts a name from the patterns of [`protect`](Self::protect) and [`deny`](Self::deny), for
+    /// example `.env.example` from `.env*`: a match is ignored if its last name is exactly this
+    /// one. Other spellings, such as one in capital letters, and entries inside it still match.
     pub fn exempt(mut self, name: impl Into<OsString>) -> Self {
         self.exempt.push(name.into());
         self
@@ -274,30 +232,23 @@ impl BoundaryBuilder {
     ///
     /// # Errors
     ///
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if the path of a directory is empty.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
-    ///   there are no directories, unless the builder is that of
-    ///   [`Boundary::without_directories`].
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration):
+    ///   - `no_directories` without one, unless the builder is that of
+    ///     [`Boundary::without_directories`].
+    ///   - `access_conflict` if a read-only directory is also configured as writable, or is inside
+    ///     a writable one, or would be once it is created. The error contains the call of
+    ///     [`protect`](Self::protect) to write instead. Paths are compared like patterns, so they
+    ///     can differ in case.
+    ///   - `invalid_pattern` if a pattern is invalid, or if none matches an exempt name.
+    ///   - `invalid_alias`, `alias_conflict` for an [alias](DirectoryOptions::alias).
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) for an empty path.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a boundary without
     ///   directories is given one, which would not limit what a client can list.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more than
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
-    ///   read-only directory is inside a writable one, or would be once it is created. The error
-    ///   contains the call of [`protect`](Self::protect) to write instead. Also if one directory is
-    ///   configured as read-only and as writable. Paths are compared like patterns, so they also
-    ///   conflict if they differ only in case.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
-    ///   pattern for protected names is invalid, or if none matches an exempt name.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
-    ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a
-    ///   directory has more than eight aliases.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`alias_conflict`) if an
-    ///   alias exists and is a different directory, or if it equals, contains, or is inside another
-    ///   allowed directory or alias.
-    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
-    ///   runs through a symlink inside another one.
-    /// - Any error from resolving a directory, except that an optional directory may be missing.
+    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a path runs through a
+    ///   symlink inside a writable directory.
+    /// - Any error from resolving a directory, except that an optional one may be missing.
     pub fn build(self) -> Result<Boundary> {
         match (self.is_unbounded, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
@@ -333,9 +284,8 @@ impl BoundaryBuilder {
     }
 }
 
-/// The time at which this process built its first boundary. It is read from the clock that
-/// filesystems use for timestamps, which lags a few milliseconds behind the exact one
-/// (`CLOCK_REALTIME_COARSE`, clock_gettime(2)).
+/// When this process built its first boundary, by the clock that filesystems use for timestamps,
+/// which lags a few milliseconds behind the exact one (`CLOCK_REALTIME_COARSE`, clock_gettime(2)).
 fn process_start() -> SystemTime {
     static START: OnceLock<SystemTime> = OnceLock::new();
     *START.get_or_init(|| {
@@ -351,8 +301,8 @@ fn process_start() -> SystemTime {
     })
 }
 
-/// Refuses a configuration in which a read-only directory is a writable one or is inside it, or
-/// would be once it is created. Names are compared in folded form.
+/// Refuses a read-only directory that is a writable one or inside it, or would be once it is
+/// created, by names in folded form.
 fn check_access(directories: &[&Directory]) -> Result<()> {
     let of = |access| {
         let directories = directories.iter().filter(move |it| it.options.access == access);
@@ -389,24 +339,16 @@ fn check_access(directories: &[&Directory]) -> Result<()> {
 
 impl Roots {
     /// Creates roots from directories (or single files), read-write and with the default options.
-    /// For read-only or optional directories and other options, see [`Boundary::builder`].
+    /// For others, see [`Boundary::builder`].
     ///
-    /// The directories are named by their canonical paths from now on. If another directory takes
-    /// the place of one, it is served within half a second. A switched symlink in a configured path
+    /// The directories are named by their canonical paths from now on. If another one takes the
+    /// place of one, it is served within half a second, but a switched symlink in a configured path
     /// changes nothing: for that, keep a [`Boundary`] and call
     /// [`allowed_roots`](Boundary::allowed_roots) for each request.
     ///
     /// # Errors
     ///
-    /// The errors of [`BoundaryBuilder::build`].
-    ///
-    /// ```
-    /// # use guarded_fs::{ErrorKind, Roots};
-    /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
-    /// let refused = roots.read("../../etc/passwd", 1024).unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Those of [`BoundaryBuilder::build`].
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
         let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
         directories

@@ -12,23 +12,20 @@ use crate::error::{Code, Result};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{DeclaredAlias, RejectedEntry, Root, Roots, Snapshot, WhyNone};
 
-/// The configured directories, and the roots that they put in force.
 #[derive(Clone)]
 pub(super) struct Configuration {
     pub(super) directories: Arc<[Directory]>,
     pub(super) roots: Roots,
 }
 
-/// The configured directories, resolved anew.
 pub(super) struct Resolution {
-    /// Each with the reason for which it puts no root in force, if it puts none.
+    /// Each with the reason for which it puts no root in force, if any.
     directories: Vec<(Directory, Option<RejectedEntry>)>,
     roots: UniqueRoots,
     declared: Vec<DeclaredAlias>,
 }
 
 impl Resolution {
-    /// Resolves the directories again.
     pub(super) fn new(last: &[Directory], filesystem: &Filesystem, mounts: Rule) -> Self {
         let filesystem = &filesystem.roots(last.iter().flat_map(Directory::locations), true);
         let found = last.iter().map(|directory| directory.resolve(filesystem, mounts));
@@ -59,9 +56,6 @@ impl Resolution {
         self.directories.iter().map(|(directory, _)| directory)
     }
 
-    /// # Errors
-    ///
-    /// The reason for which the first directory that must have a root has none.
     pub(super) fn ensure_valid(&mut self) -> Result<()> {
         let mut invalid = self.directories.iter_mut().filter(|(it, _)| it.is_invalid());
         invalid.find_map(|(_, rejected)| rejected.take()).map_or(Ok(()), |it| Err(it.error))
@@ -102,7 +96,6 @@ impl Resolution {
 }
 
 impl Configuration {
-    /// Whether the same roots are in force, and the same names are not created.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let roots = |it: &Self| {
             let root =

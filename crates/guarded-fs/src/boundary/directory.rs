@@ -1,4 +1,4 @@
-//! An allowed directory of the configuration: [`Directory`].
+//! A configured directory: [`Directory`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::roots::{
 };
 
 /// An allowed directory's access and options, for
-/// [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory). An [`Access`] alone is that
-/// of a directory that must exist and that client roots narrow.
+/// [`BoundaryBuilder::directory`](crate::BoundaryBuilder::directory). By default, the directory
+/// must exist, and client roots narrow it.
 ///
 /// ```
 /// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
@@ -52,50 +52,47 @@ pub struct DirectoryOptions {
 }
 
 impl DirectoryOptions {
-    /// Allows the directory to be missing. If it is missing,
-    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) looks it up again. The names that
-    /// are missing on its path are not created through other allowed directories.
+    /// Allows the directory to be missing.
+    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) then looks for it again. The
+    /// missing names on its path are not created through other allowed directories.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
     }
 
-    /// Makes the directory always in force. Client roots do not narrow such a directory: it is in
-    /// force even if the client lists other directories, lists none, or fails to send a list. This
-    /// applies to the directory itself: one inside it that is not in force has this one's access.
+    /// Keeps the directory in force even if the client lists others or none, or fails to send a
+    /// list. This applies to the directory itself: one inside it that is not in force has this
+    /// one's access.
     ///
-    /// These directories follow the client's roots, in configuration order. A directory that the
-    /// client lists, either directly or through an ancestor, takes the position of that entry
-    /// instead. Relative requests still start at the first root that the client lists. If that root
-    /// is rejected, or the client has no root in force, relative requests are refused, so that they
-    /// do not start at another directory.
+    /// These directories follow the client's roots, in configuration order, unless the client lists
+    /// one, directly or through an ancestor, which gives it the position of that entry. Relative
+    /// requests still start at the first root that the client lists. If that one is rejected, or
+    /// the client has none in force, they are refused, so that they do not start at another
+    /// directory.
     pub fn always(mut self) -> Self {
         self.always = true;
         self
     }
 
-    /// Adds an alias: another path that clients can use for the directory in their root lists and
-    /// requests. A directory can have up to eight aliases.
-    ///
-    /// There are three kinds of aliases:
+    /// Adds an alias: another path by which clients can name the directory in their root lists and
+    /// requests. A directory can have up to eight, of three kinds:
     ///
     /// - A path that resolves to the directory on this system, such as `/home/me` for
     ///   `/var/home/me`. The target of a symlink may also begin with it.
     /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
-    ///   container that has the directory at `/workspace`. If a directory is created at that path
-    ///   later, the alias still refers to the allowed directory.
+    ///   container that has the directory at `/workspace`. If a directory is created there later,
+    ///   the alias still refers to the allowed one.
     /// - On systems other than Windows, a Windows path such as `C:\project`. Requests may use
     ///   either separator, ASCII letters in either case, or a URI (`file:///c%3A/project`).
     ///
-    /// An alias matches only whole names. The rest of the request is parsed as a path of this
-    /// system. However, if the request begins with a Windows alias and is not a URI, a backslash
-    /// also separates names on Unix. Both `C:\project\a\b` and `C:\project/a/b` then name the file
-    /// `b` in `a`.
+    /// An alias matches only whole names. The rest of the request is a path of this system. After a
+    /// Windows alias that is not in a URI, a backslash also separates names on Unix: both
+    /// `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
     ///
-    /// An alias must be absolute and cannot contain `.` or `..`. It must not equal, contain, or be
-    /// inside another allowed directory or alias, so none can be declared if `/` is allowed.
-    /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) also fails if the alias exists on
-    /// this system and is a different directory.
+    /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) fails if an alias is not absolute,
+    /// contains `.` or `..` (`invalid_alias`), exists and is a different directory, or equals,
+    /// contains or is inside another allowed directory or alias (`alias_conflict`). So none can be
+    /// declared if `/` is allowed.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
@@ -127,18 +124,15 @@ impl From<Access> for DirectoryOptions {
     }
 }
 
-/// A configured directory, and what its path led to when it was last resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// The absolute path in the configuration.
     pub(super) path: PathBuf,
     pub(super) options: DirectoryOptions,
-    /// The root to which the path led. It has the options of this directory, whatever other
-    /// directories lead to it.
+    /// As its path was last resolved, with the options of this directory, whatever others lead to
+    /// it.
     pub(super) root: Result<Arc<Root>, Absence>,
 }
 
-/// Why a configured directory has no root.
 #[derive(Clone, Debug)]
 pub(super) struct Absence {
     code: Code,
@@ -147,12 +141,6 @@ pub(super) struct Absence {
 }
 
 impl Directory {
-    /// A directory that has not been resolved yet.
-    ///
-    /// # Errors
-    ///
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) for an empty path.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`).
     pub(super) fn new(path: &Path, mut options: DirectoryOptions) -> Result<Self> {
         if path.as_os_str().is_empty() {
             let text = "the path of the directory is empty; is a variable unset?";
@@ -171,7 +159,6 @@ impl Directory {
         Ok(Self { path: with_long_names(path), options, root })
     }
 
-    /// The path of the directory, and its aliases.
     pub(super) fn locations(&self) -> impl Iterator<Item = Location> {
         let paths = std::iter::once(&self.path).chain(&self.options.aliases);
         paths.filter_map(|path| Location::from_path(path).ok())
@@ -181,13 +168,11 @@ impl Directory {
         self.root.as_deref().ok()
     }
 
-    /// The canonical path that the directory would have, if nothing is there.
     pub(super) fn planned(&self) -> Option<&Path> {
         self.root.as_ref().err()?.planned.as_deref()
     }
 
-    /// Whether the configuration is invalid: the directory has no root, but not because it is
-    /// optional and missing.
+    /// Whether the directory has no root, unless it is optional and missing.
     pub(super) fn is_invalid(&self) -> bool {
         self.root.as_ref().is_err_and(|Absence { code, planned }| {
             !self.options.optional || *code != Code::NotFound || planned.is_none()
@@ -203,9 +188,8 @@ impl Directory {
         })
     }
 
-    /// Resolves the path again, beneath the filesystem root. Also returns the symlinks that were
-    /// followed, or why the directory has no root. A directory keeps its root if its path is the
-    /// canonical one, or cannot be resolved now.
+    /// Keeps the root if the path is its canonical one, or cannot be resolved now. Also returns the
+    /// symlinks that were followed, or why there is no root.
     pub(super) fn resolve(&self, filesystem: &Roots, mounts: Rule) -> (Self, Result<Links>) {
         let mut directory = self.clone();
         // The handle of a root is opened again at each use.
@@ -230,7 +214,7 @@ impl Directory {
         (directory, links)
     }
 
-    /// Resolves the path, and opens what is there. If nothing is, notes where it would be.
+    /// If nothing is there, notes where it would be.
     fn open(
         &self,
         filesystem: &Roots,
@@ -263,14 +247,12 @@ impl Directory {
         Ok((root, lookups.into_links()))
     }
 
-    /// Takes the root away.
     pub(super) fn reject(&mut self, error: Error) -> Error {
         let planned = self.planned().map(Path::to_owned);
         self.root = Err(Absence { code: error.reason(), planned });
         error
     }
 
-    /// `index` is the position in the configuration.
     pub(super) fn rejected(&self, index: usize, error: Error) -> RejectedEntry {
         RejectedEntry::new(index, &self.path.to_string_lossy(), error)
     }
@@ -285,7 +267,6 @@ fn with_long_names(path: PathBuf) -> PathBuf {
     path
 }
 
-/// Returns the normalized form of an alias, with which paths are compared.
 fn parse_alias(alias: &Path) -> Result<PathBuf> {
     let invalid =
         || Error::from(Code::InvalidAlias).with_request("declare alias", alias.as_os_str());

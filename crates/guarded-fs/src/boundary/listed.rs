@@ -1,5 +1,4 @@
-//! What configured directories and the entries of lists have in common: the paths by which they
-//! name their roots, and the list of these roots, in which no two are at the same place.
+//! What configured directories and entries of lists have in common.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +16,13 @@ use crate::roots::{Root, Roots, display_path};
 #[derive(Default)]
 pub(crate) struct UniqueRoots {
     pub(crate) roots: Vec<Arc<Root>>,
-    /// The canonical paths of the roots that were added, marked with their indices.
+    /// Their canonical paths, marked with their indices.
     pub(crate) tree: Tree,
 }
 
 impl UniqueRoots {
-    /// Adds roots. A root that has the canonical path of an earlier one only adds its aliases to
-    /// it. Returns whether any root is new.
+    /// A root with the canonical path of an earlier one only adds its aliases. Returns whether any
+    /// is new.
     pub(crate) fn add(&mut self, roots: impl IntoIterator<Item = Arc<Root>>) -> bool {
         let before = self.roots.len();
         for root in roots {
@@ -44,8 +43,8 @@ impl UniqueRoots {
         self.roots.len() > before
     }
 
-    /// Makes each writable root that contains a read-only one read-only. When the boundary is built,
-    /// that is an error. Later, a symlink in a configured path can be switched.
+    /// Makes each writable root around a read-only one read-only. When the boundary is built, that
+    /// is an error. Later, a symlink in a configured path can be switched.
     pub(super) fn lower_around_read_only(&mut self) {
         let read_only = self.roots.iter().filter(|root| root.access == Access::ReadOnly);
         let around = read_only.flat_map(|root| self.tree.marks(&root.canonical));
@@ -60,8 +59,8 @@ impl UniqueRoots {
 }
 
 impl Roots {
-    /// Returns a root that was named by `path`, and the roots of this snapshot below it. If the
-    /// path is absolute and not the canonical one, the client knows the root by it.
+    /// The root that was named by `path`, and those below it. If the path is absolute and not the
+    /// canonical one, the client knows the root by it.
     pub(crate) fn listed_as(&self, mut root: Root, path: &Path) -> Vec<Arc<Root>> {
         let is_absolute = self.index().is_absolute(path.as_os_str());
         if let Some(alias) = alias_of(path, &root.canonical).filter(|_| is_absolute) {
@@ -76,7 +75,7 @@ impl Roots {
     }
 }
 
-/// The writable ones of these roots, as places where tools and their programs can plant symlinks.
+/// Where tools and their programs can plant symlinks.
 pub(super) fn writable<'a>(roots: impl Iterator<Item = &'a Root>) -> FoldedPaths {
     let writable = roots.filter(|root| root.access == Access::ReadWrite);
     FoldedPaths::new(writable.map(Root::path))
@@ -90,8 +89,8 @@ pub(super) fn aliases_of(configured: &Path, canonical: &Path) -> Vec<PathBuf> {
     aliases
 }
 
-/// Returns the listed path, without `//`, `.` or a trailing slash, if it differs from the canonical
-/// path. A path with `..` does not name a fixed place, so it has no alias.
+/// The path without `//`, `.` or a trailing slash, if it is not the canonical one. A path with `..`
+/// names no fixed place.
 fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
@@ -99,7 +98,7 @@ fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// Returns a listed path in the notation that its client uses, or `None` if it is not UTF-8.
+/// A listed path in its client's notation, unless it is not UTF-8.
 pub(crate) fn shown(path: &Path) -> Option<String> {
     #[cfg(unix)]
     if let Some(path) = drive::starts_with_drive(path.as_os_str()) {
@@ -108,8 +107,7 @@ pub(crate) fn shown(path: &Path) -> Option<String> {
     path.to_str().map(|_| display_path(path))
 }
 
-/// Returns the other paths to a place through the system symlinks of macOS. The symlinks are read
-/// once.
+/// Paths through the system symlinks of macOS, which are read once.
 #[cfg(target_vendor = "apple")]
 pub(super) fn system_aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;

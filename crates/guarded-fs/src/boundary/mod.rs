@@ -1,40 +1,15 @@
-//! Computes the roots in force from the configuration and a root list.
+//! The roots in force, from the configuration and a root list.
 //!
-//! A [`Boundary`] is the set of allowed directories in the server's configuration, built once. It
-//! turns untrusted root lists into [`Roots`]. If there are allowed directories, nothing outside
-//! them is ever in force.
+//! The resolver of requests resolves a configured path beneath the filesystem root, and an entry of
+//! a list beneath the allowed directories. It stops at the first step to a place that is neither in
+//! one of them nor an ancestor of one.
 //!
-//! Entries are resolved by the same resolver as requests, beneath the allowed directories or, if
-//! there are none, beneath `/`. Resolution stops at the first step to a place that is neither in an
-//! allowed directory nor an ancestor of one. The result is a name, whether or not anything exists
-//! there. With allowed directories, each entry has one of these results:
-//!
-//! | an entry that | grants |
-//! | --- | --- |
-//! | resolves into an allowed directory, to a directory, a file or nothing | that name, with the access of its place, and the allowed directories below it |
-//! | is an ancestor of allowed directories | those directories |
-//! | resolves to any other place | nothing: [`OutsideRoots`](crate::ErrorKind::OutsideRoots) |
-//! | is denied by a pattern, or leads through a denied name | nothing: [`Protected`](crate::ErrorKind::Protected) |
-//! | runs through a symlink in a writable allowed directory that was changed since the process built its first boundary | nothing, because a tool may have created it: [`RootRejected`](crate::ErrorKind::RootRejected), `through_link` |
-//! | resolves to the same place as an earlier entry | an alias of that root: [`RootRejected`](crate::ErrorKind::RootRejected), `duplicate` |
-//! | leads to a FIFO, socket or device, or cannot be resolved | nothing: the error |
-//!
-//! Without allowed directories ([`Boundary::without_directories`]), the filesystem root, or each
-//! volume that a list names, is the allowed directory of these rules.
-//!
-//! Allowed directories may be nested, if the inner one has no less access. A place has the access
-//! of the innermost root in force, so a directory that is missing, refused or not listed only ever
-//! takes access away. An entry that is refused puts nothing in force.
-//!
-//! Allowed directories that are always in force follow the roots of the list. Relative requests
-//! start at the first entry that is not rejected by its text alone. If the filesystem rejects that
-//! entry, there is no base.
-//!
-//! The boundary counts generations. A configured path that was resolved through a symlink, or an
-//! optional directory that was missing, is resolved again. If the result is another canonical path,
-//! the generation is raised, and a session resolves its client's list again.
-//!
-//! An allowed directory can have aliases, which are checked and declared in `aliases.rs`.
+//! - If there are allowed directories, nothing outside them is ever in force.
+//! - A place has the access of the innermost root in force, and an inner directory no less access
+//!   than the outer one. So one that is missing, refused or not listed only ever takes access away.
+//! - A configured path that runs through a symlink, or was missing, is resolved again. If it then
+//!   leads to another canonical path, the generation is raised, and a session resolves its client's
+//!   list again.
 
 mod listed;
 mod volumes;
@@ -63,18 +38,8 @@ use crate::path::protect::Pattern;
 use crate::roots::RejectedEntry;
 use crate::roots::{Roots, Throttle, Turn};
 
-/// The allowed directories of a server. A boundary is built once and shared by all clients.
-///
-/// ```no_run
-/// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
-///
-/// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-/// // An untrusted list narrows the allowed directories, and never widens them.
-/// let list = ["file:///srv/projects/site", "file:///etc"].map(ListEntry::uri);
-/// let roots = boundary.narrow(list, &Deadline::default())?;
-/// assert_eq!(roots.iter().count(), 1);
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// The allowed directories of a server, built once and shared by all clients. An untrusted list
+/// narrows them, and never widens them ([`narrow`](Self::narrow)).
 #[derive(Clone)]
 pub struct Boundary {
     inner: Arc<Inner>,
@@ -82,14 +47,12 @@ pub struct Boundary {
 
 struct Inner {
     policy: Policy,
-    /// The patterns for protected names.
     protected: Vec<Pattern>,
     filesystem: Filesystem,
     allowed: Mutex<Configuration>,
     /// Limits how often the configured paths are resolved again.
     resolved: Throttle,
-    /// A symlink in a writable allowed directory is followed for a list entry only if it was last
-    /// changed before this time.
+    /// See [`BoundaryBuilder::trust_links_until`].
     links_until: SystemTime,
 }
 
@@ -102,9 +65,9 @@ impl fmt::Debug for Boundary {
 }
 
 impl Boundary {
-    /// The configured directories with their access, in the order of the configuration and as
-    /// absolute paths. An optional directory is included whether or not it is there. Empty for a
-    /// boundary [without directories](Self::without_directories).
+    /// The configured directories with their access, in order and as absolute paths, also optional
+    /// ones that are missing. Empty for a boundary [without
+    /// directories](Self::without_directories).
     ///
     /// The [index](RejectedEntry::index) of an entry that is rejected in
     /// [`allowed_roots`](Self::allowed_roots) is a position in this list.
@@ -120,22 +83,22 @@ impl Boundary {
 
     /// Returns the allowed directories as roots, without a client's list.
     ///
+    /// An optional directory that was never there is [rejected](Roots::rejected). Any other stays
+    /// in force if it is removed: requests are refused with
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a directory
+    /// again.
+    ///
     /// A configured path that runs through a symlink, or was missing, is resolved again at most
-    /// once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time. The
-    /// result then contains what the symlink leads to now, or the optional directory that has
-    /// appeared. An optional directory that was never there is [rejected](Roots::rejected) and
-    /// grants nothing. Any other directory stays in force if it is removed: requests are refused
-    /// with [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until its path leads to a
-    /// directory again.
+    /// once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
         self.allowed_roots_with(|resolve| resolve())
     }
 
-    /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program. If the configured
-    /// paths are due to be resolved again, `start` receives the work, and starts it on a thread that
-    /// may block. The result contains what the paths led to last, unless `start` has already done the
-    /// work.
+    /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program. If configured
+    /// paths are due to be resolved again, `start` receives the work, and starts it on a thread
+    /// that may block. Unless `start` has done it already, the result contains what the paths led
+    /// to last.
     ///
     /// Nobody else receives the work until it is done or dropped. If it is dropped, the paths are
     /// resolved again half a second later at the earliest.
@@ -159,7 +122,6 @@ impl Boundary {
         self.last_allowed_roots()
     }
 
-    /// The work of resolving the configured paths again, if nobody has it and it is due.
     fn due_resolution(&self) -> Option<Box<dyn FnOnce() + Send>> {
         let (turn, boundary) = (self.inner.resolved.take()?, self.clone());
         Some(Box::new(move || boundary.resolve_allowed_again(turn)))
@@ -170,7 +132,6 @@ impl Boundary {
         lock(&self.inner.allowed).roots.clone()
     }
 
-    /// Resolves the configured paths again, in a turn that ends with this call.
     fn resolve_allowed_again(&self, _turn: Turn) {
         // Read here, because another caller may have resolved the paths a moment ago.
         let current = lock(&self.inner.allowed).clone();
@@ -185,8 +146,7 @@ impl Boundary {
     }
 }
 
-/// Locks the mutex even if it is poisoned, because holders only read or swap the value and do no
-/// I/O.
+/// Ignores poisoning, because holders only read or swap the value and do no I/O.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

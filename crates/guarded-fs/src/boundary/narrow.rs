@@ -1,10 +1,5 @@
-//! Narrows the allowed directories by an untrusted list, leniently: an entry that is refused
-//! affects no other.
-//!
-//! Entries are resolved by the resolver of requests, beneath the allowed directories. What an entry
-//! names need not exist, because a root is a name. Nothing outside the allowed directories is
-//! looked up, and the work and time spent on a list are bounded. Directories that are required
-//! together narrow strictly, by [`Roots::within_all`].
+//! Narrowing the allowed directories by an untrusted list. The work and time spent on it are
+//! bounded.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -61,14 +56,30 @@ impl<'a> ListEntry<'a> {
 }
 
 impl Boundary {
-    /// Returns the roots that an untrusted list of directories puts in force: the part of it that
-    /// is inside the allowed directories, or all of it if there are none. The directories that are
-    /// [always](crate::DirectoryOptions::always) in force come after them, and an empty list grants
-    /// only these. An entry that is refused is [rejected](Roots::rejected) without affecting the
-    /// others. If there are allowed directories, nothing outside them is looked up.
+    /// Returns the roots that an untrusted list of directories puts in force, followed by the
+    /// directories that are [always](crate::DirectoryOptions::always) in force. Nothing outside the
+    /// allowed directories is looked up.
     ///
-    /// Use this for directories that a client or a model suggests. If all of them are required,
-    /// use [`Roots::within_all`], which fails if one is refused.
+    /// Use this for directories that a client or a model suggests. If all of them are required, use
+    /// [`Roots::within_all`], which fails if one is refused.
+    ///
+    /// An entry grants the place that it names, whether or not anything exists there, with the
+    /// access of that place, and the allowed directories below it. An ancestor of allowed
+    /// directories grants only these. Any other entry is [rejected](Roots::rejected), without
+    /// affecting the others:
+    ///
+    /// - outside the allowed directories, with [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
+    /// - denied, or leading through a denied name, with [`Protected`](crate::ErrorKind::Protected);
+    /// - through a symlink that a tool may have created
+    ///   ([`trust_links_until`](crate::BoundaryBuilder::trust_links_until)), with `through_link`;
+    /// - at the place of an earlier entry, with `duplicate`. It becomes an alias of that root;
+    /// - leading to a FIFO, a socket or a device, or failing to resolve, with that error.
+    ///
+    /// Relative requests start at the first entry that is not rejected by its text alone. If the
+    /// filesystem rejects that entry, they are refused.
+    ///
+    /// [Without allowed directories](Boundary::without_directories), the filesystem root, or each
+    /// volume that the list names, is the allowed directory of these rules.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
@@ -128,7 +139,6 @@ impl Boundary {
     }
 }
 
-/// The entries with the separators of the allowed directories' aliases, unless there are too many.
 fn bounded<'a>(
     entries: impl Iterator<Item = ListEntry<'a>>,
     allowed: &Roots,
@@ -149,31 +159,25 @@ fn bounded<'a>(
     Ok(entries)
 }
 
-/// A list, as far as its entries have been resolved.
 struct ListResolver<'a> {
     boundary: &'a Boundary,
-    /// The roots beneath which the entries are resolved.
     enclosing: &'a Roots,
     deadline: &'a Deadline,
-    /// The writable ones of the enclosing roots.
+    /// The writable enclosing roots.
     planted_in: OnceCell<FoldedPaths>,
     seen: HashSet<Location>,
-    /// The number of look-ups charged to the list so far.
     lookups: usize,
     roots: UniqueRoots,
     rejected: Vec<RejectedEntry>,
-    /// The place at which relative requests start, if there is one. Set by the first entry that is
-    /// not rejected by its text alone.
+    /// Where relative requests start, from the first entry that is not rejected by its text alone.
     first: OnceCell<Option<PathBuf>>,
-    /// Whether the filesystem was consulted about the entry that is being added.
+    /// Whether the current entry was looked up.
     has_looked: bool,
-    /// Whether the same entries may name other roots later, because the filesystem decided about
-    /// one: it was resolved through a symlink, or could not be resolved.
     is_provisional: bool,
 }
 
 impl ListResolver<'_> {
-    /// Adds the roots of an entry. An entry whose roots were all added before is a duplicate.
+    /// An entry whose roots were all added before is a duplicate.
     fn add(&mut self, index: usize, entry: &ListEntry<'_>) {
         self.has_looked = false;
         let error = match self.resolve(entry) {
@@ -198,8 +202,8 @@ impl ListResolver<'_> {
         self.rejected.push(RejectedEntry::new(index, entry.text, error));
     }
 
-    /// Returns the roots that an entry puts in force: the place that it names, and the enclosing
-    /// roots below it. If the entry is an ancestor of enclosing roots, only these.
+    /// Returns the place that an entry names and the enclosing roots below it, or only these for an
+    /// ancestor.
     fn resolve(&mut self, entry: &ListEntry<'_>) -> Result<Vec<Arc<Root>>> {
         if entry.location.as_ref().is_ok_and(|location| !self.seen.insert(location.clone())) {
             return Err(Code::Duplicate.into());
@@ -233,9 +237,8 @@ impl ListResolver<'_> {
 
     /// # Errors
     ///
-    /// The error for an entry that is invalid or cannot be resolved, or
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
-    /// the list is exhausted, or if no caller is waiting for the list.
+    /// Also [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or
+    /// of the list is exhausted, or no caller is waiting for the list.
     fn look_up(
         &mut self,
         entry: &ListEntry<'_>,
@@ -302,8 +305,6 @@ impl ListResolver<'_> {
         Ok(self.listed(root, path, entry))
     }
 
-    /// Returns the root that an entry names, with the access of its place, and the enclosing roots
-    /// below it.
     fn listed(&self, mut root: Root, path: &Path, entry: &ListEntry<'_>) -> Vec<Arc<Root>> {
         let protected = self.enclosing.protected();
         if protected.is_some_and(|it| it.of(&[&root.canonical], root.consented()).is_some()) {
@@ -314,8 +315,6 @@ impl ListResolver<'_> {
         self.enclosing.listed_as(root, path)
     }
 
-    /// Returns the roots of the list, followed by the allowed directories that are always in force
-    /// but are not in the list.
     fn into_roots(self) -> Roots {
         let (allowed, UniqueRoots { mut roots, tree }) = (self.enclosing, self.roots);
         let is_empty = self.rejected.is_empty();

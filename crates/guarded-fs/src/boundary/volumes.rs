@@ -1,8 +1,5 @@
-//! The filesystem root, or the volumes on Windows, beneath which the allowed directories are
-//! resolved, or a root list if there are no allowed directories.
-//!
-//! On Windows, these are the volumes that the paths name. A network share is opened only if the
-//! operator names it. None of these roots is ever in force.
+//! The filesystem root or, on Windows, the volumes that the paths name: allowed directories are
+//! resolved beneath them, or root lists if there are none. None of these is ever in force.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,14 +16,11 @@ use crate::path::names::{is_absolute, is_same};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 
-/// What the allowed directories are resolved beneath, or every list if there are none: the
-/// filesystem root. On Windows, the volumes are opened for each list, and this contains the
-/// patterns that apply below them.
+/// On Windows, the volumes are opened for each list, and this contains the patterns below them.
 pub(super) struct Filesystem(#[cfg(not(windows))] Roots, #[cfg(windows)] Vec<Pattern>);
 
 impl Filesystem {
-    /// `protected` applies to the names below the filesystem root if there are no allowed
-    /// directories.
+    /// `protected` applies if there are no allowed directories.
     pub(super) fn new(protected: &[Pattern]) -> Result<Self> {
         #[cfg(not(windows))]
         let inner = filesystem_root(protected)?;
@@ -46,10 +40,10 @@ impl Filesystem {
     }
 }
 
-/// Opens the volumes that these paths name, and omits volumes that cannot be opened. A share that
+/// Opens the volumes that these paths name, and omits those that cannot be opened. A share that
 /// only a client names is not opened, because the system would sign in to a host of the client's
-/// choice. A volume that only a symlink names is not opened either, because a tool could have
-/// created the symlink.
+/// choice. Nor is a volume that only a symlink names, because a tool could have created the
+/// symlink.
 #[cfg(windows)]
 fn named_volumes(
     locations: impl Iterator<Item = Location>,
@@ -77,7 +71,7 @@ fn named_volumes(
     tops(volumes, protected)
 }
 
-/// Opens the filesystem root. Its policy allows mounts, because the path to a root may cross them.
+/// Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
 pub(super) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
     Ok(tops(vec![open_root(Path::new("/"))?], protected))

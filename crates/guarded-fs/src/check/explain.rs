@@ -1,7 +1,4 @@
-//! Why a request is allowed or refused, for the operator: [`Roots::explain`].
-//!
-//! The steps are what the resolver looked up while it decided: they are recorded by the [`Lookup`]
-//! that it decides with.
+//! Why a request is allowed or refused, for the operator.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,10 +17,10 @@ use crate::roots::{LastName, Lookup, Lookups, Presence, Roots, join};
 
 /// The steps of a decision, from [`Roots::explain`].
 ///
-/// `Display` writes a line for each step: the root at which the request starts, each symlink that
-/// was met, the place to which the request leads, and the root or the pattern that decides what may
-/// be done there. Then follow the decisions for reading and for writing and, if it is known, what
-/// the operator could change to allow the request.
+/// `Display` writes a line for each step: the root at which the request starts, each symlink, the
+/// place to which it leads, and the root or the pattern that decides what may be done there. Then
+/// follow the decisions for reading and writing and, if known, what the operator could change to
+/// allow the request.
 ///
 /// Show it only to the operator: it contains the targets of symlinks, the server's own paths and
 /// other roots.
@@ -40,20 +37,20 @@ impl Explanation {
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if nothing is there;
+    /// Those of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if nothing is there;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     pub fn reading(&self) -> Result<&CheckedPath, &Error> {
         self.reading.as_ref()
     }
 
-    /// What was decided about writing a file at the place. An operation can be refused for other
-    /// reasons, for example because a directory is there, or because the name begins a pattern.
+    /// What was decided about writing a file at the place. An operation can still be refused, for
+    /// example because a directory is there, or because the name begins a pattern.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if there is no
-    /// directory that would contain the file; [`IsADirectory`](crate::ErrorKind::IsADirectory) for a
-    /// new name that ends in a slash; [`ReadOnly`](crate::ErrorKind::ReadOnly);
+    /// Those of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound) if no directory would
+    /// contain the file; [`IsADirectory`](crate::ErrorKind::IsADirectory) for a new name that ends
+    /// in a slash; [`ReadOnly`](crate::ErrorKind::ReadOnly);
     /// [`Protected`](crate::ErrorKind::Protected);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
     pub fn writing(&self) -> Result<&CheckedPath, &Error> {
@@ -74,7 +71,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// The resolver's look-ups, with the symlinks among them, and the place that was denied.
+/// What the resolver looked up while it decided.
 struct Recorder<'a, 'b> {
     lookups: Lookups<'a, 'b>,
     links: Vec<(usize, PathBuf, OsString)>,
@@ -100,12 +97,9 @@ impl Lookup for Recorder<'_, '_> {
 }
 
 impl Roots {
-    /// Decides a request like [`check`](Self::check), and returns the steps of the decision, for an
-    /// operator who asks why a request is refused. Also applies the rules that decide whether the
-    /// place can be read and written.
-    ///
-    /// A refusal by the check is logged like that of any other request. Nothing outside the roots is
-    /// looked up.
+    /// Decides whether a place can be read and written, and returns the steps, for an operator who
+    /// asks why a request is refused. A refusal by the [check](Self::check) is logged like any
+    /// other. Nothing outside the roots is looked up.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
@@ -234,8 +228,8 @@ impl Roots {
         Some(fixed.to_owned())
     }
 
-    /// Whether the text of a request that was refused as outside names a place in an allowed
-    /// directory of which that place is not in force. Only text is compared.
+    /// Whether the request names a place in an allowed directory that is not in force. Only text is
+    /// compared.
     pub(crate) fn why_outside(&self, request: &Location) -> Option<String> {
         let allowed = self.with_allowed().nth(1)?;
         let named = self.named(request)?;
@@ -249,8 +243,7 @@ impl Roots {
         Some(format!("it is in the allowed directory {path}, but not in a root in force"))
     }
 
-    /// Why an entry of the client's list, which contains what the text of a request names, is not
-    /// in force.
+    /// Why an entry of the client's list that contains the place is not in force.
     fn why_rejected(&self, request: &Location) -> Option<String> {
         let named = self.named(request)?;
         let rejected = self.rejected().iter().find(|rejected| {
@@ -261,7 +254,7 @@ impl Roots {
         Some(format!("the client listed {entry}, which was rejected ({}): {error}", error.code()))
     }
 
-    /// The absolute path that the text of a request names if no symlink is followed.
+    /// The absolute path that a request names if no symlink is followed.
     fn named<'a>(&self, request: &'a Location) -> Option<Cow<'a, Path>> {
         let path = request.as_unchecked_path();
         if !self.index().is_absolute(path.as_os_str()) {

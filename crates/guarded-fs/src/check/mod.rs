@@ -1,14 +1,11 @@
 //! The decision and its proofs.
 //!
-//! [`Roots::check`] decides whether the place that a [`Location`] names is inside the roots, and
-//! returns a [`CheckedPath`]. [`Roots::check_entry`] does not follow a symlink at the end of the
-//! path, and returns a [`CheckedEntry`]. Nothing else creates them. Both contain a [`Proof`]: the
-//! place was inside the root when it was checked. Every operation runs beneath the handle of the
-//! allowed directory, along the root's own names and the proof's names, so the place is also inside
-//! when it is used.
+//! Both proofs contain a [`Proof`]: the place was inside the root when it was checked. It is also
+//! inside when it is used, because every operation runs beneath the handle of the allowed
+//! directory, along the root's own names and the proof's names.
 //!
-//! The decision is the resolver's ([`Roots::locate`]). What an operation requires of the place,
-//! such as that something is there, is decided by the operation.
+//! The decision is the resolver's ([`Roots::locate`]). The operation decides what the place must
+//! be.
 
 mod proof;
 mod operation;
@@ -31,53 +28,27 @@ use crate::path::{IntoLocation, Location};
 use crate::roots::{LastName, Presence, Roots, Scope};
 
 /// Proof that a request, with all symlinks followed, names a place inside a root, whether or not
-/// something is there. The file operations that follow symlinks are methods of this type. Those on
-/// a directory entry itself are methods of [`CheckedEntry`].
+/// something is there. Its methods are the file operations that follow symlinks. Those on a
+/// directory entry itself are methods of [`CheckedEntry`].
 ///
-/// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of which
-/// roots are in force later. It is a name: each operation finds what the name leads to at that
-/// time, without following a symlink. The proof for an entry of a listing begins at the directory
-/// that was listed, which it holds open.
+/// A proof is a name: each operation finds what it leads to at that time, without following a
+/// symlink. It is valid for its snapshot of the roots, whichever roots are in force later. The
+/// proof for an entry of a listing begins at the directory that was listed, which it holds open.
 ///
-/// A snapshot's memory is freed with its last proof. For a client's list of 4 MiB, that is about
-/// 10 MiB. To remember many places for a long time, keep the [`uri`](Proof::uri) of each, and check
-/// it again in the roots that are in force then.
+/// A snapshot's memory, about 10 MiB for a client's list of 4 MiB, is freed with its last proof. To
+/// remember many places for a long time, keep the [`uri`](Proof::uri) of each, also as the key of a
+/// map, and check it again in the roots that are in force then.
 ///
-/// Two proofs are equal if their canonical paths are equal, compared byte for byte. The request,
-/// the root, the access and whether something existed there are not compared.
-///
-/// Equality compares names, so it is not sufficient for the key of a lock. Two hard links are two
-/// names of one file. Names that differ in case or in Unicode normalization are unequal, even if
-/// the filesystem treats them as one. As the key of a map, the [`uri`](Proof::uri) keeps no snapshot
-/// alive. With the proof itself as the key, clippy warns of a mutable key, because a proof shares the
-/// cached handle of its allowed directory. Its hash does not depend on that handle.
-///
-/// ```
-/// use std::collections::BTreeMap;
-///
-/// use guarded_fs::Roots;
-///
-/// # let work = tempfile::tempdir().unwrap();
-/// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-/// # std::fs::create_dir(work.path().join("docs")).unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
-/// // The files that a model named, without duplicates.
-/// let mut files = BTreeMap::new();
-/// for named in ["a.txt", "docs/../a.txt", "./a.txt"] {
-///     let checked = roots.check(named)?;
-///     files.insert(checked.uri(), checked);
-/// }
-/// assert_eq!(files.len(), 1);
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// Two proofs are equal if their canonical paths are, byte for byte. That is not sufficient for the
+/// key of a lock: two hard links are two names of one file, and names that differ in case or in
+/// Unicode normalization are unequal, even if the filesystem treats them as one. Clippy warns of a
+/// proof as a mutable key, because it shares a cached handle, on which its hash does not depend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedPath(pub(crate) Proof);
 
 /// Proof that a request names a directory entry inside a root, whether or not it exists. A symlink
-/// at the end of the path is not followed: the entry is the symlink. The operations that remove,
-/// rename and link entries are methods of this type.
-///
-/// Everything else is as described at [`CheckedPath`].
+/// at the end of the path is not followed: the entry is the symlink. Its methods remove, rename and
+/// link entries. Everything else is as described at [`CheckedPath`].
 ///
 /// ```
 /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
@@ -102,37 +73,35 @@ pub struct CheckedEntry(pub(crate) Proof);
 
 impl Roots {
     /// Decides whether the place that a request names is inside the roots. All symlinks are
-    /// followed, including one at the end of the path whose target does not exist yet.
+    /// followed, even one at the end of the path whose target does not exist yet.
     ///
-    /// A place need not exist, and neither does the directory that would contain it: a misspelled
-    /// name in a root is no error here. [`exists`](Proof::exists) says whether something is there,
-    /// and an operation that needs it returns [`NotFound`](crate::ErrorKind::NotFound). Nothing is
+    /// Neither the place nor the directory that would contain it need exist, so a misspelled name
+    /// in a root is no error here. [`exists`](Proof::exists) says whether something is there, and
+    /// an operation that needs it returns [`NotFound`](crate::ErrorKind::NotFound). Nothing is
     /// looked up below a missing name, and only plain names may follow it.
     ///
-    /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request is
-    /// resolved against the first root, or against the one that [`with_base`](Self::with_base)
-    /// selected, and never against the current directory of the process. A request that ends in a
-    /// slash or in `.` names a directory, also if nothing is there.
+    /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request
+    /// starts at the first root, or at the one that [`with_base`](Self::with_base) selected, and
+    /// never at the current directory of the process. One that ends in a slash or in `.` names a
+    /// directory, even if nothing is there.
     ///
     /// # Errors
     ///
-    /// - The errors of [`Location::parse`].
-    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is outside the roots,
-    ///   whether or not anything exists there.
-    /// - The reason why the client's roots could not be obtained, for a relative request, if only
+    /// - Those of [`Location::parse`].
+    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots), whether or not anything exists at the
+    ///   place.
+    /// - For a relative request, the reason why the client's roots could not be obtained, if only
     ///   directories that are [always](crate::DirectoryOptions::always) in force are served.
     /// - [`NotFound`](crate::ErrorKind::NotFound) for `..` after a missing name;
     ///   [`NotADirectory`](crate::ErrorKind::NotADirectory) and
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.
-    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`; or `too_costly` if resolving
-    ///   takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups).
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`, `too_costly`).
     /// - [`Protected`](crate::ErrorKind::Protected) if a pattern
     ///   [denies](crate::BoundaryBuilder::deny) a name on the way, whether or not anything exists
     ///   there.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) if the policy
-    ///   refuses mounts.
-    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's name leads to
-    ///   no directory now, or to a file instead of a directory.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
+    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's name leads to no
+    ///   directory now, or to a file instead.
     /// - [`Changed`](crate::ErrorKind::Changed) if the path keeps changing during the check.
     ///
     /// ```
@@ -156,18 +125,17 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory) for
-    /// a symlink with a slash after it.
+    /// Those of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory) for a
+    /// symlink with a slash after it.
     pub fn check_entry(&self, request: impl IntoLocation) -> Result<CheckedEntry> {
         self.check_last(request, LastName::Unfollowed).map(CheckedEntry)
     }
 
-    /// Whether something exists at the place that a request names. Symlinks are followed, as in
-    /// [`std::fs::exists`].
+    /// Whether something exists at the place, with symlinks followed, as in [`std::fs::exists`].
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check).
+    /// Those of [`check`](Self::check).
     pub fn exists(&self, request: impl IntoLocation) -> Result<bool> {
         Ok(self.check(request)?.existed())
     }
@@ -177,8 +145,8 @@ impl Roots {
         self.run_check(&request, |budget| self.decide(&request, last_name, budget))
     }
 
-    /// Returns the proofs of the roots in force, except those that a walk of another one visits and
-    /// those that are missing. A walk of each visits everything that is in force once:
+    /// Returns the proofs of the roots in force, except those that are missing or that a walk of
+    /// another one visits. A walk of each visits everything that is in force once:
     ///
     /// ```
     /// # use guarded_fs::{Roots, WalkOptions};
@@ -199,14 +167,13 @@ impl Roots {
     /// ```
     ///
     /// A root can be [a single file](crate::Root::is_file), which cannot be walked. What a walk
-    /// leaves out, such as a mount that the boundary refuses, is left out even if it is a root
-    /// itself.
+    /// leaves out, such as a mount that the boundary refuses, is left out even if it is a root.
     ///
     /// # Errors
     ///
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots), with the reason, if there are no roots;
-    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if all of them are missing; the other
-    /// errors of [`check`](Self::check).
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if all are missing; those of
+    /// [`check`](Self::check).
     pub fn check_all(&self) -> Result<Vec<CheckedPath>> {
         let mut missing = None;
         let mut checked = Vec::new();
@@ -237,8 +204,7 @@ impl Roots {
         }
     }
 
-    /// Parses a request, and logs the error if this fails. Every operation on a request starts
-    /// here.
+    /// Every operation on a request starts here.
     pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
         self.ensure_not_ended().map_err(|error| self.log_refused(error))?;
         let location = request.try_into().map_err(|error| self.log_refused(error.into()))?;
@@ -256,15 +222,14 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Checks a path relative to this directory, without checking this proof's request again. The
-    /// path is resolved like a request, so symlinks and `..` can lead to any place in the roots. To
-    /// confine names that are not trusted, such as those in an archive, to one directory, use
-    /// [`Roots::within`].
+    /// Checks a path relative to this directory, without checking this proof's request again.
+    /// Symlinks and `..` in it can lead to any place in the roots. To confine untrusted names, such
+    /// as those in an archive, to one directory, use [`Roots::within`].
     ///
     /// # Errors
     ///
     /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_relative`) for an absolute path or a
-    /// URI; the errors of [`Roots::check`].
+    /// URI; those of [`Roots::check`].
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Roots};
@@ -286,30 +251,18 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// The errors of [`join`](Self::join) and [`Roots::check_entry`].
+    /// Those of [`join`](Self::join) and [`Roots::check_entry`].
     pub fn join_entry(&self, relative: impl IntoLocation) -> Result<CheckedEntry> {
         self.0.join(relative, LastName::Unfollowed).map(CheckedEntry)
     }
 
-    /// Returns the proof for the directory entry at this place. Nothing is looked up. Use this to
-    /// remove or rename a file that was read.
+    /// Returns the proof for the directory entry at this place, to remove or rename a file that was
+    /// read. Nothing is looked up.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`followed_symlink`) if the last name of the
-    /// request was a symlink that was followed, because the place is its target.
-    ///
-    /// ```
-    /// # use guarded_fs::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// # std::fs::write(work.path().join("draft.txt"), "text").unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let draft = roots.check("draft.txt")?;
-    /// let text = draft.read_to_string(1 << 20)?;
-    /// draft.entry()?.remove_file()?;
-    /// # assert_eq!(text, "text");
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`followed_symlink`) if the request ended
+    /// at a symlink that was followed, because the place is its target.
     pub fn entry(&self) -> Result<CheckedEntry> {
         // The target of a symlink is not removed in place of the symlink.
         if self.0.is_target() {
@@ -322,12 +275,12 @@ impl CheckedPath {
 }
 
 impl CheckedEntry {
-    /// Returns the proof for the place to which the entry leads. If it was a symlink when it was
-    /// checked, the symlink is resolved now. Otherwise, nothing is looked up.
+    /// Returns the proof for the place to which the entry leads. If the entry was a symlink when it
+    /// was checked, it is resolved now. Otherwise, nothing is looked up.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`].
+    /// Those of [`Roots::check`].
     pub fn follow(&self) -> Result<CheckedPath> {
         if self.0.found() != Presence::Link {
             return Ok(CheckedPath(self.0.clone()));

@@ -10,13 +10,12 @@ use crate::events::{self, AllowedOperation};
 use crate::path::{IntoLocation, Location, unexpanded};
 use crate::roots::{LastName, Root, Roots, Scope, display_path, retry_changed};
 
-/// What errors and events call an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Name<'a> {
     text: &'static str,
     /// The target of a symlink, as it was sent.
     target: Option<&'a OsStr>,
-    /// Whether success is reported only by a later operation, which this one prepares.
+    /// Whether a later operation, which this one prepares, reports success.
     is_preparation: bool,
 }
 
@@ -36,7 +35,6 @@ impl<'a> Name<'a> {
     }
 }
 
-/// One call of an operation on a path, or on a source and a destination.
 struct Operation<'a> {
     name: Name<'a>,
     roots: &'a Roots,
@@ -45,14 +43,13 @@ struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Runs an operation, and repeats the attempt while the path changes concurrently. An error
-    /// names the operation and its paths, unless it does already, and is reported to the operator.
-    /// An attempt that succeeds reports it with [`Proof::log_allowed`].
+    /// Repeats the attempt while the path changes concurrently. An error names the operation and
+    /// its paths, unless it does already, and is reported to the operator. The caller reports
+    /// success.
     ///
-    /// After any error except [`OutsideRoots`](Code::OutsideRoots),
-    /// [`RootUnavailable`](Code::RootUnavailable) and that of ended roots, `has_lost_root` looks at
-    /// the roots of the operation. If the name of one leads to no directory, the error is
-    /// `RootUnavailable`.
+    /// Any error except [`OutsideRoots`](Code::OutsideRoots) and that of ended roots becomes
+    /// [`RootUnavailable`](Code::RootUnavailable) if a root of the operation is lost: its name does
+    /// not lead to what it is.
     fn run<T>(
         self,
         mut attempt: impl FnMut(&mut Budget<'_>) -> Result<T>,
@@ -90,7 +87,6 @@ impl Operation<'_> {
 }
 
 impl Roots {
-    /// Runs an operation on a request, which each attempt decides.
     pub(crate) fn run<'a, T>(
         &self,
         name: impl Into<Name<'a>>,
@@ -101,7 +97,6 @@ impl Roots {
         self.run_directly(name, request, last_name, || None, work)
     }
 
-    /// Parses a request, and runs an operation on it.
     pub(crate) fn operate<T>(
         &self,
         name: &'static str,
@@ -113,8 +108,8 @@ impl Roots {
         self.run(name, &request, last_name, |place, _| attempt(place))
     }
 
-    /// Like [`run`](Self::run), with a shortcut that does not learn which place the request names.
-    /// It is not taken when that place would be reported.
+    /// Like [`run`](Self::run), with a shortcut that does not learn which place the request names,
+    /// and is not taken when that place would be reported.
     pub(crate) fn run_directly<'a, T>(
         &self,
         name: impl Into<Name<'a>>,
@@ -139,7 +134,6 @@ impl Roots {
         operation.run(attempt, |error| self.has_lost_root(&[request], error))
     }
 
-    /// Checks a request, which each attempt decides.
     pub(super) fn run_check(
         &self,
         request: &Location,
@@ -152,7 +146,6 @@ impl Roots {
         Ok(checked)
     }
 
-    /// Runs an operation on two requests, which each attempt decides.
     pub(crate) fn run_between<'a, T>(
         &self,
         name: impl Into<Name<'a>>,
@@ -177,8 +170,7 @@ impl Roots {
         operation.run(attempt, |error| self.has_lost_root(&[&from, &to], error))
     }
 
-    /// Whether the name of a root where a request started, or of the one where the error happened,
-    /// does not lead to what the root is.
+    /// Whether a root in which a request started, or in which the error happened, is lost.
     fn has_lost_root(&self, requests: &[&Location], error: &Error) -> bool {
         let starts = requests.iter().filter_map(|request| Some(self.start(request)?.0));
         let involved: BTreeSet<usize> = starts.chain(error.root()).collect();
@@ -187,7 +179,6 @@ impl Roots {
 }
 
 impl Proof {
-    /// Runs an operation on this place.
     pub(crate) fn run<'a, T>(
         &self,
         name: impl Into<Name<'a>>,
@@ -200,7 +191,6 @@ impl Proof {
         Ok(done)
     }
 
-    /// Runs an operation from this place to another one.
     pub(crate) fn run_to<'a, T>(
         &self,
         name: impl Into<Name<'a>>,
@@ -216,10 +206,10 @@ impl Proof {
         Ok(done)
     }
 
-    /// Logs that an operation on this place has succeeded, as the library logs its own, with the
-    /// event [`allowed`](crate#events). `request` is what the sender requested.
+    /// Logs, with the event [`allowed`](crate#events), that an operation of the caller's own on
+    /// this place has succeeded, such as one that another program performs. `request` is what the
+    /// sender requested.
     ///
-    /// For an operation of the caller's own, such as one that is performed by another program.
     /// Refusals are logged by [`Error::logged`]. Without the feature `tracing`, this does nothing.
     pub fn log_allowed(&self, operation: &'static str, request: &OsStr) {
         self.log_done(operation, request, None);

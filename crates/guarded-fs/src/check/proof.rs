@@ -14,14 +14,11 @@ use crate::path::protect::{Pattern, ProtectedNames, has_temporary_name};
 use crate::path::{IntoLocation, Location, file_uri};
 use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots, display_path, join};
 
-/// What a [`CheckedPath`] and a [`CheckedEntry`](crate::CheckedEntry) have in common: a name inside
-/// a root, and the snapshot of the roots in which it was checked.
-///
-/// Both dereference to it. It has no file operations.
+/// What a [`CheckedPath`] and a [`CheckedEntry`](crate::CheckedEntry) dereference to: a name inside
+/// a root, and the snapshot of the roots in which it was checked. It has no file operations.
 #[derive(Clone)]
 pub struct Proof {
     roots: Roots,
-    /// The innermost root that contains the place.
     root: Arc<Root>,
     located: PlaceInRoot,
     request: Location,
@@ -29,15 +26,13 @@ pub struct Proof {
     opened: Option<OpenBase>,
 }
 
-/// An open directory on the path to a place.
 #[derive(Clone)]
 struct OpenBase {
     directory: Arc<OpenDirectory>,
-    /// The path from the directory to the place.
+    /// From the directory to the place.
     path: PathBuf,
 }
 
-/// An open directory, and where it was opened.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
     pub(crate) handle: Arc<Handle>,
@@ -46,7 +41,6 @@ pub(crate) struct OpenDirectory {
 }
 
 impl Roots {
-    /// Decides a request. This is the only function that makes a [`Proof`] of one.
     pub(crate) fn decide(
         &self,
         request: &Location,
@@ -60,6 +54,8 @@ impl Roots {
         Ok(proof)
     }
 
+    /// The only function that makes a proof of a request.
+    ///
     /// # Errors
     ///
     /// `RootUnavailable` if the name of the innermost root that contains the place does not lead to
@@ -96,13 +92,12 @@ impl Proof {
         &self.root
     }
 
-    /// The number of the root in the snapshot of this proof.
     pub(crate) fn root_number(&self) -> usize {
         self.located.root
     }
 
-    /// The path relative to the root. It consists of plain names and contains no symlink that was
-    /// followed. It is empty for the root itself.
+    /// The path relative to the root: plain names, without any symlink that was followed, and empty
+    /// for the root itself.
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.located.path
@@ -112,25 +107,13 @@ impl Proof {
         join(self.root.path(), self.relative())
     }
 
-    /// The canonical path as text that people and models can read in responses and logs.
+    /// The canonical path as text for people and models, in responses and logs. Show it only to the
+    /// client that the roots belong to, because it contains the targets of symlinks. For that
+    /// client to name the place again, use [`client_path`](Self::client_path) or
+    /// [`uri`](Self::uri).
     ///
-    /// For a client that will name the place again, use [`client_path`](Self::client_path) or
-    /// [`uri`](Self::uri). Show this path only to the client that the roots belong to, because it
-    /// contains the targets of symlinks. Do not open it, because names that are not UTF-8 contain
-    /// replacement characters, and because the path would be walked again from `/`. See
-    /// [`to_unguarded_path`](Self::to_unguarded_path).
-    ///
-    /// ```
-    /// # use guarded_fs::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-    /// # let top = std::fs::canonicalize(work.path()).unwrap();
-    /// # #[cfg(windows)] let top = dunce::simplified(&top).to_owned();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let checked = roots.check("a.txt")?;
-    /// assert_eq!(checked.display_path(), top.join("a.txt").display().to_string());
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Do not open it: names that are not UTF-8 contain replacement characters, and the path would
+    /// be walked again from `/`. See [`to_unguarded_path`](Self::to_unguarded_path).
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical())
@@ -147,8 +130,8 @@ impl Proof {
     /// otherwise below the path under which the client [listed](Root::client_path) the root. If the
     /// path has names that are not UTF-8, it is the [`uri`](Self::uri).
     ///
-    /// A path that the client listed and that was a symlink stands for its target, also in this
-    /// text. No text names the symlink itself then.
+    /// A listed path that was a symlink stands for its target, also in this text. No text names the
+    /// symlink itself then.
     ///
     /// ```
     /// # use guarded_fs::Roots;
@@ -179,14 +162,13 @@ impl Proof {
         }
     }
 
-    /// Whether the place is the other one, or below it. Only canonical paths are compared, by whole
-    /// names.
+    /// Whether the place is the other one or below it, by whole names of the canonical paths.
     #[must_use]
     pub fn starts_with(&self, directory: &Self) -> bool {
         self.canonical().starts_with(directory.canonical())
     }
 
-    /// The canonical path, without the protection of the guard. A program that opens it walks it
+    /// The canonical path, without the protection of the guard: a program that opens it walks it
     /// again from `/`, where another process may have created a symlink in the meantime. Use it
     /// only for programs that require a path, and only if nothing else writes to the root.
     #[must_use]
@@ -204,13 +186,12 @@ impl Proof {
     }
 
     /// Whether something is at the place now. As with [`std::path::Path::exists`], the answer is
-    /// false if the place cannot be looked up.
+    /// false if it cannot be looked up.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.look().is_ok_and(|found| !matches!(found, Stat::Missing))
     }
 
-    /// Whether something was at the place when it was checked.
     pub(crate) fn existed(&self) -> bool {
         !matches!(self.located.found, Presence::Missing(_))
     }
@@ -223,30 +204,15 @@ impl Proof {
         self.located.names_directory
     }
 
-    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the innermost
-    /// root that contains it is read-only, or if the place is at or below a
-    /// [protected](crate::BoundaryBuilder::protect) name. If the result is [`Access::ReadWrite`],
-    /// an operation can still be refused, for example if it renames a directory that contains a
-    /// protected name.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder()
-    ///     .directory(work.path(), Access::ReadWrite)
-    ///     .protect_defaults()
-    ///     .build()?;
-    /// let roots = boundary.allowed_roots();
-    /// assert_eq!(roots.check("a.txt")?.access(), Access::ReadWrite);
-    /// assert_eq!(roots.check(".git/config")?.access(), Access::ReadOnly);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Whether operations may change the place: [`Access::ReadOnly`] if the innermost root that
+    /// contains it is read-only, or if it is at or below a
+    /// [protected](crate::BoundaryBuilder::protect) name. With [`Access::ReadWrite`], an operation
+    /// can still be refused, for example if it renames a directory that contains a protected name.
     #[must_use]
     pub fn access(&self) -> Access {
         if self.ensure_allows_changes().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
     }
 
-    /// Checks a path relative to this directory.
     pub(super) fn join(&self, relative: impl IntoLocation, last_name: LastName) -> Result<Self> {
         let relative = self.roots.location(relative)?;
         let request = self.request.join(relative.as_unchecked_path());
@@ -257,7 +223,7 @@ impl Proof {
         self.check_below(relative.as_unchecked_path(), &request, last_name)
     }
 
-    /// Checks a path below this place, which errors name as `request`.
+    /// Errors name the path as `request`.
     pub(super) fn check_below(
         &self,
         below: &Path,
@@ -279,8 +245,8 @@ impl Proof {
         })
     }
 
-    /// Returns the proof for the directory that contains the place, or `None` for a root. Nothing
-    /// is looked up.
+    /// Returns the proof for the directory that contains the place, or `None` for a root, without
+    /// I/O.
     #[must_use]
     pub fn parent(&self) -> Option<CheckedPath> {
         let path = self.relative().parent()?.to_owned();
@@ -298,11 +264,9 @@ impl Proof {
         Some(CheckedPath(Self { located, request, opened, ..self.clone() }))
     }
 
-    /// Returns the place beneath the directory from which to operate.
-    ///
-    /// If names can be denied, this verifies that a listed directory is still at the path that was
-    /// checked, because its content is denied if it was moved to such a name. A change verifies it
-    /// in any case ([`ensure_writable`](Self::ensure_writable)).
+    /// If names can be denied, verifies that a listed directory is still at the path that was
+    /// checked, because its content is denied if it was moved to such a name.
+    /// [`ensure_writable`](Self::ensure_writable) verifies it in any case.
     pub(crate) fn place(&self) -> Result<Beneath> {
         let mounts = self.roots.policy().mounts;
         let Some(OpenBase { directory, path }) = &self.opened else {
@@ -316,7 +280,6 @@ impl Proof {
         Ok(Beneath { directory: Arc::clone(&directory.handle), path: path.clone(), mounts })
     }
 
-    /// Describes what is at the place, without following it.
     pub(crate) fn look(&self) -> Result<Stat> {
         self.place()?.look()
     }
@@ -337,13 +300,12 @@ impl Proof {
         }
     }
 
-    /// This place as an open directory.
     pub(crate) fn opened_as(&self, handle: Arc<Handle>) -> OpenDirectory {
         OpenDirectory { handle, root: Arc::clone(&self.root), relative: self.located.path.clone() }
     }
 
-    /// Returns the proof for an entry that was listed below this place, which is the open
-    /// `directory`. `path` consists of plain names.
+    /// An entry that was listed below this place, in the open `directory`. `path` consists of plain
+    /// names.
     pub(crate) fn listed(
         &self,
         directory: &Arc<OpenDirectory>,
@@ -364,21 +326,18 @@ impl Proof {
         }
     }
 
-    /// The pattern that protects the place.
     pub(super) fn pattern(&self) -> Option<&Pattern> {
         self.roots.protected()?.of(&[self.root.path(), self.relative()], self.root.consented())
     }
 
-    /// Whether the entry `name` of the directory at a path below this place is denied.
     pub(crate) fn is_denied(&self, directory: &Path, name: &OsStr) -> bool {
         let place = [self.root.path(), self.relative(), directory, Path::new(name)];
         let protected = self.roots.protected();
         protected.is_some_and(|it| it.denies_last_names(&place, 1, |_| true))
     }
 
-    /// Returns an error unless the place may be changed. For an entry of a listing, this verifies
-    /// that the listed directory has not been moved, because its content would then be changed at
-    /// a path that was never checked.
+    /// For an entry of a listing, also verifies that the listed directory has not been moved,
+    /// because its content would then be changed at a path that was never checked.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
         self.ensure_allows_changes()?;
         match &self.opened {
@@ -407,7 +366,6 @@ impl Proof {
         }
     }
 
-    /// Refuses a request that ends in `.` or `..`.
     pub(crate) fn ensure_names_entry(&self) -> Result<()> {
         match components(self.request.as_os_str()).last() {
             Some((name, _)) if name == "." || name == ".." => Err(Code::DotName.into()),
@@ -416,18 +374,15 @@ impl Proof {
     }
 }
 
-/// The error for a request that names the temporary file of a write.
 pub(super) fn temporary() -> Error {
     Error::from(Code::Protected)
         .with_text("protected: the name belongs to a file that is being written")
 }
 
-/// The error for an entry that would be in a directory that does not exist.
 pub(crate) fn without_parent() -> Error {
     Error::from(Code::NotFound).with_text("the parent directory does not exist")
 }
 
-/// The error for a new file whose request names a directory.
 pub(crate) fn named_as_directory() -> Error {
     Error::from(Code::IsADirectory).with_text(
         "the path ends in a slash or a dot, so it names a directory; write it without that to name a \

@@ -1,4 +1,4 @@
-//! Checks whether a proof from an earlier request is still allowed.
+//! Whether a proof from an earlier request is still allowed.
 
 use crate::check::Proof;
 use crate::dir::Access;
@@ -13,10 +13,11 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The error of the roots' [`Scope`](crate::Scope) if it has ended;
-    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
-    /// writing, or if it is now protected (`protected`).
+    /// - The error of the roots' [`Scope`](crate::Scope) if it has ended.
+    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) or [`Protected`](crate::ErrorKind::Protected) if
+    ///   it is now read-only and the proof allowed writing.
+    /// - [`Protected`](crate::ErrorKind::Protected) if it is now denied.
     pub fn still_allows(&self, checked: &Proof) -> Result<()> {
         self.ensure_not_ended()?;
         let canonical = checked.canonical();

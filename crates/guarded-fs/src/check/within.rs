@@ -1,5 +1,4 @@
-//! Narrowing the roots for one request: [`Roots::within`], [`Roots::within_all`] and
-//! [`Roots::read_only`].
+//! Narrowing the roots for one request.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,27 +13,25 @@ use crate::path::IntoLocation;
 use crate::roots::{LastName, Root, Roots, join, kind_of};
 
 impl Roots {
-    /// Narrows the roots to a directory or a single file inside them. The result has this root and
-    /// the roots in force below it, and relative requests start there.
+    /// Narrows the roots to a directory or a single file inside them, such as one in a tool
+    /// parameter or in the metadata of a request. The result has this root and the roots in force
+    /// below it, and relative requests start there.
     ///
-    /// Use this for a directory that a model, a client or another program names, for example in a
-    /// tool parameter or in the metadata of a request. It can only narrow the roots: a directory
-    /// outside them is refused, and each place in the result has the access that it has in these
-    /// roots, which is never raised. The rules for unusual files and the session are the same, too.
-    /// Nothing is cached, so no other request is affected. With the feature `rmcp`, the result is
-    /// valid until the request ends, like the roots that it came from.
+    /// A directory outside the roots is refused, and each place in the result keeps the access that
+    /// it has in these roots. The rules for unusual files and the [scope](Self::scope) are the
+    /// same, too. No other request is affected.
     ///
-    /// Like every root, the result is a name: nothing is held open, and if another directory takes
-    /// the place of this one, that one is served. The root can be named by its canonical path, by
-    /// an absolute `request`, and by the aliases of the root that contains it.
-    /// [`still_allows`](Self::still_allows) accepts a proof from the result as long as a root in force
-    /// contains its place.
+    /// Like every root, the result is a name: nothing is held open, and a directory that takes the
+    /// place of this one is served. It can be named by its canonical path, by an absolute
+    /// `request`, and by the aliases of the root that contains it.
+    /// [`still_allows`](Self::still_allows) accepts a proof from the result as long as a root in
+    /// force contains its place.
     ///
     /// # Errors
     ///
-    /// - The errors of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) if the request names
-    ///   neither a directory nor a regular file.
+    /// - Those of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything but a
+    ///   directory or a regular file.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Roots};
@@ -57,23 +54,24 @@ impl Roots {
 
     /// Narrows the roots to several directories inside them, strictly: each must be a directory
     /// that exists in these roots, or nothing is narrowed. Relative requests start at the first
-    /// one. A directory can be repeated, or be inside another one.
+    /// one. A directory can be repeated, or be inside another one. Everything else is as with
+    /// [`within`](Self::within).
     ///
     /// Use this for directories that another program requires together, such as `cwd` and
-    /// `additionalDirectories` of a session of the Agent Client Protocol. A list in which an
-    /// entry that is refused affects no other, such as a client's root list, is for
-    /// [`Boundary::narrow`](crate::Boundary::narrow). Everything else is as with
-    /// [`within`](Self::within).
+    /// `additionalDirectories` of a session of the Agent Client Protocol. For a list in which a
+    /// refused entry affects no other, such as a client's, use
+    /// [`Boundary::narrow`](crate::Boundary::narrow).
     ///
     /// # Errors
     ///
-    /// - The errors of [`within`](Self::within) for the first directory that is refused, which the
-    ///   error names.
+    /// - Those of [`within`](Self::within) for the first directory that is refused, which the error
+    ///   names.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) for a file.
-    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) if there are no directories.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) if there are more than
-    ///   [`ROOT_LIST_ENTRIES`], and [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if
-    ///   resolving all of them takes more than 400,000 look-ups.
+    /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) without directories.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for more than
+    ///   [`ROOT_LIST_ENTRIES`].
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) for more than 400,000 look-ups
+    ///   together.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Roots};
@@ -123,23 +121,12 @@ impl Roots {
         Ok(self.narrowed_to(roots.roots))
     }
 
-    /// Returns the same roots with read-only access. Directories that are already read-only stay
-    /// read-only.
-    ///
-    /// ```
-    /// # use guarded_fs::{ErrorKind, Roots};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// let refused = roots.read_only().write("a.txt", "a").unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// Returns the same roots with read-only access.
     #[must_use]
     pub fn read_only(&self) -> Self {
         self.with_read_only_access()
     }
 
-    /// The root at a place, and the roots below it.
     fn narrow(&self, checked: &Proof) -> Result<Vec<Arc<Root>>> {
         let (outer, relative) = (checked.root(), checked.relative());
         let kind = kind_of(&checked.look()?)?.ok_or(Code::NotFound)?;

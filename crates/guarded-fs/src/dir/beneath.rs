@@ -17,27 +17,22 @@ pub(crate) struct Beneath {
 }
 
 impl Beneath {
-    /// The path as a name, if it is one.
     pub(crate) fn name(&self) -> &OsStr {
         self.path.as_os_str()
     }
 
-    /// Describes what is there, without following it ([`Handle::look`]).
     pub(crate) fn look(&self) -> Result<Stat> {
         self.directory.look(&self.path, self.mounts)
     }
 
-    /// Describes what has the name in the directory ([`Handle::look_in`]).
     pub(crate) fn look_in(&self) -> Result<Stat> {
         self.directory.look_in(self.name(), self.mounts)
     }
 
-    /// Opens the file for reading ([`Handle::open`]).
     pub(crate) fn open(&self) -> Result<File> {
         self.directory.open(&self.path, self.mounts)
     }
 
-    /// Opens the directory ([`Handle::dir`]).
     pub(crate) fn dir(&self) -> Result<Handle> {
         self.directory.dir(&self.path, self.mounts)
     }

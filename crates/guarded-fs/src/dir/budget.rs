@@ -1,9 +1,8 @@
 //! Bounds on the cost of resolution.
 //!
 //! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
-//! root list, regardless of the symlinks that a tree contains. A [`Deadline`] ends the resolution
-//! of a whole list. Every look-up checks the budget, and a look-up for a list also checks the
-//! deadline.
+//! root list, whatever symlinks a tree contains. A [`Deadline`] ends the resolution of a whole
+//! list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,6 @@ use std::time::Instant;
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_TIME, LOOKUPS};
 
-/// The remaining look-ups for one request or one entry of a root list.
 #[derive(Debug)]
 pub(crate) struct Budget<'a> {
     left: usize,
@@ -25,8 +23,8 @@ impl Budget<'_> {
         Self { left: LOOKUPS, deadline: None }
     }
 
-    /// Subtracts look-ups from the budget. Fails with `too_costly` if too few are left, or if the
-    /// resolution of the list must end.
+    /// Subtracts look-ups. Fails with `too_costly` if too few are left, or if the deadline of the
+    /// list has passed.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.deadline.is_some_and(Deadline::has_passed) {
             return Err(Error::from(Code::TooCostly).with_operator_detail(
@@ -41,7 +39,6 @@ impl Budget<'_> {
         })
     }
 
-    /// The number of look-ups spent so far.
     pub(crate) const fn spent(&self) -> usize {
         LOOKUPS - self.left
     }
@@ -52,8 +49,7 @@ impl Budget<'_> {
 /// one for each list: the latest deadline, which is also the default, is 30 seconds after it was
 /// made.
 ///
-/// The deadline is checked before each look-up. A filesystem that does not answer a look-up can
-/// outlast it.
+/// It is checked before each look-up. A filesystem that does not answer a look-up can outlast it.
 #[derive(Clone, Debug)]
 pub struct Deadline {
     at: Instant,
@@ -67,24 +63,22 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// A deadline at this time.
+    /// A deadline at this time, but at most 30 seconds from now.
     #[must_use]
     pub fn at(time: Instant) -> Self {
         let latest = Self::default();
         Self { at: time.min(latest.at), ..latest }
     }
 
-    /// Lets the deadline and its clones pass now. A resolution notices this at its next look-up.
+    /// Lets the deadline and its clones pass now.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the resolution must end.
     pub(crate) fn has_passed(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.at
     }
 
-    /// The budget of one entry of the list.
     pub(crate) const fn entry(&self) -> Budget<'_> {
         Budget { left: LOOKUPS, deadline: Some(self) }
     }

@@ -1,4 +1,4 @@
-//! Efficient repeated look-ups beneath a directory: [`Cursor`].
+//! Repeated look-ups beneath a directory: [`Cursor`].
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,20 +13,19 @@ use crate::limits::CURSOR_HANDLES;
 #[cfg(target_os = "linux")]
 use crate::limits::PATH_BYTES;
 
-/// Keeps open the last few directories on the path of the previous look-up. A look-up near the
-/// previous one then does not walk the whole path again.
+/// Keeps the last few directories on the path of the previous look-up open, so that a look-up near
+/// it does not walk the whole path again.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     /// The path of the directory that was opened last.
     path: PathBuf,
-    /// The open directories on that path, with the deepest last. Each is stored with the length of
-    /// its own path in bytes.
+    /// The open directories on that path, deepest last, each with the length of its path in bytes.
     open_dirs: VecDeque<(usize, Handle)>,
 }
 
 impl Cursor {
-    /// Describes the name at `path` beneath `base`, without following a symlink. `path` must
-    /// consist of plain names, all of which except the last are known to be directories.
+    /// Describes the name at `path` beneath `base`. All its names are plain, and known to be
+    /// directories except the last.
     pub(crate) fn look(
         &mut self,
         base: &Handle,
@@ -50,7 +49,6 @@ impl Cursor {
         }
     }
 
-    /// Opens the directory at `path`, starting from the nearest directory that is already open.
     fn open_dir<'a>(
         &'a mut self,
         base: &'a Handle,
@@ -66,8 +64,8 @@ impl Cursor {
         Ok(self.open_dirs.back().map_or(base, |(_, directory)| directory))
     }
 
-    /// Closes the directories that are not on the path to `path`. Returns the length of the path of
-    /// the nearest directory that stays open, that directory, and the rest of `path` beneath it.
+    /// Closes the directories that are not on the way to `path`. Returns the nearest one, with the
+    /// length of its path, and the rest of `path` beneath it.
     fn nearest_open<'a, 'p>(
         &'a mut self,
         base: &'a Handle,
@@ -93,8 +91,8 @@ impl Cursor {
         (length, from, Cow::Owned(names.into_iter().rev().collect()))
     }
 
-    /// Keeps a directory open, and closes the shallowest one if [`CURSOR_HANDLES`] are already
-    /// open. `from` is the length of the path of the directory from which `directory` was opened.
+    /// Keeps a directory open, and closes the shallowest if [`CURSOR_HANDLES`] already are. `from`
+    /// is the length of the path of the directory that it was opened from.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
         debug_assert!(
             from < path.as_os_str().len(),
@@ -109,8 +107,7 @@ impl Cursor {
     }
 }
 
-/// The number of separators in a path. Each block is counted in a `u8`, so the compiler can
-/// vectorize the loop.
+/// Counts in blocks that fit in a `u8`, so the compiler can vectorize the loop.
 fn count_separators(path: &[u8]) -> usize {
     let in_block = |block: &[u8]| {
         block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>()
@@ -118,7 +115,6 @@ fn count_separators(path: &[u8]) -> usize {
     path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
 }
 
-/// The length in bytes of the common prefix of two paths.
 fn common_length(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 64;
     let blocks = one
@@ -135,8 +131,6 @@ mod tests {
     use super::*;
     use crate::limits::NAMES_PER_LOOKUP;
 
-    /// A look-up in the same directory as the last one costs one unit, however deep the directory
-    /// is. Any other look-up also costs the walk from the nearest open directory.
     #[test]
     fn look_up_costs_the_walk_from_the_nearest_open_directory() {
         let directory = tempfile::tempdir().unwrap();

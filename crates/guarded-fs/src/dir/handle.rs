@@ -24,11 +24,11 @@ use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
 
-/// An open directory. It remains the same directory object even if its path changes.
+/// An open directory, which stays the same object even if its path changes.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(super) dir: Dir,
-    /// The final path of the directory, read when it is first needed.
+    /// Its final path, read when first needed.
     #[cfg(windows)]
     pub(super) place: std::sync::OnceLock<String>,
 }
@@ -42,8 +42,8 @@ impl Handle {
         }
     }
 
-    /// Opens a directory by an ambient path, following symlinks. Use this only for configured
-    /// directories and for the filesystem root.
+    /// Opens a directory by an ambient path, following symlinks: only for configured directories
+    /// and the filesystem root.
     pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         let dir = Dir::from_std_file(kernel::ambient(path)?);
@@ -52,8 +52,7 @@ impl Handle {
         Ok(Self::new(dir))
     }
 
-    /// Opens an entry of this directory, or the directory itself (`.`), with `O_PATH` and without
-    /// following a symlink.
+    /// Opens an entry of this directory, or the directory itself (`.`), with `O_PATH`.
     #[cfg(target_os = "linux")]
     pub(crate) fn open_path(&self, name: &OsStr) -> io::Result<File> {
         use rustix::fs::{Mode, OFlags, openat};
@@ -61,8 +60,7 @@ impl Handle {
         Ok(File::from(openat(&self.dir, name, flags, Mode::empty())?))
     }
 
-    /// Opens the directory at `path`, without following symlinks. An empty path opens this
-    /// directory.
+    /// Opens the directory at `path`. An empty path opens this one.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
@@ -75,9 +73,8 @@ impl Handle {
         Ok(dir)
     }
 
-    /// Like [`Handle::dir`], but charges the walk to a budget. The walk takes one system call, or
-    /// one for each name if `openat2` cannot be used. Its base cost is charged to the look-up that
-    /// needs the directory.
+    /// Like [`Handle::dir`], but charges the walk to a budget: one system call, or one for each
+    /// name if `openat2` cannot be used. The look-up that needs the directory pays for the first.
     pub(super) fn dir_within_budget(
         &self,
         path: &Path,
@@ -99,15 +96,12 @@ impl Handle {
         })
     }
 
-    /// Opens a directory in this one, relative to the open descriptor and without following a
-    /// symlink.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
         // Defense: Without openat2, a directory swapped for a symlink is not opened.
         let opened = self.dir.open_dir_nofollow(name);
         self.verify_child(name, opened.map(Self::new), mounts)
     }
 
-    /// Verifies a directory that was opened as `name` in this one.
     fn verify_child(&self, name: &OsStr, opened: io::Result<Self>, mounts: Rule) -> Result<Self> {
         let child = opened.map_err(|error| match walk_error(error) {
             // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. Unless the name is
@@ -125,28 +119,24 @@ impl Handle {
         Ok(child)
     }
 
-    /// Whether a name exists and is neither a directory nor a symlink.
     fn is_other(&self, name: &OsStr) -> bool {
         let file_type = self.describe(name).map(|metadata| metadata.file_type());
         file_type
             .is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Symlink))
     }
 
-    /// Describes one name in this directory, without following it.
     #[cfg(not(windows))]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
         // cap-std is not used here, because it panics on very old timestamps.
         kernel::describe(&self.dir, name)
     }
 
-    /// Describes one name in this directory, without following it.
     #[cfg(windows)]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
         kernel::describe(self, name)
     }
 
-    /// Describes the name at `path`, without following it. In a directory that does not exist,
-    /// everything is missing.
+    /// Describes the name at `path`. In a directory that does not exist, everything is missing.
     pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Stat> {
         #[cfg(target_os = "linux")]
         if let Some(looked) = self.look_by_kernel(path, mounts) {
@@ -159,8 +149,7 @@ impl Handle {
         }
     }
 
-    /// Like [`Handle::look`], but opens the path with one system call. Returns `None` if `openat2`
-    /// cannot be used.
+    /// Like [`Handle::look`], with one system call. `None` if `openat2` cannot be used.
     #[cfg(target_os = "linux")]
     fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Stat>> {
         let looked = kernel::look(&self.dir, path, mounts)?;
@@ -177,7 +166,6 @@ impl Handle {
         })
     }
 
-    /// Describes one name in this directory, without following it.
     #[cfg_attr(
         windows,
         allow(unused_variables, reason = "on Windows, a mounted volume is a symlink")
@@ -218,7 +206,6 @@ impl Handle {
         }
     }
 
-    /// Reads the target of a name that was a symlink a moment ago.
     #[cfg(not(windows))]
     fn read_link(&self, name: &OsStr, metadata: &Metadata) -> Result<OsString> {
         if kernel::is_in_proc(&self.dir, metadata)? {
@@ -228,14 +215,13 @@ impl Handle {
         Ok(self.dir.read_link_contents(name).map_err(|_| Code::Changed)?.into_os_string())
     }
 
-    /// Opens the file at `path` for reading, without blocking and without following any symlink,
-    /// including the last name.
+    /// Opens the file at `path` for reading, without blocking. Fails if any name is a symlink.
     pub(crate) fn open(&self, path: &Path, mounts: Rule) -> Result<File> {
         self.open_with(path, OpenHow::READ, mounts)
     }
 
-    /// Like [`open`](Self::open). Only a [`Slot`](super::Slot) and a temporary name open
-    /// for writing.
+    /// Like [`open`](Self::open). Only a [`Slot`](super::Slot) and a temporary name open for
+    /// writing.
     pub(super) fn open_with(&self, path: &Path, how: OpenHow, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, how, mounts) {
@@ -261,8 +247,7 @@ impl Handle {
     }
 
     /// Opens `path` in one kernel walk, which fails with `EXDEV` if it would leave this directory.
-    /// `want` determines whether the walk follows symlinks. `path` may contain `.` and `..`.
-    /// Returns `None` if `openat2` cannot be used.
+    /// `None` if `openat2` cannot be used.
     #[cfg(target_os = "linux")]
     pub(crate) fn follow(
         &self,
@@ -281,7 +266,6 @@ impl Handle {
         Ok(Metadata::without_birth(&self.dir.as_filelike_view::<File>())?)
     }
 
-    /// The directory's identity, read from the open handle.
     pub(crate) fn identity(&self) -> Result<Identity> {
         Ok(self.metadata_without_birth()?.identity())
     }
@@ -290,8 +274,6 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// Opens the directory at `path`, without following symlinks, and lists its entries, except `.`
-    /// and `..`.
     pub(crate) fn list(&self, path: &Path, mounts: Rule) -> Result<(Arc<Self>, Entries)> {
         #[cfg(unix)]
         let directory = self.open_dir(path, mounts)?.into();
@@ -302,7 +284,7 @@ impl Handle {
         Ok((directory, entries))
     }
 
-    /// The type of a listed name. If it did not come with the name, the name is looked up.
+    /// Looks up the type if it did not come with the name.
     pub(crate) fn type_of(&self, name: &OsStr, listed: Option<FileType>) -> io::Result<FileType> {
         match listed {
             Some(file_type) => Ok(file_type),
@@ -310,8 +292,8 @@ impl Handle {
         }
     }
 
-    /// Opens the directory at `path` for reading, without following symlinks. On Linux, the handles
-    /// from [`dir`](Self::dir) are not open for reading (`O_PATH`, open(2)).
+    /// Opens the directory at `path` for reading, unlike [`dir`](Self::dir), which on Linux opens
+    /// with `O_PATH`.
     #[cfg(unix)]
     pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
         use rustix::fs::{Mode, OFlags};
@@ -330,15 +312,14 @@ impl Handle {
         Ok(parent.verify_child(name, opened, mounts)?.dir.into_std_file())
     }
 
-    /// Opens the directory at `path`. The handles of other directories can be listed too.
+    /// Every handle can be listed.
     #[cfg(windows)]
     pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
         Ok(self.dir(path, mounts)?.dir.into_std_file())
     }
 
-    /// Opens the directory to sync its entries, because fsync(2) refuses the handle itself if that
-    /// was opened with `O_PATH`. Returns `None` if the process may not read the directory, and on
-    /// Windows, which has no call to sync one.
+    /// Opens the directory to sync its entries, because fsync(2) refuses an `O_PATH` handle. `None`
+    /// if the process may not read the directory, and on Windows, which cannot sync one.
     pub(crate) fn open_to_sync(&self) -> io::Result<Option<File>> {
         if cfg!(windows) {
             return Ok(None);
@@ -367,7 +348,7 @@ impl std::os::fd::AsFd for Handle {
     }
 }
 
-/// The file must be an open directory. Otherwise, every method of the handle fails.
+/// The file must be an open directory, or every method fails.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
         Self::new(Dir::from_std_file(directory))

@@ -1,4 +1,5 @@
-//! System calls on Linux. Most operations take one `openat2` call.
+//! System calls on Linux. Most operations take one `openat2` call, and return `None` if it cannot
+//! be used.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,8 +18,8 @@ use super::{Follow, Metadata, Mount, OpenHow, Rule, proc_link};
 use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
-/// Does the same as cap-std's `Dir::open_ambient_dir`, also with musl: there, `std` removes `O_PATH`
-/// from its custom flags, and a confined process may not open `/` for reading.
+/// Like cap-std's `Dir::open_ambient_dir`, also with musl, where `std` removes `O_PATH` from its
+/// custom flags: a confined process may not open `/` for reading.
 pub(super) fn ambient(path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
@@ -28,7 +29,7 @@ pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
-/// Opens a directory so that its descriptor can be listed, unlike with [`dir`].
+/// Unlike [`dir`], opens a descriptor that can be listed.
 pub(super) fn open_dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
     plain(at, path, OFlags::RDONLY | OFlags::DIRECTORY, None, mounts)
 }
@@ -65,8 +66,8 @@ pub(super) fn follow(
     call(at, path, flags, None, mounts, links)
 }
 
-/// Opens a path of plain names. The walk can leave the directory only if another process moves a
-/// directory on the path at the same time. This case is also reported as `ELOOP`.
+/// Opens a path of plain names. Also fails with `ELOOP` if another process moves a directory on it
+/// out of `at`.
 fn plain(
     at: &Dir,
     path: &Path,
@@ -84,9 +85,8 @@ fn plain(
 
 /// Calls `openat2`. With `NO_SYMLINKS` in `links`, it fails with `ELOOP` at the first symlink.
 /// Otherwise, it follows symlinks inside the directory, and fails with `EXDEV` at one that leaves
-/// it. Returns `None` if it is not available to this process, or if it keeps failing
-/// with `EAGAIN` or `EINTR`. Its availability is not cached, because a seccomp filter can be installed at any
-/// time.
+/// it. Returns `None` if it is not available, or keeps failing with `EAGAIN` or `EINTR`. A seccomp
+/// filter can be installed at any time, so whether it is available is not cached.
 fn call(
     at: &Dir,
     path: &OsStr,
@@ -119,10 +119,9 @@ fn call(
     None
 }
 
-/// Whether a walk that follows no symlink failed with `EXDEV` because another process moved a
-/// directory on the path out of `at`, which `RESOLVE_BENEATH` refuses. The only other cause is a
-/// mount point on the path, which `RESOLVE_NO_XDEV` refuses. The walk is repeated without
-/// `RESOLVE_NO_XDEV`, so it fails with `EXDEV` again only in the first case.
+/// Whether `EXDEV` means that another process moved a directory on the path out of `at`. The only
+/// other cause is a mount point on the path (`RESOLVE_NO_XDEV`), so the walk is repeated without
+/// that flag.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let again = call(at, path, flags, None, Rule::Allow, ResolveFlags::NO_SYMLINKS);
@@ -143,7 +142,6 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-/// Reads the target of an open symlink.
 fn target(link: &File) -> rustix::io::Result<OsString> {
     let mut buffer = [MaybeUninit::uninit(); MOST_TARGETS];
     let (text, rest) = rustix::fs::readlinkat_raw(link, "", &mut buffer)?;
@@ -155,7 +153,7 @@ fn target(link: &File) -> rustix::io::Result<OsString> {
     Ok(OsString::from_vec(text))
 }
 
-/// The length in bytes that most symlinks' targets do not exceed. A longer one is read twice.
+/// Most targets have no more bytes. A longer one is read twice.
 const MOST_TARGETS: usize = 256;
 
 pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
@@ -165,13 +163,13 @@ pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
     Ok(target(link).map_err(io::Error::from)?)
 }
 
-/// Whether a symlink is in a proc filesystem. `at` is the symlink or its directory.
+/// `at` is the symlink or its directory.
 pub(super) fn is_in_proc<F: AsFd>(at: &F, symlink: &Metadata) -> Result<bool> {
     Ok(symlink.may_be_in_proc() && is_proc(at)?)
 }
 
-/// Whether a file is in a proc filesystem. There, the kernel chooses the target of a symlink,
-/// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
+/// Whether a file is in a proc filesystem, where the kernel chooses the target of a symlink
+/// whatever readlink(2) returns (proc(5); "magic links" in symlink(7)).
 pub(crate) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0;
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
@@ -180,8 +178,8 @@ pub(crate) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     Ok(u64::try_from(stat.f_type).unwrap_or_default() == PROC_SUPER_MAGIC)
 }
 
-/// `AT_NO_AUTOMOUNT` is set because a look-up should not trigger a mount, which can block
-/// indefinitely. Opening a name with `O_PATH` does not trigger one either (statx(2), open(2)).
+/// `AT_NO_AUTOMOUNT`, because a look-up should not trigger a mount, which can block indefinitely.
+/// Opening with `O_PATH` does not trigger one either (statx(2), open(2)).
 pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
@@ -198,7 +196,7 @@ pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
     mount_of(at, OsStr::new(""))
 }
 
-/// An empty name is the open file itself.
+/// An empty name is the file itself.
 pub(super) fn mount_of<F: AsFd>(at: &F, name: &OsStr) -> Result<Mount> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(at, name, flags, StatxFlags::MNT_ID).map_err(io::Error::from)?;
@@ -221,9 +219,9 @@ pub(super) fn link_file(file: &File, to_dir: &Dir, to: &OsStr) -> Option<io::Res
     }
 }
 
-/// Renames a name, and fails with `EEXIST` if the destination exists. Returns `None` if the
-/// filesystem cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or if the call is not
-/// available (ENOSYS, EPERM).
+/// Renames, and fails with `EEXIST` if the destination exists. Returns `None` if the filesystem
+/// cannot check this atomically (EINVAL, EOPNOTSUPP, renameat2(2)), or if the call is not available
+/// (ENOSYS, EPERM).
 pub(super) fn rename_new(
     from_dir: &Dir,
     from: &OsStr,

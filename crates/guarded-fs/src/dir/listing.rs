@@ -13,15 +13,14 @@ pub(crate) use self::other::Entries;
 #[cfg(windows)]
 pub(crate) use self::windows::Entries;
 
-/// The number of entries for which a list has memory from the start, so that it rarely has to grow.
+/// The number of entries for which a list has memory from the start.
 pub(crate) const USUAL_ENTRIES: usize = 128;
 
 /// A name in a directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub(crate) name: OsString,
-    /// The type, if the system reports it with the name. Some filesystems do not (`DT_UNKNOWN`,
-    /// readdir(3)).
+    /// The type, unless the filesystem does not report it with the name (`DT_UNKNOWN`, readdir(3)).
     pub(crate) file_type: Option<FileType>,
 }
 
@@ -50,19 +49,19 @@ impl Entries {
     }
 }
 
-/// A list of names. On Unix, all of them are in one allocation.
+/// A list of names, on Unix in one allocation.
 #[derive(Debug)]
 pub(crate) struct NameList {
     #[cfg(unix)]
     text: Vec<u8>,
-    /// A part of a string cannot be read as a name without unsafe code.
+    /// Without unsafe code, a part of a string cannot be read as a name.
     #[cfg(windows)]
     names: Vec<OsString>,
     #[cfg(windows)]
     size: usize,
 }
 
-/// The position of a name in a [`NameList`].
+/// The position of a name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NameAt {
     start: usize,
@@ -72,7 +71,6 @@ pub(crate) struct NameAt {
 
 #[cfg(unix)]
 impl NameList {
-    /// Creates a list with memory for this many names of usual length.
     pub(crate) fn with_capacity(names: usize) -> Self {
         Self { text: Vec::with_capacity(names.saturating_mul(16)) }
     }
@@ -88,12 +86,11 @@ impl NameList {
         OsStr::from_bytes(self.text.get(at.start..at.end).unwrap_or_default())
     }
 
-    /// The memory used by a name, in bytes.
     pub(crate) fn size_of(name: &OsStr) -> usize {
         name.len()
     }
 
-    /// The memory used by all names, in bytes.
+    /// The memory of the names in bytes.
     pub(crate) fn size(&self) -> usize {
         self.text.len()
     }
@@ -112,7 +109,6 @@ impl NameList {
 
 #[cfg(windows)]
 impl NameList {
-    /// Creates a list with memory for this many names of usual length.
     pub(crate) fn with_capacity(names: usize) -> Self {
         Self { names: Vec::with_capacity(names), size: 0 }
     }
@@ -127,12 +123,11 @@ impl NameList {
         self.names.get(at.start).map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// The memory used by a name, in bytes.
     pub(crate) fn size_of(name: &OsStr) -> usize {
         size_of::<OsString>() + name.len() + crate::limits::ALLOCATION
     }
 
-    /// The memory used by all names, in bytes.
+    /// The memory of the names in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -162,22 +157,20 @@ mod linux {
     /// The entries of a directory, except `.` and `..`. There are none after an error.
     ///
     /// The names that one system call returns are copied at once, into one allocation. rustix's
-    /// `Dir` and the standard library allocate memory twice for each name.
+    /// `Dir` and `std` allocate twice for each name.
     #[derive(Debug)]
     pub(crate) struct Entries {
         directory: Arc<Handle>,
         buffer: Vec<u8>,
-        /// The names that the last system call returned.
         names: NameList,
-        /// The entries of `names` that were not returned yet.
+        /// What is left of `names`.
         read: VecDeque<(NameAt, Option<FileType>)>,
         current: NameAt,
         is_over: bool,
     }
 
     impl Entries {
-        /// Lists a directory that is open for reading. The position is that of its descriptor, so a
-        /// handle can be listed once.
+        /// A directory can be listed once, because the position is that of its descriptor.
         #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             Ok(Self {
@@ -202,12 +195,11 @@ mod linux {
             Some(Ok(file_type))
         }
 
-        /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             self.names.get(self.current)
         }
 
-        /// Passes each entry to `receive`, until it breaks. No name is copied.
+        /// Passes each entry to `receive`, until it breaks, without copying a name.
         pub(crate) fn each(
             mut self,
             mut receive: impl FnMut(&OsStr, Option<FileType>) -> ControlFlow<()>,
@@ -231,7 +223,6 @@ mod linux {
             Ok(())
         }
 
-        /// Reads the names that one system call returns.
         fn read_more(&mut self) -> io::Result<()> {
             (self.current, self.is_over) = (NameAt::default(), true);
             self.names.clear();
@@ -271,7 +262,6 @@ mod other {
     use super::{FileType, OsStr, OsString, io, is_entry};
     use crate::dir::Handle;
 
-    /// The entries of a directory, except `.` and `..`.
     #[derive(Debug)]
     pub(crate) struct Entries {
         inner: rustix::fs::Dir,
@@ -279,14 +269,12 @@ mod other {
     }
 
     impl Entries {
-        /// Lists a directory from its beginning.
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             // Opened again, because rustix needs a descriptor of its own.
             let inner = rustix::fs::Dir::read_from(&directory.dir)?;
             Ok(Self { inner, name: OsString::new() })
         }
 
-        /// Moves to the next entry. Returns its type, if the system reports it with the name.
         pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
             loop {
                 let next = match self.inner.read()? {
@@ -302,7 +290,6 @@ mod other {
             }
         }
 
-        /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             &self.name
         }
@@ -316,8 +303,7 @@ mod windows {
     use super::{FileType, OsStr, OsString, io};
     use crate::dir::{Handle, kernel};
 
-    /// The entries of a directory, except `.` and `..`. The directory is listed by its path, so each
-    /// type is looked up through the handle of the directory instead.
+    /// The directory is listed by its path, so each type is looked up through its handle instead.
     #[derive(Debug)]
     pub(crate) struct Entries {
         inner: std::fs::ReadDir,
@@ -325,12 +311,10 @@ mod windows {
     }
 
     impl Entries {
-        /// Lists a directory from its beginning.
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             Ok(Self { inner: kernel::entries(directory)?, name: OsString::new() })
         }
 
-        /// Moves to the next entry. Its type must be looked up.
         pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
             let next = self.inner.next()?;
             Some(next.map(|next| {
@@ -339,7 +323,6 @@ mod windows {
             }))
         }
 
-        /// The name of the current entry. Empty before the first one.
         pub(crate) fn name(&self) -> &OsStr {
             &self.name
         }

@@ -1,7 +1,4 @@
 //! Metadata of names and open files: [`Metadata`].
-//!
-//! The values describe an open file, or a name without following it, at the time of the system
-//! call. Within this crate they include the [`Identity`] by which a directory is recognized.
 
 use std::fmt;
 use std::fs::File;
@@ -12,8 +9,8 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The type of a file. A symlink is reported as a symlink, not as its target. `Display` writes the
-/// type in lowercase, such as `file`.
+/// The type of a file. A symlink is reported as such, not as its target. `Display` writes the type
+/// in lowercase, such as `file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileType {
@@ -71,7 +68,7 @@ impl fmt::Display for FileType {
     }
 }
 
-/// The metadata of a name or an open file.
+/// The metadata of an open file, or of a name without following it, at the time of the system call.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     file_type: FileType,
@@ -80,16 +77,13 @@ pub struct Metadata {
     modified: Option<SystemTime>,
     accessed: Option<SystemTime>,
     created: Option<SystemTime>,
-    /// The time of the last change of the content or the status (`st_ctime`), on Unix.
     status_changed: Option<SystemTime>,
     mode: Option<u32>,
     identity: Identity,
 }
 
-/// The device and inode numbers of a filesystem object.
-///
-/// While an object is open, no other object has its numbers. The numbers of an object that is not
-/// open can be reused.
+/// The device and inode numbers of a filesystem object. Another one can have them once it is not
+/// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -103,25 +97,25 @@ impl Metadata {
         self.file_type
     }
 
-    /// Whether this is a directory. Short for `file_type().is_dir()`.
+    /// Whether this is a directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
         self.file_type.is_dir()
     }
 
-    /// Whether this is a regular file. Short for `file_type().is_file()`.
+    /// Whether this is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.file_type.is_file()
     }
 
-    /// Whether this is a symbolic link. Short for `file_type().is_symlink()`.
+    /// Whether this is a symbolic link.
     #[must_use]
     pub fn is_symlink(&self) -> bool {
         self.file_type.is_symlink()
     }
 
-    /// The size in bytes. For a symlink, this is the length of the path that it contains.
+    /// The size in bytes. For a symlink, this is the length of the path in it.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "as in std")]
     pub fn len(&self) -> u64 {
@@ -129,7 +123,7 @@ impl Metadata {
     }
 
     /// The number of the device that contains the file, which identifies its filesystem (`st_dev`,
-    /// stat(2)), or the serial number of the volume on Windows.
+    /// stat(2)). On Windows, the serial number of the volume.
     #[must_use]
     pub fn device(&self) -> u64 {
         self.identity.device
@@ -165,13 +159,11 @@ impl Metadata {
         self.mode
     }
 
-    /// Reads the metadata of an open file, whatever its name is now.
     #[cfg(unix)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of_std(&file.metadata()?))
     }
 
-    /// Reads the metadata of an open file, whatever its name is now.
     #[cfg(windows)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         use cap_fs_ext::MetadataExt as _;
@@ -196,7 +188,7 @@ impl Metadata {
         })
     }
 
-    /// A placeholder for a symlink whose own metadata cannot be read.
+    /// For a symlink whose own metadata cannot be read.
     #[cfg(windows)]
     pub(crate) fn unreadable_link() -> Self {
         let identity = Identity { device: 0, inode: 0 };
@@ -214,27 +206,24 @@ impl Metadata {
         }
     }
 
-    /// Reads the metadata of an open file. The result includes the birth time, because Windows has
-    /// no cheaper call that omits it.
+    /// Includes the birth time, because Windows has no cheaper call that omits it.
     #[cfg(windows)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Self::of_file(file)
     }
 
-    /// Reads the metadata of an open file without the birth time, using fstat(2), which is cheaper.
+    /// Omits the birth time, which is cheaper (fstat(2)).
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
     }
 
-    /// Returns the same metadata, which already contains the birth time.
     #[cfg(windows)]
     pub(crate) fn with_birth(&self, _: &File) -> Self {
         self.clone()
     }
 
-    /// Returns the same metadata with the birth time, which is read from the same file. The birth
-    /// time is `None` if it cannot be read.
+    /// Adds the birth time, if it can be read.
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
@@ -251,9 +240,8 @@ impl Metadata {
         self.identity
     }
 
-    /// Whether both describe the same object, with the same size and the same times of the last
-    /// modification and status change. The object must have been open since the first description.
-    /// On Windows, the time of the last status change is not known.
+    /// Whether both describe the same object, with the same size, modification time and, except on
+    /// Windows, status change. The object must have been open since the first description.
     pub(crate) fn is_same_state(&self, other: &Self) -> bool {
         let state = |of: &Self| (of.identity, of.len, of.modified, of.status_changed);
         state(self) == state(other)
@@ -285,7 +273,6 @@ impl Metadata {
     reason = "the field types differ between systems"
 )]
 impl Metadata {
-    /// Converts the result of stat(2), which has no creation time.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         let mode = u32::from(stat.st_mode);
         Self {
@@ -307,14 +294,12 @@ impl Metadata {
 
 #[cfg(target_os = "linux")]
 impl Metadata {
-    /// Whether the file can be in a proc filesystem, of which the device has the major number 0, as
-    /// that of every filesystem without a block device (Documentation/admin-guide/devices.txt). Most
-    /// files need no further call.
+    /// Whether the file can be in a proc filesystem. The major number of its device is then 0, as
+    /// with every filesystem without a block device (Documentation/admin-guide/devices.txt).
     pub(crate) fn may_be_in_proc(&self) -> bool {
         rustix::fs::major(self.identity.device) == 0
     }
 
-    /// Converts the result of statx(2).
     pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
         let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, moment.tv_nsec);
         let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
@@ -344,7 +329,6 @@ impl FileType {
         Self::known(reported).unwrap_or(Self::Other)
     }
 
-    /// The type that the system reports, or `None` if it reports none that is known.
     pub(super) fn known(reported: rustix::fs::FileType) -> Option<Self> {
         use rustix::fs::FileType as Reported;
 
@@ -360,8 +344,7 @@ impl FileType {
     }
 }
 
-/// Converts seconds and nanoseconds since 1970. The owner of a file can set any time, so this
-/// returns `None` for a time that `SystemTime` cannot represent.
+/// The time since 1970, if `SystemTime` can represent it. A file's owner can set any.
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: impl TryInto<u64>) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());

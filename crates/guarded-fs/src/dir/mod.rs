@@ -1,15 +1,15 @@
 //! Open directories, and system calls beneath them.
 //!
-//! A [`Handle`] is an open directory. Its methods take one name, or a relative path that consists
-//! only of plain names (no `.` or `..`). They follow no symlinks, so every file that they open or
-//! describe was beneath the directory at that time. Some methods also accept `.` and `..`, and
-//! [`Handle::follow`] can follow symlinks that stay inside the directory. A [`Cursor`] makes
-//! repeated look-ups beneath one handle efficient, and a [`Budget`] limits their number.
+//! A [`Handle`] is an open directory. Its methods take one name or a relative path of plain names
+//! (no `.` or `..`), and follow no symlink, so every file that they open or describe was beneath
+//! the directory at that time. [`Handle::follow`] also accepts `.` and `..`, and can follow
+//! symlinks that stay inside. A [`Cursor`] makes repeated look-ups beneath one handle efficient,
+//! and a [`Budget`] limits their number.
 //!
-//! On Linux, most operations take one `openat2` call (openat2(2), Linux 5.6) with the flags
-//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. If this call cannot be used, and on other systems,
-//! cap-std walks the path one name at a time through open descriptors. On Windows, the final path
-//! of each handle is also verified.
+//! On Linux, most operations take one `openat2` call (openat2(2), Linux 5.6) with `RESOLVE_BENEATH`
+//! and `RESOLVE_NO_SYMLINKS`. If it cannot be used, and on other systems, cap-std walks the path
+//! one name at a time through open descriptors. On Windows, the final path of each handle is also
+//! verified.
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
@@ -65,7 +65,7 @@ pub(crate) struct OpenHow {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) append: bool,
-    /// If set, the file is created with `O_CREAT | O_EXCL` and this mode, less the umask.
+    /// Creates the file (`O_CREAT | O_EXCL`) with this mode, less the umask.
     pub(crate) create_new: Option<u32>,
 }
 
@@ -93,7 +93,7 @@ impl OpenHow {
     }
 }
 
-/// The result of looking up a name without following it. For a symlink, this includes its target.
+/// What a name is, without following it, and the target of a symlink.
 #[derive(Clone, Debug)]
 pub(crate) enum Stat {
     Missing,
@@ -105,32 +105,31 @@ pub(crate) enum Stat {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// Opens the file with `O_PATH`. Fails with `ELOOP` if any name in the path is a symlink.
+    /// Opens the path with `O_PATH`. Fails with `ELOOP` at a symlink.
     NoLink,
-    /// Opens the file for reading, without blocking. Follows symlinks.
+    /// Opens the path for reading, without blocking, and follows symlinks.
     Read,
-    /// Like `Read`, but fails with `ELOOP` if any name in the path is a symlink.
+    /// Like `Read`, but fails with `ELOOP` at a symlink.
     ReadNoLink,
 }
 
 pub(crate) use self::listing::{DirectoryEntry, Entries, NameAt, NameList, USUAL_ENTRIES};
 
-/// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
-/// the kernel does not report a mount ID.
+/// A mounted filesystem: `true` and its mount ID, or `false` and its device number if the kernel
+/// reports no mount ID.
 pub(crate) type Mount = (bool, u64);
 
-/// Splits a path into its parent and its last name. Returns `None` if there is no last name.
+/// Splits off the last name, if there is one.
 pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
-/// Returns a random name for a temporary file. The name lets operators recognize files that a
-/// killed process left behind ([`Roots::write`](crate::Roots::write)).
+/// A random name for a temporary file, by which operators recognize files that a killed process
+/// left behind ([`Roots::write`](crate::Roots::write)).
 pub(crate) fn temporary_name() -> OsString {
     OsString::from(format!(".guarded-fs-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
 
-/// Returns the text to store in a new symlink. On Windows, this is the normal form of the path.
 #[cfg(not(windows))]
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
 pub(crate) fn symlink_text(text: &OsStr) -> Result<Cow<'_, OsStr>> {

@@ -1,7 +1,4 @@
-//! The operator's policy for unusual files.
-//!
-//! A [`Policy`] applies to every operation. By default it refuses special files. It allows hard
-//! links and mounts, which are common in ordinary workspaces.
+//! The policy for unusual files, and the access to a root.
 
 use crate::dir::{FileType, Metadata};
 use crate::error::{Code, Result};
@@ -22,19 +19,18 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Rules for files inside a root that may be reachable from elsewhere, or that may behave in
-/// unexpected ways. [`BoundaryBuilder`](crate::BoundaryBuilder) documents each.
+/// Rules for files that may be reachable from elsewhere, or behave in unexpected ways.
+/// [`BoundaryBuilder`](crate::BoundaryBuilder) documents each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) hard_links: Rule,
     pub(crate) special_files: Rule,
     pub(crate) mounts: Rule,
-    /// Whether refusals of what is outside name the roots in force.
+    /// Whether refusals name the roots in force.
     pub(crate) names_roots: bool,
 }
 
 impl Policy {
-    /// Refuses a file that is not allowed to be read or changed.
     pub(crate) fn allow(self, metadata: &Metadata) -> Result<()> {
         match metadata.file_type() {
             FileType::Directory => Err(Code::IsADirectory.into()),

@@ -1,9 +1,9 @@
 //! Changes of directory entries: [`Slot`] and [`TemporaryName`].
 //!
-//! Everything that changes an entry, or opens one for writing, is a method of a [`Slot`], which asks
-//! its [`Permit`] immediately before. The exceptions are the guard's own temporary files, and the
-//! directories that it has just created. These are created for a change that was permitted when it
-//! began, and removed without a permit, so that nothing remains of one that is no longer allowed.
+//! Everything that changes an entry, or opens one for writing, is a method of a [`Slot`], which
+//! asks its [`Permit`] immediately before. Exceptions are the guard's own temporary files, and the
+//! directories that it has just created for a permitted change. They are removed without a permit,
+//! so that nothing remains of a change that is no longer allowed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,13 +15,12 @@ use super::{Beneath, Handle, Identity, OpenHow, Rule, Stat, kernel, split, tempo
 use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 
-/// The permission for one change.
 pub(crate) trait Permit {
-    /// Returns an error if the change is not allowed now.
+    /// Fails if the change is not allowed now.
     fn ask(&self) -> Result<()>;
 }
 
-/// An entry of an open directory, whether or not it exists, that may be changed.
+/// An entry of an open directory that may be changed, whether or not it exists.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<'a> {
     directory: &'a Handle,
@@ -36,7 +35,7 @@ impl<'a> Slot<'a> {
         Self { directory: &place.directory, path: &place.path, mounts: place.mounts, permit }
     }
 
-    /// An entry of a tree that is removed, which is not opened.
+    /// An entry of a tree that is removed. It is never opened.
     pub(crate) fn of_content(
         directory: &'a Handle,
         name: &'a OsStr,
@@ -49,14 +48,12 @@ impl<'a> Slot<'a> {
         self.path.as_os_str()
     }
 
-    /// Opens the file for writing, without blocking and without following any symlink, including
-    /// the last name.
+    /// Opens the file for writing, without blocking. Fails if any name is a symlink.
     pub(crate) fn open(&self, how: OpenHow) -> Result<File> {
         self.permit.ask()?;
         self.directory.open_with(self.path, how, self.mounts)
     }
 
-    /// Opens the file or directory to set its attributes.
     #[cfg(windows)]
     pub(crate) fn open_to_set_attributes(&self, _: bool) -> Result<File> {
         self.permit.ask()?;
@@ -68,8 +65,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Opens the file or directory to set its attributes, which its owner may do through any
-    /// descriptor.
+    /// The owner of a file may set its attributes through any descriptor.
     #[cfg(not(windows))]
     pub(crate) fn open_to_set_attributes(&self, is_dir: bool) -> Result<File> {
         self.permit.ask()?;
@@ -84,7 +80,6 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Creates a directory.
     pub(crate) fn create_dir(&self) -> Result<()> {
         self.permit.ask()?;
         #[cfg(windows)]
@@ -94,7 +89,7 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Opens the directory, after creating it if it is missing. Returns its identity if it is new.
+    /// Opens the directory, creating it if missing. Returns its identity if it is new.
     pub(crate) fn open_or_create_dir(&self) -> Result<(Handle, Option<Identity>)> {
         let is_new = match self.create_dir() {
             // Another process has just created it. Opening it fails if it is not a directory.
@@ -112,8 +107,8 @@ impl<'a> Slot<'a> {
         opened
     }
 
-    /// Creates a symlink, and fails with `AlreadyExists` if the name exists. `is_dir` states whether
-    /// the target is a directory, because Windows has two kinds of symlink.
+    /// Creates a symlink. Windows has two kinds: `is_dir` is whether the target is a directory.
+    /// Fails with `AlreadyExists` if the name exists.
     #[cfg_attr(not(windows), allow(unused_variables, reason = "Unix has one kind of symlink"))]
     pub(crate) fn symlink(&self, text: &OsStr, is_dir: bool) -> Result<()> {
         self.permit.ask()?;
@@ -124,8 +119,8 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Gives an open file this name, and fails with `AlreadyExists` if the name exists. Returns
-    /// `None` if the system cannot link a file without its name.
+    /// Gives an open file this name. Fails with `AlreadyExists` if that exists. `None` if the
+    /// system cannot link a file without its name.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unused_self))]
     pub(crate) fn link_file(&self, file: &File) -> Option<Result<()>> {
         #[cfg(target_os = "linux")]
@@ -137,21 +132,19 @@ impl<'a> Slot<'a> {
         None
     }
 
-    /// Removes an entry that is not a directory. If it is a symlink, its target is not affected.
     pub(crate) fn remove_file(&self) -> Result<()> {
         self.permit.ask()?;
         Ok(self.directory.remove_file(self.name())?)
     }
 
-    /// Removes an empty directory.
     pub(crate) fn remove_dir(&self) -> Result<()> {
         self.permit.ask()?;
         Ok(self.directory.remove_dir(self.name())?)
     }
 
-    /// Renames the entry. Fails with `AlreadyExists` if the destination exists and `replace` is
-    /// false. If the system cannot check this atomically, a destination that is created at the same
-    /// time can be replaced.
+    /// Renames the entry. Unless `replace` is true, fails with `AlreadyExists` if the destination
+    /// exists. Where the system cannot check this atomically, one created at the same time can be
+    /// replaced.
     pub(crate) fn rename(&self, to: &Slot<'_>, replace: bool) -> Result<()> {
         self.permit.ask()?;
         to.permit.ask().map_err(Error::of_destination)?;
@@ -159,14 +152,14 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A name that the guard gave to a file of its own, in an open directory.
+/// The name of a file that the guard created.
 pub(crate) struct TemporaryName {
     directory: Arc<Handle>,
     name: OsString,
 }
 
 impl TemporaryName {
-    /// Creates a file with this mode, less the umask, and opens it for writing.
+    /// Creates a file with this mode, less the umask.
     pub(crate) fn of_new_file(directory: Arc<Handle>, mode: u32) -> Result<(Self, File)> {
         let how = OpenHow { create_new: Some(mode), ..OpenHow::WRITE };
         Self::create(directory, |directory, name| {
@@ -174,8 +167,8 @@ impl TemporaryName {
         })
     }
 
-    /// Gives a file a second name, which will be linked to `to` in this directory. If the entry is a
-    /// symlink, this is another name of the symlink.
+    /// Creates a hard link to the entry `from`, even if that is a symlink, to be renamed or linked
+    /// to `to`.
     pub(crate) fn of_link(from: &Slot<'_>, to: &Slot<'_>, directory: Arc<Handle>) -> Result<Self> {
         from.permit.ask()?;
         to.permit.ask().map_err(Error::of_destination)?;
@@ -203,7 +196,6 @@ impl TemporaryName {
         &self.name
     }
 
-    /// Describes what has the name now.
     pub(crate) fn look(&self, mounts: Rule) -> Result<Stat> {
         self.directory.look_in(&self.name, mounts)
     }
@@ -214,7 +206,7 @@ impl TemporaryName {
         Ok(self.directory.rename(&self.name, to, replace)?)
     }
 
-    /// Gives the file another name. Fails with `AlreadyExists` if that name exists.
+    /// Creates a hard link at `to`. Fails with `AlreadyExists` if that exists.
     pub(crate) fn link(&self, to: &Slot<'_>) -> Result<()> {
         to.permit.ask().map_err(Error::of_destination)?;
         Ok(self.directory.hard_link(&self.name, to.directory, to.name())?)
@@ -226,8 +218,7 @@ impl TemporaryName {
 }
 
 impl Handle {
-    /// Removes a directory that the guard created, at a path of plain names, unless another one is
-    /// there by now.
+    /// Removes a directory that the guard created, unless another one is at the path by now.
     pub(crate) fn remove_created_dir(&self, path: &Path, created: Identity) -> Result<()> {
         let Some((parent, name)) = split(path) else { return Ok(()) };
         if self.dir(path, Rule::Allow)?.identity()? == created {
@@ -236,8 +227,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Gives a file in this directory a second name in `to_dir`. Fails with `AlreadyExists` if that
-    /// name exists. If `from` is a symlink, the new name is another name of the symlink itself.
+    /// Creates a hard link, also to a symlink itself.
     fn hard_link(&self, from: &OsStr, to_dir: &Self, to: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::hard_link(self, from, to_dir, to);
@@ -278,7 +268,6 @@ impl Handle {
     }
 }
 
-/// The permit of a test.
 #[cfg(test)]
 pub(crate) struct Always;
 
@@ -295,7 +284,6 @@ mod tests {
 
     use super::*;
 
-    /// Another process can create it first. What it created is not removed with a change that fails.
     #[test]
     fn only_a_directory_that_was_missing_is_new() {
         let work = tempfile::tempdir().unwrap();

@@ -1,18 +1,17 @@
 //! System calls on Windows, where the final path of each handle is verified.
 //!
-//! A directory is held open without `FILE_SHARE_DELETE`, so it cannot be renamed or removed while
-//! the handle is open. A file in it is opened by one name relative to that handle (`RootDirectory`
-//! in `OBJECT_ATTRIBUTES`, NtCreateFile). Symlinks and junctions are opened without being followed
+//! A directory is held open without `FILE_SHARE_DELETE`, so it can be neither renamed nor removed.
+//! A file in it is opened by one name relative to that handle (`RootDirectory` in
+//! `OBJECT_ATTRIBUTES`, NtCreateFile), without following symlinks and junctions
 //! (`FILE_FLAG_OPEN_REPARSE_POINT`). The final path of the new handle (GetFinalPathNameByHandle)
-//! must then be the directory's final path followed by that name. If the system redirected the open
-//! anyway, the handle is refused before any byte is read or written.
+//! must be the directory's, followed by that name. If the system redirected the open anyway, the
+//! handle is refused before any byte is read or written.
 //!
-//! Directories can only be created by path, and names can only be renamed or removed by path. The
-//! path is the verbatim final path of the open directory, followed by the name. An open handle does
-//! not prevent an empty directory from being converted into a junction in place, which requires
-//! only the right to write attributes (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). The directory
-//! is therefore [pinned](pin) during the call. A directory is also listed by path, and each listed
-//! name is then verified through the handle.
+//! Directories can be created, and names renamed or removed, only by path: the directory's verbatim
+//! final path, followed by the name. An open handle does not prevent an empty directory from being
+//! converted into a junction in place, for which the right to write attributes is enough
+//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37), so the directory is [pinned](pin) during the
+//! call. A directory is also listed by path, and each listed name is verified through the handle.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -39,8 +38,7 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-/// Looks up a name without following a symlink. Reads its metadata and, if it is a symlink, its
-/// target.
+/// Reads the metadata of a name without following it and, for a symlink, its target.
 pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Stat> {
     let file = match open_itself(&at.dir, name, FILE_READ_ATTRIBUTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stat::Missing),
@@ -54,8 +52,8 @@ pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Stat> {
     })
 }
 
-/// Reads the metadata of a name without following it. A reparse point that silently redirects is
-/// reported as a symlink whose target cannot be read.
+/// Reads the metadata of a name without following it. A reparse point that silently redirects
+/// counts as a symlink whose target cannot be read.
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     let file = open_itself(&at.dir, name, FILE_READ_ATTRIBUTES)?;
     match verify_place(at, name, &file) {
@@ -65,9 +63,8 @@ pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     }
 }
 
-/// Opens a name to set its attributes, without following it. If the name is empty, opens the
-/// directory itself. The directory cannot be renamed while its handle is open, and the identities
-/// are compared.
+/// Opens a name to set its attributes, without following it. An empty name is the directory itself,
+/// which cannot be renamed while its handle is open, and whose identity is compared.
 pub(super) fn open_to_set_attributes(at: &Handle, name: &OsStr) -> Result<File> {
     let access = FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES;
     if name.is_empty() {
@@ -92,8 +89,7 @@ fn open_itself(at: &Dir, name: &OsStr, access: u32) -> io::Result<File> {
     Ok(at.open_with(name, &options)?.into_std())
 }
 
-/// Reads the target of a symlink according to the rules for requests. A target that these rules
-/// refuse is treated as outside every root.
+/// Reads a target by the rules for requests. What they refuse is outside every root.
 fn link_text(link: &File) -> Result<OsString> {
     let outside =
         || Error::from(Code::OutsideRoots).with_operator_detail("a symlink that cannot be read");
@@ -105,8 +101,8 @@ fn link_text(link: &File) -> Result<OsString> {
     windows::path(&text).map(OsString::from).map_err(|_| outside())
 }
 
-/// Returns the final path of an open file. Fails with `outside_roots` if it is not the directory's
-/// final path followed by this name, ignoring case.
+/// The final path of an open file. Fails with `outside_roots` unless it is the directory's,
+/// followed by this name, ignoring case.
 pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
     let place = final_path(file)?;
     let directory = if let Some(directory) = at.place.get() {
@@ -128,15 +124,15 @@ pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) ->
     }
 }
 
-/// The current path of an open file, in verbatim form: `\\?\C:\directory\name`.
+/// The current path of an open file in verbatim form: `\\?\C:\directory\name`.
 fn final_path(file: &impl AsFilelike) -> Result<String> {
     let path = winx::file::get_file_path(&file.as_filelike_view::<File>())?;
     path.into_os_string().into_string().map_err(|_| Code::NotUtf8.into())
 }
 
-/// Returns the path of a name in a directory, or the path of the directory itself if the name is
-/// empty. Fails if the name is not a plain name. Third-party filesystems can contain names that
-/// look like paths, and `join` would replace the directory with such a name.
+/// The path of a name in a directory, or of the directory if the name is empty. Fails if the name
+/// is not a plain one: third-party filesystems can contain names that look like paths, with which
+/// `join` would replace the directory.
 fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     let mut names = Path::new(name).components();
     match (names.next(), names.next()) {
@@ -148,9 +144,8 @@ fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     Ok(Path::new(&directory).join(name))
 }
 
-/// Creates a temporary file in the directory, which is deleted when it is closed. While the file
-/// exists, the directory is not empty, so it cannot be converted into a junction. Then verifies
-/// that the directory is not already a junction.
+/// Creates a temporary file, which is deleted when closed. Meanwhile, the directory is not empty,
+/// so it cannot be converted into a junction. Verifies that it is not one already.
 fn pin(at: &Handle) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).follow(FollowSymlinks::No);
@@ -180,10 +175,9 @@ fn is_reparse_point(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0)
 }
 
-/// Reopens a file through its filter driver if its content is stored elsewhere or in another form,
-/// as for a cloud placeholder or a deduplicated file. The file itself may be only a stub. Any other
-/// file is returned unchanged. The first handle prevents the directory from being converted into a
-/// junction, and both handles must refer to the same file.
+/// Reopens a reparse point through its filter driver, because the content may be elsewhere or in
+/// another form, as of a cloud placeholder or a deduplicated file. The first handle prevents the
+/// directory from being converted into a junction, and both must be of the same file.
 pub(super) fn open_through_filter(
     at: &Handle,
     name: &OsStr,
@@ -208,13 +202,12 @@ pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     fs::create_dir(in_dir(at, name)?)
 }
 
-/// Returns the text to store in a new symlink: the normal form of the path, as a request has it.
 pub(crate) fn symlink_text(text: &OsStr) -> Result<Cow<'_, OsStr>> {
     let text = text.to_str().ok_or(Code::InvalidName)?;
     Ok(Cow::Owned(windows::path(text)?.into()))
 }
 
-/// Creates a symlink. The kind of the symlink must match the kind of its target.
+/// The kind of a symlink must match that of its target.
 pub(super) fn symlink(at: &Handle, text: &OsStr, name: &OsStr, is_dir: bool) -> io::Result<()> {
     use std::os::windows::fs::{symlink_dir, symlink_file};
     let _pin = pin(at)?;
@@ -222,7 +215,7 @@ pub(super) fn symlink(at: &Handle, text: &OsStr, name: &OsStr, is_dir: bool) -> 
     if is_dir { symlink_dir(text, link) } else { symlink_file(text, link) }
 }
 
-/// Creates a second name of a file. A symlink is not followed (CreateHardLink).
+/// A symlink is not followed (CreateHardLink).
 pub(super) fn hard_link(
     from_dir: &Handle,
     from: &OsStr,
@@ -233,8 +226,7 @@ pub(super) fn hard_link(
     fs::hard_link(in_dir(from_dir, from)?, in_dir(to_dir, to)?)
 }
 
-/// Removes a name that is not a directory. If the name is a symlink or a junction, the link itself
-/// is removed, not its target.
+/// Of a symlink or a junction, removes the link, not its target.
 pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
     use std::os::windows::fs::FileTypeExt as _;
     let _pin = pin(at)?;
@@ -281,25 +273,22 @@ pub(super) fn entries(at: &Handle) -> io::Result<fs::ReadDir> {
     fs::read_dir(in_dir(at, OsStr::new(""))?)
 }
 
-/// Returns the volume of an open file. A volume that is mounted in a directory is treated as a
-/// symlink, so every file that is reached without following symlinks is on the same volume.
+/// The volume of an open file. A volume mounted in a directory counts as a symlink, so every file
+/// that is reached without following symlinks is on the same one.
 pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
     Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
 }
 
-/// Always returns `None`, because `std` has no call that atomically refuses an existing name.
+/// `std` has no call that atomically refuses an existing name.
 pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
     None
 }
 
 impl Handle {
-    /// The current path of the directory in its usual form, or `None` if the system does not report
-    /// it.
     pub(crate) fn place(&self) -> Option<PathBuf> {
         Some(windows::path(&final_path(&self.dir).ok()?).ok()?.into())
     }
 
-    /// Whether a name in this directory is a directory.
     pub(super) fn is_dir(&self, name: &OsStr) -> bool {
         self.describe(name).is_ok_and(|metadata| metadata.is_dir())
     }

@@ -10,10 +10,8 @@ macro_rules! errors {
             $code:ident = $name:literal, $text:literal;
         )+}
     )+) => {
-        /// The kind of an [`Error`](crate::Error), for callers to match on.
-        ///
-        /// Each kind lists its [codes](crate::Error::code), which are the exact reasons. Match on
-        /// the kind, and log the code.
+        /// The kind of an [`Error`](crate::Error), for callers to match on. Each kind lists its
+        /// [codes](crate::Error::code), the exact reasons.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {$(
@@ -24,8 +22,7 @@ macro_rules! errors {
             $(#[doc = errors!(@item $name $($doc)*)])+
             $kind,
         )+
-            /// The name of a kind that a library above this one or an application
-            /// [defines](crate::Error::new).
+            /// A kind that another library or an application [defines](crate::Error::new).
             Other(&'static str),
         }
 
@@ -50,7 +47,7 @@ macro_rules! errors {
                 }
             }
 
-            /// Whether the error says that another process has removed or replaced what was there.
+            /// Whether another process has removed or replaced what was there.
             pub(crate) const fn is_replaced(self) -> bool {
                 matches!(self, Self::NotFound | Self::NotADirectory | Self::Changed)
             }
@@ -81,60 +78,51 @@ macro_rules! errors {
 // Each row has the code, its name and its text. The text contains the limit if the limit is a
 // constant. For a limit that the caller chose, see `Error::over`.
 errors! {
-    /// The text is not a path, or has a form that is refused.
+    /// The text is not a path, or has a form that is refused. On Windows, that includes what the
+    /// system would read as another name ([`Location::parse`](crate::Location::parse)).
     InvalidPath {
-        /// The request is empty.
         Empty = "empty", "the path is empty; write . for the directory itself";
-        /// The text contains a NUL byte, either literally or as `%00`.
+        /// A NUL byte, literal or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
-        /// A URI without an absolute path or, where a root or a URI is required, text that is
-        /// neither an absolute path nor a URI.
+        /// A URI without an absolute path; or text that is neither an absolute path nor a URI,
+        /// where one is required.
         NotAbsolute = "not_absolute", "not an absolute path or file: URI";
-        /// An absolute path or a URI where a path relative to a directory is required.
+        /// An absolute path or a URI where a relative path is required.
         NotRelative = "not_relative", "the path must be relative to the directory";
-        /// On Windows, a path relative to the process's current drive or to the current directory
-        /// of a drive, such as `\x` or `C:x`.
+        /// On Windows, a path relative to the current drive or directory, such as `\x` or `C:x`.
         DriveRelative = "drive_relative",
             "the path is relative to a drive; use a full path that begins with a drive letter";
-        /// On Windows, a path that names a device, or that names a volume by anything other than
-        /// its drive letter: `\\.\`, a volume GUID, or `\\?\` with anything other than a drive or a
-        /// share.
+        /// On Windows, a path that names a device, or a volume by anything but its drive letter:
+        /// `\\.\`, a volume GUID, or `\\?\` with anything but a drive or a share.
         DevicePath = "device_path",
             "the path names a device or a volume; use a path that begins with a drive letter";
-        /// On Windows, a name that refers to a device in every directory, such as `NUL`, `COM1` or
-        /// `CON.txt`.
+        /// On Windows, such as `NUL`, `COM1` or `CON.txt`.
         ReservedName = "reserved_name", "a name in the path is reserved for a device";
-        /// On Windows, a name with a colon, such as `a.txt:s`, which refers to a stream of a file.
+        /// On Windows, such as `a.txt:s`.
         Stream = "stream", "a name in the path contains a colon, which would refer to a stream";
-        /// On Windows, a name that ends in a dot or a space, which the system may remove.
+        /// On Windows, a name that ends in a dot or a space.
         TrailingDot = "trailing_dot",
             "a name in the path ends in a dot or a space, which the system may remove";
-        /// On Windows, a name that could be the 8.3 short form of another name, such as `PROGRA~1`.
+        /// On Windows, a name that could be the 8.3 form of another, such as `PROGRA~1`.
         ShortName = "short_name",
             "a name in the path looks like an 8.3 short name; use the long name";
-        /// On Windows, a name with a character that file names cannot contain: a control character,
-        /// or one of `< > " | ? *`.
+        /// On Windows, a name with a control character or one of `< > " | ? *`.
         InvalidName = "invalid_name",
             "a name in the path contains a control character or one of < > \" | ? *";
-        /// A path that ends in `.` or `..`, which names no entry that could be removed or renamed
-        /// (rmdir(2), rename(2)).
+        /// A path that ends in `.` or `..`, where an entry must be named (rmdir(2), rename(2)).
         DotName = "dot_name", "the path ends in . or ..; name the entry itself";
     }
 
     /// The text is not a `file:` URI, or has a form that is refused.
     InvalidUri {
-        /// A URI with a scheme other than `file:`.
         ForeignScheme = "foreign_scheme", "only paths and file: URIs are accepted";
-        /// A `file:` URI that names another host (RFC 8089), or has four slashes.
+        /// A URI that names another host (RFC 8089), or has four slashes.
         ForeignHost = "foreign_host",
             "the URI names another host; write file:/// followed by the path";
-        /// A `file:` URI with a query.
         Query = "query", "the URI contains a query; write ? as %3F";
-        /// A `file:` URI with a fragment.
         Fragment = "fragment", "the URI contains a fragment; write # as %23";
-        /// A `%` that is not followed by two hexadecimal digits (RFC 3986, 2.1).
+        /// A `%` without two hexadecimal digits after it (RFC 3986, 2.1).
         BadEscape = "bad_escape", "the URI contains an invalid percent escape; write % as %25";
-        /// A percent-encoded path separator.
         EncodedSeparator = "encoded_separator",
             "the URI contains a percent-encoded path separator; write the separator itself";
         /// A character that a URL parser would drop or change: a tab, a newline, a backslash, a
@@ -150,17 +138,17 @@ errors! {
             "not the version of a file; use the version from an earlier response unchanged";
     }
 
-    /// The text or the path that it resolves to is longer than
-    /// [`PATH_BYTES`](crate::limits::PATH_BYTES), a name in it is longer than
-    /// [`NAME_BYTES`](crate::limits::NAME_BYTES), a URI is longer than
-    /// [`URI_BYTES`](crate::limits::URI_BYTES), or resolving takes too many steps.
+    /// The text, or the path that it resolves to, is longer than
+    /// [`PATH_BYTES`](crate::limits::PATH_BYTES), a name in it than
+    /// [`NAME_BYTES`](crate::limits::NAME_BYTES), or a URI than
+    /// [`URI_BYTES`](crate::limits::URI_BYTES); or resolving takes too many steps.
     TooLong {
         TooLong = "too_long",
             "the path is longer than 4095 bytes, or a name in it is longer than 255 bytes";
     }
 
-    /// The file that the request resolves to is outside every root. The error is the same whether
-    /// or not the file exists.
+    /// The file to which the request leads is outside every root. The error is the same whether or
+    /// not it exists.
     OutsideRoots {
         OutsideRoots = "outside_roots", "not inside the allowed directories";
     }
@@ -170,14 +158,14 @@ errors! {
         NotFound = "not_found", "no such file or directory";
     }
 
-    /// A name is not a directory, although another name or a trailing slash follows it, or although
-    /// the operation requires a directory.
+    /// A name is not a directory, although another name or a slash follows it, or the operation
+    /// requires a directory.
     NotADirectory {
         NotADirectory = "not_a_directory", "not a directory";
     }
 
-    /// The request names a directory, but a file is required. A request that ends in a slash or in
-    /// `/.` names a directory, whether or not there is one.
+    /// The request names a directory where a file is required. One that ends in a slash or in `/.`
+    /// names a directory, whether or not there is one.
     IsADirectory {
         IsADirectory = "is_a_directory", "is a directory";
     }
@@ -189,17 +177,15 @@ errors! {
 
     /// Resolving the path, or an entry of a root list, takes too many steps.
     TooCostly {
-        /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups. For an
-        /// entry of a root list, this is also the code if the entries before it took too many
-        /// look-ups.
+        /// More than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups or, for an entry of a root list,
+        /// too many with those of the entries before it.
         TooCostly = "too_costly", "the path takes too many look-ups to resolve";
-        /// Resolving the path would follow more than [`LINK_HOPS`](crate::limits::LINK_HOPS)
-        /// symlinks.
+        /// More than [`LINK_HOPS`](crate::limits::LINK_HOPS) symlinks.
         TooManyLinks = "too_many_links", "the path goes through more than 40 symbolic links";
     }
 
-    /// The name of the root leads to no directory now, or to a file or symlink instead. The root is
-    /// served again as soon as its name leads to a directory.
+    /// The root's name leads to no directory now, or to a file or symlink instead. It is served
+    /// again as soon as there is one.
     RootUnavailable {
         RootUnavailable = "root_unavailable",
             "there is no directory at the path of the root, or something else is there";
@@ -207,14 +193,13 @@ errors! {
 
     /// The boundary or the operation does not allow this type of file.
     ForbiddenFile {
-        /// A FIFO, a socket or a device, a symlink if the entry itself was requested, or a file of a
-        /// proc filesystem.
+        /// A FIFO, a socket, a device or a file of a proc filesystem; or a symlink, if the entry
+        /// itself was requested.
         SpecialFile = "special_file", "not a regular file";
-        /// The entry whose target was requested is not a symbolic link.
         NotASymlink = "not_a_symlink", "not a symbolic link";
-        /// The file has more than one name, and the policy refuses such files.
+        /// The file has several names, which the policy refuses.
         HardLinked = "hard_linked", "the file has more than one hard link";
-        /// The path crosses a mount point, and the policy or the operation refuses to cross it.
+        /// The path crosses a mount point, which the policy or the operation refuses.
         MountCrossing = "mount_crossing", "the path crosses into another mounted filesystem";
     }
 
@@ -229,7 +214,7 @@ errors! {
     }
 
     /// The server [protects](crate::BoundaryBuilder::protect) the name, or a name in the directory
-    /// that would be renamed or removed. The error is the same whether or not the name exists.
+    /// to be renamed or removed. The error is the same whether or not the name exists.
     Protected {
         Protected = "protected", "protected: the server allows only reading it";
     }
@@ -239,26 +224,24 @@ errors! {
         ReadOnly = "read_only", "the directory is read-only";
     }
 
-    /// The operation would create, remove, rename or replace a root or a directory that contains
+    /// The operation would create, remove, rename or replace a root, or a directory that contains
     /// one.
     RootItself {
         RootItself = "root_itself",
             "a root itself cannot be created, removed, renamed or replaced";
     }
 
-    /// A file, a directory or a root list exceeds a limit set by the caller or by this crate.
+    /// A file, a directory or a root list exceeds a limit of the caller or of this crate.
     LimitExceeded {
-        /// More bytes than the limit.
         TooLarge = "too_large", "larger than the limit";
         /// Directories nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
         TooDeep = "too_deep", "nested more than 128 directories deep";
-        /// More than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries of a root list,
-        /// or allowed directories.
+        /// More allowed directories, or entries of a root list, than
+        /// [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES).
         TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
         /// More than [`CHANGES`](crate::limits::CHANGES) changes in one
         /// [`ChangeSet`](crate::ChangeSet).
         TooManyChanges = "too_many_changes", "more than 64 changes in one set";
-        /// More entries than the limit.
         TooManyEntries = "too_many_entries", "too many entries";
     }
 
@@ -269,14 +252,12 @@ errors! {
 
     /// The source and the destination of a copy are the same file.
     Overlap {
-        /// The source and the destination are the same file, possibly under two names.
+        /// Possibly under two names.
         SameFile = "same_file", "source and destination are the same file";
     }
 
-    /// The source and the destination of a rename or a hard link are on different filesystems or,
-    /// for a hard link, in different roots.
+    /// A rename or a hard link between different filesystems or, for a hard link, different roots.
     CrossDevice {
-        /// A hard link would have its two names in different roots.
         DifferentRoots = "different_roots", "source and destination are in different roots";
         CrossDevice = "cross_device", "source and destination are on different filesystems";
     }
@@ -286,10 +267,9 @@ errors! {
         Unsupported = "unsupported", "this system does not support the operation";
     }
 
-    /// The file is not the one that the caller expected, because it was changed in the meantime.
+    /// The file changed in the meantime, and is not the one that the caller expected.
     Changed {
-        /// Another process kept changing the path while it was used. The operation can safely be
-        /// retried.
+        /// Another process kept changing the path. The operation can safely be retried.
         Changed = "changed", "the path changed while it was used; try again";
         /// The file does not have the required [`ContentHash`](crate::ContentHash). Read it again.
         Modified = "modified", "the file was modified since it was read; read it again";
@@ -298,37 +278,30 @@ errors! {
     /// The server's own code used this crate incorrectly, or the requested changes contradict each
     /// other.
     InvalidInput {
-        /// Two changes of one [`ChangeSet`](crate::ChangeSet) affect the same file, or one affects a
+        /// Two changes of a [`ChangeSet`](crate::ChangeSet) affect the same file, or one affects a
         /// directory that contains the other's file.
         ConflictingChanges = "conflicting_changes",
             "another change of the same set affects this file or a directory that contains it; make \
              one of the two changes in another set";
-        /// The last name of a request was a symlink that was followed, so the place is its target,
-        /// not the symlink ([`CheckedPath::entry`](crate::CheckedPath::entry)).
+        /// The place is the target of a symlink that was followed, which
+        /// [`CheckedPath::entry`](crate::CheckedPath::entry) refuses.
         FollowedSymlink = "followed_symlink",
             "the path ends at a symlink, which is not removed, renamed or linked by following it";
-        /// Options that contradict each other, or would have no effect.
+        /// Options that contradict each other, or have no effect.
         InvalidOptions = "invalid_options", "the options are incompatible";
     }
 
-    /// The server's configuration of allowed directories is invalid.
+    /// The configuration is invalid: see [`BoundaryBuilder::build`](crate::BoundaryBuilder::build).
     InvalidConfiguration {
-        /// No allowed directory is configured, and the boundary is not meant to have none
-        /// ([`Boundary::without_directories`](crate::Boundary::without_directories)).
         NoDirectories = "no_directories", "no allowed directory is configured";
-        /// A read-only allowed directory is inside a writable one, or is configured as writable, too;
-        /// or a writable path of a confinement contains a read-only directory.
+        /// A read-only directory would be writable, also by a path of a confinement.
         AccessConflict = "access_conflict",
             "a read-only directory would be writable";
-        /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
-        /// or a wildcard in a name other than the last; or no pattern matches an exempt name.
+        /// A pattern is empty, too long, or contains `.`, `..`, an empty name, or a wildcard before
+        /// the last name; or no pattern matches an exempt name.
         InvalidPattern = "invalid_pattern", "the pattern is invalid";
-        /// An alias of an allowed directory is not absolute, contains `.` or `..`, or is one too
-        /// many.
         InvalidAlias = "invalid_alias",
             "an alias must be an absolute path in which no name is . or .. alone";
-        /// An alias exists on this system and is another directory, or is equal to, inside, or
-        /// around another allowed directory or alias.
         AliasConflict = "alias_conflict",
             "the alias would hide another directory, or overlaps another allowed directory or alias";
     }
@@ -337,8 +310,7 @@ errors! {
     RootRejected {
         /// Another entry of the root list names the same directory.
         Duplicate = "duplicate", "another entry puts the same directory in force";
-        /// The path goes through a symlink in an allowed directory, where a tool may have created
-        /// it.
+        /// The path goes through a symlink that a tool may have created.
         ThroughLink = "through_link",
             "the path goes through a symbolic link inside an allowed directory";
     }

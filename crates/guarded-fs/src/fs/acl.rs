@@ -1,8 +1,7 @@
 //! The POSIX access control list of a file (acl(5)), which Linux keeps in an extended attribute.
 //!
-//! A list is kept as it is or not at all, so nothing here depends on whom it names. Other systems
-//! have different kinds of lists, which only their C libraries can read. There, this module treats
-//! every file as a file without a list.
+//! A list is kept unchanged or not at all, whomever it names. Only C libraries can read the
+//! different lists of other systems, where every file counts as one without a list.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +9,7 @@ use std::io;
 #[cfg(target_os = "linux")]
 use crate::limits::ACL_BYTES;
 
-/// Reads the list of an open file, or `None` if its mode expresses all permissions.
+/// `None` if the mode of the file expresses all permissions.
 #[cfg(target_os = "linux")]
 pub(super) fn read(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut list = Vec::with_capacity(ACL_BYTES);
@@ -27,10 +26,10 @@ pub(super) fn read(_: &File) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Sets or removes the list of a private file. It has no effect for anybody except the owner until
-/// the mode is set: its mask and the bits of others are zero, and chmod(2) sets them. With the real
-/// mask, the file's group could gain access for an instant: tmpfs first copies the mask to the
-/// group bits of the mode, and until it has attached the list, these bits apply to the group.
+/// Sets or removes the list of a private file, without effect for anybody except the owner until
+/// chmod(2) sets the mask and the bits of others, which are zero until then. With the real mask,
+/// the file's group could gain access for an instant: tmpfs copies the mask to the group bits
+/// before it attaches the list.
 #[cfg(target_os = "linux")]
 pub(super) fn set_without_effect(file: &File, list: Option<&[u8]>) -> io::Result<()> {
     // linux/posix_acl_xattr.h and linux/posix_acl.h: four bytes, then a tag, bits and an ID per
@@ -58,8 +57,7 @@ pub(super) fn set_without_effect(_: &File, _: Option<&[u8]>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the error means that the file has no list, or that its filesystem supports none
-/// (getxattr(2)).
+/// Whether the file has no list, or its filesystem supports none (getxattr(2)).
 #[cfg(target_os = "linux")]
 fn is_none(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;

@@ -1,14 +1,8 @@
-//! Files that are written under a temporary name and then renamed to their final name.
+//! Files written under a temporary name and renamed to their final name at the commit.
 //!
-//! | at commit, the name | and when writing began | result |
-//! | --- | --- | --- |
-//! | exists | it existed | the file is replaced, and the new one gets the permissions that it has now |
-//! | exists | it did not | `already_exists` with [`Overwrite::Never`], otherwise `changed`, because the new file has the permissions of a new file |
-//! | does not exist | it existed | `changed`, because the permissions for the new file are not known |
-//! | does not exist | it did not | the file is created |
-//!
-//! Until the commit, the temporary file of a file that will be replaced can be read only by its
-//! owner.
+//! A file gets the permissions that the replaced file has at the commit, or those of a new file. If
+//! the name was created or removed since writing began, it is not known which, and the commit
+//! fails.
 
 use std::fmt;
 use std::fs::File;
@@ -25,11 +19,11 @@ use crate::check::{CheckedPath, Name, Proof};
 use crate::dir::{Handle, Identity, Metadata, Permit as _, Stat, TemporaryName};
 use crate::error::{Code, Error, Result, quoted};
 
-/// A file that is written in pieces and appears under its name only when it is committed.
+/// A file that is written in pieces and appears under its name when it is committed.
 ///
-/// Until then, the content is in a temporary file in the same directory, as described at
-/// [`Roots::write`](crate::Roots::write), and the name keeps the old file. If the value is dropped
-/// without a commit, the temporary file is removed, and so are the parent directories that were
+/// Until then, the name keeps the old file, and the content is in a [temporary
+/// file](crate::Roots::write) in the same directory. If it will replace a file, only its owner can
+/// read it. Without a commit, it is removed on drop, and so are the parent directories that were
 /// created for it, if they are empty.
 ///
 /// The file is committed in the directory that was opened when writing began. If that directory is
@@ -57,16 +51,14 @@ use crate::error::{Code, Error, Result, quoted};
 pub struct AtomicFile {
     permit: ChangePermit<'static>,
     options: WriteOptions,
-    /// The file to be replaced, as it was when writing began.
+    /// The file to be replaced, when writing began.
     old: Option<Metadata>,
-    /// The file whose copy this is.
     source: Option<CopySource>,
     // Declared before the created directories, which can be removed only when they are empty.
     temporary: TemporaryFile,
     created: NewDirectories,
 }
 
-/// The file that an [`AtomicFile`] is a copy of.
 struct CopySource {
     permissions: Permissions,
     /// The most bits that a new file in this directory receives.
@@ -74,39 +66,34 @@ struct CopySource {
 }
 
 impl CheckedPath {
-    /// Begins a file that is written in pieces and appears under its name when it is committed.
+    /// Begins an [`AtomicFile`].
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) with an option to write in place, because such a file never is;
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Overwrite::Never`];
-    /// [`Changed`](crate::ErrorKind::Changed) (`modified`) with [`Overwrite::IfUnchanged`].
+    /// Those of [`write`](Self::write) and of the [`Overwrite`] option;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) with an option to write
+    /// in place.
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
         self.0.run(Name::preparing("write"), |path| AtomicFile::create(path, options))
     }
 }
 
 impl AtomicFile {
-    /// Gives the file its name. If this fails, the old file remains and the new one is removed.
-    /// There are two exceptions, which the error names: only syncing the directory failed, or an
-    /// append-only directory keeps the temporary file, whose content is removed.
+    /// Renames the file to its final name. If this fails, the old file remains and the new one is
+    /// removed, with two exceptions, which the error names: only syncing the directory failed, or
+    /// an append-only directory keeps the temporary file, emptied.
     ///
     /// # Errors
     ///
-    /// - The errors of [`Roots::write`](crate::Roots::write).
+    /// - Those of [`Roots::write`](crate::Roots::write) and of the [`Overwrite`] option.
     /// - [`Changed`](crate::ErrorKind::Changed) (`changed`) if another process created or removed
     ///   the file since writing began.
-    /// - [`Changed`](crate::ErrorKind::Changed) (`modified`) if the file does not have the version
-    ///   of [`Overwrite::IfUnchanged`].
-    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Overwrite::Never`].
-    /// - The error of the scope that the roots belong to, if it has ended
+    /// - The error of the scope of the roots, if it has ended
     ///   ([`Roots::in_scope`](crate::Roots::in_scope)).
     pub fn commit(mut self) -> Result<()> {
         self.commit_as_part()
     }
 
-    /// Like [`commit`](Self::commit), for a file that a set holds.
     pub(super) fn commit_as_part(&mut self) -> Result<()> {
         let place = self.place().clone();
         place.run("write", |_| self.put_in_place())
@@ -120,7 +107,6 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Like [`create`](Self::create), with the permissions of a copy of the source that has these.
     pub(super) fn create_copy(
         place: &Proof,
         options: WriteOptions,
@@ -133,8 +119,8 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Begins a file with this mode. A file that replaces another one is private until the commit.
-    /// The file is not `source`, from which it is copied.
+    /// Begins a file with this mode, private if it replaces another one, which must not be the
+    /// `source` of a copy.
     pub(super) fn begin(
         place: &Proof,
         options: WriteOptions,
@@ -168,21 +154,18 @@ impl AtomicFile {
         Ok(Self { permit: permit.into_owned(), options, old, source: None, temporary, created })
     }
 
-    /// Sets the permissions that the source has after its content was copied.
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
         let new_mode = Permissions::most_of_new_file(&self.permit.at().directory)?;
         self.source = Some(CopySource { permissions, new_mode });
         Ok(())
     }
 
-    /// Gives the new file the permissions of the old one, but not yet its mode. Returns `None` if
-    /// there is no old file.
+    /// Gives the new file the permissions of the old one, if there is one, except the mode.
     fn carry(&self) -> Result<Option<KeptPermissions>> {
         let Some(old) = &self.old else { return Ok(None) };
         Ok(Some(Permissions::of_replaced(&self.permit, old)?.carry_to(self.file())?))
     }
 
-    /// Fails if the permissions of the old file cannot be kept.
     fn ensure_can_keep(&self) -> Result<()> {
         self.carry()?.map_or(Ok(()), |kept| kept.mode().map(drop))
     }
@@ -196,12 +179,11 @@ impl AtomicFile {
         Ok(self.temporary.file.write_all(content.as_ref())?)
     }
 
-    /// The file until the commit.
     pub(super) fn file(&self) -> &File {
         &self.temporary.file
     }
 
-    /// Syncs the content and the created directories before the commit, which syncs again.
+    /// The commit syncs again.
     pub(super) fn sync(&self) -> Result<()> {
         if self.options.durability != Durability::None {
             self.temporary.file.sync_all()?;
@@ -212,7 +194,6 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Whether the file has its final name.
     pub(super) fn is_in_place(&self) -> bool {
         self.temporary.is_renamed
     }
@@ -243,7 +224,6 @@ impl AtomicFile {
         Ok(old)
     }
 
-    /// The state of the old file now, if there was one.
     fn state_of_old(&self) -> Result<Option<Metadata>> {
         if self.old.is_none() {
             return Ok(None);
@@ -284,8 +264,7 @@ impl AtomicFile {
         })
     }
 
-    /// Gives the file its final name. If no old file was expected and one exists now, this fails,
-    /// because the permissions of that file are not known.
+    /// Fails if no old file was expected and one exists now.
     fn rename(&self) -> Result<()> {
         let (temporary, is_old) = (&self.temporary, self.old.is_some());
         let renamed = temporary.name.rename(&self.permit.slot(), is_old);
@@ -301,8 +280,6 @@ impl AtomicFile {
         })
     }
 
-    /// Fails if the file to be replaced, the directory or the temporary file is not what the commit
-    /// expects.
     pub(super) fn verify(&self) -> Result<()> {
         if let Some(condition) = self.permit.condition(self.options.version()) {
             condition.verify()?;
@@ -349,7 +326,6 @@ impl fmt::Debug for AtomicFile {
     }
 }
 
-/// A temporary file that is being written. It is removed on drop unless it was renamed.
 struct TemporaryFile {
     name: TemporaryName,
     file: File,
@@ -362,8 +338,7 @@ impl TemporaryFile {
         Ok(Self { name, file, is_renamed: false })
     }
 
-    /// Removes the file. In an append-only directory, no name can be removed (ioctl_iflags(2)), so
-    /// only the content is.
+    /// Removes the file, or its content in an append-only directory (ioctl_iflags(2)).
     fn remove(&self) -> io::Result<()> {
         let removed = self.name.remove();
         match &removed {

@@ -1,14 +1,4 @@
-//! Setting attributes of files and directories, and directory handles for other libraries.
-//!
-//! | attribute | regular file | directory | anything else |
-//! | --- | --- | --- | --- |
-//! | times | set | set | as the policy for special files |
-//! | executable | set on Unix, `unsupported` on Windows | refused | refused |
-//! | read-only | set on Windows, `unsupported` on Unix | refused | refused |
-//!
-//! The file is opened beneath the handle of its root and verified, and the attribute is set on the
-//! open file, never by name. Owners, groups and access control lists are never changed. A
-//! change of the mode clears set-user-ID and set-group-ID.
+//! Attributes of files and directories, and descriptors for other libraries.
 
 use std::fs::{File, FileTimes};
 #[cfg(unix)]
@@ -57,29 +47,24 @@ pub enum Attribute {
     Modified(SystemTime),
     /// The time of the last access.
     Accessed(SystemTime),
-    /// A regular file can be executed, on systems with permission bits.
+    /// Everybody who can read a regular file can also execute it, whatever the umask is.
     ///
-    /// The owner, the group and others get execute permission if they have read permission,
-    /// whatever the umask is. Nobody else gets any permission. On a file with a POSIX access
-    /// control list, the bits of the group are the mask of the list (acl(5)), so an entry of the
-    /// list that contains execute permission takes effect. Set-user-ID and set-group-ID are
-    /// cleared.
+    /// Set-user-ID and set-group-ID are cleared. On a file with a POSIX access control list, the
+    /// group's bits are the mask of the list (acl(5)), so execute permission in its entries takes
+    /// effect.
     ///
-    /// On Windows, the name of a file determines whether it can be executed. The error is
+    /// On Windows, where a file's name determines whether it can be executed, the error is
     /// [`Unsupported`](crate::ErrorKind::Unsupported).
     Executable,
-    /// Nobody can execute a regular file. The opposite of [`Executable`](Self::Executable), with
-    /// the same error.
+    /// Nobody can execute a regular file. Otherwise, like [`Executable`](Self::Executable).
     NotExecutable,
     /// A regular file has the read-only attribute of Windows.
     ///
-    /// Unix has no such attribute, and the error is
-    /// [`Unsupported`](crate::ErrorKind::Unsupported). Removing the write bits would not protect
-    /// the content, because replacing a file requires permission to write to its directory, and
-    /// adding them would have to guess who may write.
+    /// On Unix, the error is [`Unsupported`](crate::ErrorKind::Unsupported): a file without write
+    /// bits could still be replaced by whoever may write to its directory, and adding the bits
+    /// would have to guess who may write.
     ReadOnly,
-    /// A regular file does not have the read-only attribute. The opposite of
-    /// [`ReadOnly`](Self::ReadOnly), with the same error.
+    /// The opposite of [`ReadOnly`](Self::ReadOnly), with the same error.
     Writable,
 }
 
@@ -97,7 +82,6 @@ impl Attribute {
         Err(Error::from(Code::Unsupported).with_text(reason))
     }
 
-    /// Sets the attribute of a file or directory.
     fn set(self, path: &Proof) -> Result<()> {
         self.ensure_supported()?;
         let permit = path.permit(ChangeKind::Modify)?;
@@ -126,7 +110,6 @@ impl Attribute {
         self.apply(&file, &metadata)
     }
 
-    /// Sets the attribute of an open file or directory.
     #[expect(clippy::disallowed_methods, reason = "the file is from a slot")]
     fn apply(self, file: &File, metadata: &Metadata) -> Result<()> {
         match self {
@@ -158,21 +141,21 @@ impl Attribute {
 }
 
 impl CheckedPath {
-    /// Sets an attribute of a file or directory. Symlinks are followed. The file is opened and
-    /// verified first, and the attribute is set on the open file.
+    /// Sets an attribute of a file or directory, through a file that was opened and verified.
+    /// Symlinks are followed. Owners, groups and access control lists are never changed.
     ///
-    /// On Unix, this requires ownership of the file, and permission to open it: to read or to write
-    /// a file, or to read a directory. For a file that its owner may neither read nor write, the
-    /// error is `permission_denied`.
+    /// On Unix, this requires ownership, and permission to open the file for reading or writing, or
+    /// the directory for reading.
     ///
     /// # Errors
     ///
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does not
-    ///   have.
-    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly); [`NotFound`](crate::ErrorKind::NotFound);
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system lacks.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected),
+    ///   [`NotFound`](crate::ErrorKind::NotFound),
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
-    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) likewise (`special_file`), and by
+    ///   policy (`special_file`, `hard_linked`).
     pub fn set_attribute(&self, attribute: Attribute) -> Result<()> {
         self.0.run("set attribute of", |path| attribute.set(path))
     }
@@ -183,19 +166,20 @@ impl CheckedPath {
     ///
     /// The descriptor is outside the protection of the guard:
     ///
-    /// - `..` leaves the directory and its root, and so does a symlink in it, unless the library
-    ///   refuses both, for example with `openat2` and `RESOLVE_BENEATH`.
+    /// - `..` and symlinks leave the directory and its root, unless the library refuses both, for
+    ///   example with `openat2` and `RESOLVE_BENEATH`.
     /// - Read-only access, protected names, and the rules for unusual files are not enforced.
-    /// - It remains valid after the request has ended, after the client has withdrawn the root, and
-    ///   after the directory has been moved out of the root.
+    /// - It remains valid when the request ends, the root is withdrawn, or the directory is moved
+    ///   out of it.
     ///
-    /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. While
-    /// it is open on Windows, the directory cannot be renamed or removed.
+    /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. On
+    /// Windows, the directory cannot be renamed or removed while it is open.
     ///
     /// # Errors
     ///
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) in a proc filesystem.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -219,19 +203,19 @@ impl CheckedPath {
 
 #[cfg(target_os = "linux")]
 impl Roots {
-    /// Opens the directory or file that the name of one of these roots leads to now, with `O_PATH`,
-    /// for a mechanism of the kernel that grants access to an open file, such as Landlock or a mount
-    /// (Linux only). No symlink was followed. The descriptor is outside the protection of the guard,
-    /// as described at [`CheckedPath::open_unguarded_dir`]. Nothing is logged.
+    /// Opens the directory or file to which the name of one of these roots leads now, with
+    /// `O_PATH`, for a mechanism of the kernel such as Landlock or a mount (Linux only). No symlink
+    /// is followed, and nothing is logged. The descriptor is outside the protection of the guard,
+    /// as that of [`CheckedPath::open_unguarded_dir`].
     ///
     /// # Errors
     ///
-    /// - The error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
+    /// - The error of the scope of the roots, if it has ended ([`Roots::in_scope`]).
     /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a root of other roots.
-    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what the
-    ///   root is, a directory or a file.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a proc filesystem, if
-    ///   the allowed directory is in none.
+    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what
+    ///   the root is, a directory or a file.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a proc filesystem,
+    ///   if the allowed directory is in none.
     pub fn open_root_unguarded(&self, root: &Root) -> Result<OwnedFd> {
         self.ensure_usable(Use::Work)?;
         let path = root.path().as_os_str();
@@ -267,7 +251,6 @@ mod tests {
 
     use super::*;
 
-    /// Execute permission follows read permission, and set-user-ID and set-group-ID are cleared.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the file is temporary")]
     fn execute_bits_follow_the_read_bits() {

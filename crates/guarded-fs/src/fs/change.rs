@@ -1,4 +1,4 @@
-//! Rename and removing.
+//! Renames and removals.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,34 +15,20 @@ use crate::path::IntoLocation;
 use crate::roots::{LastName, Roots};
 
 impl Roots {
-    /// Renames a file, symlink or directory, within a root or from one root to another. If a name
-    /// is a symlink, the symlink itself is renamed or replaced, not its target. If a path ends in a
-    /// slash, the source must be a directory.
+    /// Renames a file, symlink or directory, within a root or from one root to another. A symlink
+    /// is renamed or replaced itself, not its target. If a path ends in a slash, the source must be
+    /// a directory.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
-    /// [`RootItself`](crate::ErrorKind::RootItself) for both paths;
-    /// [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name, or if
-    /// the new name is the beginning of a pattern;
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
-    /// search for such a name;
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `overwrite` allows it;
-    /// [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
-    ///
-    /// ```
-    /// # use guarded_fs::{ErrorKind, Overwrite, Roots};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// roots.write("draft.txt", "new")?;
-    /// roots.write("final.txt", "old")?;
-    /// let kept = roots.rename("draft.txt", "final.txt", Overwrite::Never);
-    /// assert_eq!(kept.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    /// roots.rename("draft.txt", "final.txt", Overwrite::Always)?;
-    /// assert_eq!(roots.read("final.txt", 9)?, b"new");
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// - Those of [`Roots::check`], naming the path that was refused,
+    ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
+    ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
+    /// - [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name or a
+    ///   pattern begins with the new name; [`LimitExceeded`](crate::ErrorKind::LimitExceeded) for a
+    ///   directory too large or too deep to search.
+    /// - Those of [`Overwrite`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system
+    ///   errors.
     pub fn rename(
         &self,
         from: impl IntoLocation,
@@ -55,12 +41,10 @@ impl Roots {
     }
 }
 
-/// Fails if the source or the destination is not what the rename expects.
 pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
     Rename::check(from, to, overwrite)?.verify()
 }
 
-/// A rename that was checked, with the directories of both names open.
 struct Rename<'a> {
     from: ChangePermit<'a>,
     to: ChangePermit<'a>,
@@ -102,8 +86,7 @@ impl<'a> Rename<'a> {
         Ok(from?.device != to?.device)
     }
 
-    /// Fails if the source or the destination is not what the rename expects. A destination
-    /// directory that is not empty is left to the rename itself.
+    /// A destination directory that is not empty is left to the rename itself.
     fn verify(&self) -> Result<()> {
         let is_dir = |look: &Stat| matches!(look, Stat::Other(metadata) if metadata.is_dir());
         let source = self.from.look()?;
@@ -145,8 +128,7 @@ impl<'a> Rename<'a> {
         self.to.place().starts_with(self.from.place())
     }
 
-    /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
-    /// Each is a single name in an open directory.
+    /// Names the destination in an error that concerns it (rename(2)).
     fn blame(&self, error: Error) -> Error {
         match error.reason() {
             Code::AlreadyExists
@@ -162,24 +144,23 @@ impl<'a> Rename<'a> {
 }
 
 impl CheckedEntry {
-    /// Renames to another checked entry.
+    /// Like [`Roots::rename`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::rename`].
+    /// The same.
     pub fn rename(&self, to: &Self, overwrite: Overwrite) -> Result<()> {
         rename(&self.0, &to.0, overwrite)
     }
 }
 
 impl Roots {
-    /// Removes a file, a symlink or a special file. A symlink itself is removed, and its target is
-    /// not affected.
+    /// Removes a file, a special file, or a symlink, whose target is not affected.
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`RootItself`](crate::ErrorKind::RootItself),
+    /// Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Protected`](crate::ErrorKind::Protected), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
     pub fn remove_file(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("remove", request, LastName::Unfollowed, |path| remove_file(path, None))
@@ -189,8 +170,8 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`RootItself`](crate::ErrorKind::RootItself),
+    /// Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Protected`](crate::ErrorKind::Protected), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
     /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
     /// [`NotFound`](crate::ErrorKind::NotFound).
@@ -199,60 +180,55 @@ impl Roots {
     }
 
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
-    /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
-    /// so memory use does not grow with their number (under 20 MB). If another process adds entries
-    /// meanwhile, the directory that they are in remains, and the error is
-    /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty). This also happens on systems
-    /// that keep the name of an open file until it is closed (Windows before version 10, some
-    /// network filesystems).
+    /// but not followed, and no mounted filesystem is entered. If names are protected, the
+    /// directory is searched first, and nothing is removed if it contains such a name. The removal
+    /// ends at one created meanwhile. This takes under 20 MB of memory, or 40 MB with the
+    /// search.
     ///
-    /// If names are protected, the directory is searched first, and nothing is removed if it
-    /// contains a protected name.
+    /// Entries removed before an error stay removed, so another call continues after
+    /// `too_many_entries`. If another process adds entries meanwhile, their directory remains, and
+    /// the error is [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty). This also happens
+    /// on systems that keep the name of an open file until it is closed (DeleteFileW before Windows
+    /// 10, some network filesystems). If another process moves the directory, it remains, empty.
     ///
     /// # Errors
     ///
-    /// - The errors of [`remove_dir`](Self::remove_dir).
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a directory more than
-    ///   [`WALK_DEPTH`] deep.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after ten million
-    ///   entries, or if more than [`WALK_ENTRIES`] would have to be
-    ///   searched for protected names.
-    /// - [`Protected`](crate::ErrorKind::Protected) for a directory that contains a protected name.
+    /// - Those of [`remove_dir`](Self::remove_dir);
+    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `too_deep` for more than
+    ///   [`WALK_DEPTH`] levels; `too_many_entries` after ten million entries, or for more than
+    ///   [`WALK_ENTRIES`] to search.
     /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
     ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
-    ///
-    /// Entries that were removed before an error stay removed, so another call continues after
-    /// `too_many_entries`. If another process moves the directory meanwhile, it remains, empty.
     pub fn remove_dir_all(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("remove", request, LastName::Unfollowed, Proof::remove_dir_all)
     }
 }
 
 impl CheckedEntry {
-    /// Removes the file, symlink or special file.
+    /// Like [`Roots::remove_file`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::remove_file`].
+    /// The same.
     pub fn remove_file(&self) -> Result<()> {
         self.0.run("remove", |path| remove_file(path, None))
     }
 
-    /// Removes the empty directory.
+    /// Like [`Roots::remove_dir`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::remove_dir`].
+    /// The same.
     pub fn remove_dir(&self) -> Result<()> {
         self.0.run("remove", Proof::remove_dir)
     }
 
-    /// Removes the directory and everything in it.
+    /// Like [`Roots::remove_dir_all`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::remove_dir_all`].
+    /// The same.
     pub fn remove_dir_all(&self) -> Result<()> {
         self.0.run("remove", Proof::remove_dir_all)
     }
@@ -267,7 +243,6 @@ pub(super) fn remove_file(path: &Proof, if_unchanged: Option<ContentHash>) -> Re
     change_if(permit.condition(if_unchanged), || permit.slot().remove_file())
 }
 
-/// Fails if the file is not what the removal expects.
 pub(super) fn verify_removal(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
     let permit = file_to_remove(path)?;
     match permit.look()? {
@@ -308,15 +283,13 @@ impl Proof {
     }
 }
 
-/// A directory whose content is removed.
 struct TreeRemoval<'a> {
     base: Handle,
-    /// Whether an entry of the directory at a path below the base is protected.
+    /// Whether an entry of a directory, at a path below the base, is protected.
     is_protected: &'a dyn Fn(&Path, &OsStr) -> bool,
     permit: &'a dyn Permit,
 }
 
-/// What remains of a batch of entries after its files were removed.
 struct Batch {
     directories: Vec<OsString>,
     /// Whether the listing ended with this batch.
@@ -326,12 +299,9 @@ struct Batch {
 impl TreeRemoval<'_> {
     /// Removes everything in the directory, deepest entries first, one batch at a time. Each
     /// directory is opened from the base along a path on which no symlink is followed and no mount
-    /// is crossed. At most two directories are therefore open, however deep the tree is.
+    /// is crossed, so at most two are open, however deep the tree is.
     ///
-    /// The removal ends at a protected name, which another process has created since the directory
-    /// was searched. A directory that was listed to its end is not listed again. If it still
-    /// contains something, another process has added it, or the system keeps the name of a file that
-    /// is open (DeleteFileW), and the error is that it is not empty.
+    /// A directory that was listed to its end is not listed again, so what is added later remains.
     fn remove_content(&self, mut budget: usize) -> Result<()> {
         let mut path = PathBuf::new();
         // For each depth, the last batch.
@@ -363,8 +333,7 @@ impl TreeRemoval<'_> {
         Ok(())
     }
 
-    /// Reads at most `most` entries of the directory at `path`, and removes those that are not
-    /// directories.
+    /// Reads at most `most` entries, and removes those that are not directories.
     fn remove_batch(&self, path: &Path, most: usize, budget: &mut usize) -> Result<Batch> {
         let (directory, mut entries) = match self.base.list(path, Rule::Refuse) {
             // Another process has removed or replaced it.
@@ -401,7 +370,6 @@ impl TreeRemoval<'_> {
     }
 }
 
-/// Whether an entry of a directory is itself a directory. False if the entry is gone.
 fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
     match directory.type_of(&entry.name, entry.file_type) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -410,8 +378,6 @@ fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
 }
 
 impl Proof {
-    /// Whether the entry `name` of the directory at `path` below this place is protected because of
-    /// its name.
     fn contains_protected(&self, path: &Path, name: &OsStr) -> bool {
         let place = [self.root().path(), self.relative(), path, Path::new(name)];
         // It contains no root, so the patterns that count are the same everywhere in it.
@@ -419,8 +385,8 @@ impl Proof {
         protected.is_some_and(|it| it.of_last_names(&place, 1, |_| true).is_some())
     }
 
-    /// Refuses this directory, which is open, if it contains a protected name at any depth, or a
-    /// mount that the policy refuses. Only names are read.
+    /// Refuses this open directory if it contains a protected name at any depth, or a mount that
+    /// the policy refuses. Only names are read.
     pub(super) fn search(&self, base: &Handle) -> Result<()> {
         let mut left = WALK_ENTRIES;
         let mut path = PathBuf::new();
@@ -441,8 +407,8 @@ impl Proof {
         Ok(())
     }
 
-    /// Searches the directory at `path`, and returns the names of the directories in it. `left` is
-    /// the number of entries that may still be searched.
+    /// Returns the names of the directories in one. `left` is the number of entries that may still
+    /// be searched.
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
             // Another process removed or replaced it.
@@ -472,7 +438,7 @@ fn contains_protected() -> Error {
     Error::from(Code::Protected).with_text("protected: the directory contains a protected name")
 }
 
-/// Ignores a missing entry, because another process may have removed it.
+/// Another process may have removed the entry.
 fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.reason() == Code::NotFound => Ok(()),
@@ -539,7 +505,6 @@ mod tests {
         }
     }
 
-    /// Another process creates a protected name after the directory was searched.
     #[test]
     fn removal_ends_at_a_protected_name() {
         let directory = tempfile::tempdir().unwrap();

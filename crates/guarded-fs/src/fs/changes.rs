@@ -1,13 +1,7 @@
-//! Changes of several files that are prepared together and then committed in order.
+//! Sets of changes.
 //!
-//! | step | what happens |
-//! | --- | --- |
-//! | a change is added | the request is checked, every precondition is verified, and new content is written to a temporary file and synced |
-//! | commit | every precondition is verified again; then each change is made in the order in which it was added, and verifies its own once more; the first error ends the commit |
-//! | drop without commit | the temporary files and the created directories are removed |
-//!
-//! Two changes of one set must not affect the same name, or a name and a directory that contains
-//! it. Their order therefore does not matter for the result.
+//! Two changes of one set never affect the same name, or a name and a directory that contains it,
+//! so their order does not matter for the result.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
@@ -26,24 +20,24 @@ use crate::path::IntoLocation;
 use crate::path::names::{below, key};
 use crate::roots::{LastName, Roots};
 
-/// Changes of several files, which are prepared together and committed in order.
+/// Changes of several files, prepared together and committed in order.
 ///
 /// A change is verified as far as possible when it is added: the request is allowed, the file has
-/// the expected [version](ContentHash), and new content fits on the device. An error there changes
-/// nothing, and the set can still be committed without that change. If the set is dropped before it
-/// is committed, nothing remains of it.
+/// the expected [version](ContentHash), and new content fits on the device. After an error, the set
+/// can still be committed without that change. A set dropped without a commit leaves nothing
+/// behind.
 ///
-/// Each change is verified against the files as they are, not as earlier changes of the set would
-/// leave them. A file that is removed or renamed in a set therefore still exists for the set's other
-/// changes, and two changes of one file are refused. To edit a file and move it, use
-/// [`write_moved`](Self::write_moved).
+/// Each change is verified against the files as they are, not as earlier changes would leave them.
+/// Adding one fails with [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`)
+/// if another one affects the same name, or one above or below it, and with
+/// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) after [`CHANGES`]
+/// changes. To edit a file and move it, use [`write_moved`](Self::write_moved).
 ///
-/// The commit first verifies every version and every destination again, and changes nothing if one
-/// is not what its change expects. It makes each change atomically, but not all of them together: if
-/// the system refuses a change after that, for example because a directory to be replaced is not
-/// empty, or if the process is killed, the changes before it have been made and the rest have not.
-/// [`CommitError`] says which. A killed process leaves the temporary files of the remaining
-/// changes behind, as described at [`Roots::write`].
+/// The commit first verifies every version and destination again, and changes nothing if one fails.
+/// It then makes each change atomically, but not all of them together: if the system refuses one,
+/// for example because a directory to be replaced is not empty, or if the process is killed, the
+/// changes before it have been made and the rest have not. [`CommitError`] says which. A killed
+/// process leaves [temporary files](Roots::write) behind.
 ///
 /// ```
 /// use guarded_fs::{ContentHash, Overwrite, Roots, WriteOptions};
@@ -79,7 +73,6 @@ enum Change {
     Rename { from: Proof, to: Proof, replace: Overwrite },
 }
 
-/// A name that a change affects.
 struct AffectedName {
     directory: Identity,
     name: OsString,
@@ -87,7 +80,7 @@ struct AffectedName {
 }
 
 impl Roots {
-    /// Begins changes of several files in these roots.
+    /// Begins changes of several files.
     pub fn change_set(&self) -> ChangeSet {
         ChangeSet { roots: self.clone(), affected: Vec::new(), changes: Vec::new() }
     }
@@ -99,10 +92,8 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file);
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`);
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
-    /// [`CHANGES`] changes.
+    /// Those of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file) and of every
+    /// [change](ChangeSet).
     pub fn write(
         &mut self,
         request: impl IntoLocation,
@@ -134,13 +125,13 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Adds a move of a file whose content changes: a write of `to`, and then the removal of
-    /// `from`, which must still have this version. The new file has the permissions of a
-    /// [copy](Roots::copy) of `from`, as they are now. These are two of the set's changes.
+    /// Adds a move of a file whose content changes, which is two of the set's changes: a write of
+    /// `to`, and then the removal of `from`, which must still have this version. The new file has
+    /// the permissions of a [copy](Roots::copy) of `from`, as they are now.
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write), [`Roots::open`] and
+    /// Those of [`write`](Self::write), [`Roots::open`] and
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged).
     pub fn write_moved(
         &mut self,
@@ -171,21 +162,18 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::remove_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_many_changes`) for more than [`CHANGES`] changes.
+    /// Those of [`Roots::remove_file`] and of every [change](ChangeSet).
     pub fn remove_file(&mut self, request: impl IntoLocation) -> Result<()> {
         self.add_removal(request, None)
     }
 
-    /// Adds the removal of a regular file that still has this content. See
-    /// [`Overwrite::IfUnchanged`] for how the content is compared, and for the changes that are not
-    /// detected.
+    /// Adds the removal of a regular file that still has this content, compared as by
+    /// [`Overwrite::IfUnchanged`].
     ///
     /// # Errors
     ///
-    /// The errors of [`remove_file`](Self::remove_file);
-    /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
+    /// Those of [`remove_file`](Self::remove_file); [`Changed`](crate::ErrorKind::Changed)
+    /// (`modified`), also if the file does not exist;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
     pub fn remove_file_if_unchanged(
         &mut self,
@@ -216,9 +204,7 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::rename`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_many_changes`) for more than [`CHANGES`] changes.
+    /// Those of [`Roots::rename`] and of every [change](ChangeSet).
     pub fn rename(
         &mut self,
         from: impl IntoLocation,
@@ -248,10 +234,10 @@ impl ChangeSet {
     ///
     /// # Errors
     ///
-    /// [`CommitError`], which contains the error of the change that failed: the errors of
-    /// [`AtomicFile::commit`], [`remove_file`](Self::remove_file),
-    /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) and [`Roots::rename`];
-    /// the error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
+    /// [`CommitError`], with the error of the change that failed: one of [`AtomicFile::commit`],
+    /// [`remove_file`](Self::remove_file),
+    /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) or [`Roots::rename`], or that
+    /// of the scope of the roots, if it has ended ([`Roots::in_scope`]).
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Nothing is changed if one of the files is not what its change expects.
@@ -275,7 +261,6 @@ impl ChangeSet {
         if is_full { Err(self.roots.log_refused(Code::TooManyChanges.into())) } else { Ok(()) }
     }
 
-    /// Returns the name that a change affects, or an error if another change conflicts with it.
     fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
         let new = AffectedName {
             directory: at.directory.identity()?,
@@ -306,7 +291,6 @@ impl Change {
         }
     }
 
-    /// Fails if a file is not what the change expects.
     fn verify(&self) -> Result<()> {
         match self {
             Self::Write(file) => file.place().run(Name::preparing("write"), |_| file.verify()),
@@ -320,7 +304,7 @@ impl Change {
         }
     }
 
-    /// Whether a commit that failed has made the change, which then may not be durable.
+    /// A commit that failed can have made the change, which then may not be durable.
     fn is_made(&self) -> bool {
         matches!(self, Self::Write(file) if file.is_in_place())
     }
@@ -342,8 +326,7 @@ impl fmt::Debug for ChangeSet {
     }
 }
 
-/// The last change goes first, because a directory that was created for an earlier one can be
-/// removed only when it is empty.
+/// The last change goes first, because a directory created for an earlier one must be empty.
 impl Drop for ChangeSet {
     fn drop(&mut self) {
         while self.changes.pop().is_some() {}
@@ -353,7 +336,7 @@ impl Drop for ChangeSet {
 /// The commit of a [`ChangeSet`] that ended at an error.
 ///
 /// It converts to an [`Error`], whose text names the changes that were made and those that were
-/// not, for example:
+/// not:
 ///
 /// ```text
 /// write "b.txt": the file was modified since it was read; read it again; 1 of 3 changes was made ("a.txt"), and 2 were not ("b.txt", "c.txt" to "d.txt")
@@ -388,8 +371,8 @@ impl CommitError {
         }
     }
 
-    /// The places of the changes that were made, in order. A rename has two places, the source and
-    /// the destination.
+    /// The places of the changes that were made, in order. A rename has two, source and
+    /// destination.
     #[must_use]
     pub fn committed(&self) -> &[CheckedEntry] {
         &self.committed
@@ -402,8 +385,7 @@ impl CommitError {
         &self.pending
     }
 
-    /// The error of the change that failed. Its text also names the changes that were made and
-    /// those that were not.
+    /// The error of the change that failed, with the text described above.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
@@ -436,7 +418,6 @@ fn was(count: usize) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
-/// The requests of the first changes, quoted, and the number of the rest.
 fn listed(changes: &[Vec<Proof>]) -> String {
     let mut text = String::new();
     for (number, places) in changes.iter().take(LISTED).enumerate() {
@@ -450,6 +431,5 @@ fn listed(changes: &[Vec<Proof>]) -> String {
     text
 }
 
-/// The maximum number of changes that an error lists of each kind. The caller can obtain the rest
-/// from [`CommitError`].
+/// The maximum number of changes of each kind that an error lists.
 const LISTED: usize = 16;

@@ -1,21 +1,7 @@
-//! Copying files.
+//! Copying files, from one open file to another.
 //!
-//! A file is copied through two open files. The source is verified after it was opened, and the
-//! destination is written like any other file ([`AtomicFile`](super::AtomicFile)).
-//!
-//! | case | result |
-//! | --- | --- |
-//! | the source is a FIFO, a socket or a device | refused, whatever the policy allows |
-//! | source and destination are the same file, also by different names | `same_file`; nothing is truncated or replaced |
-//! | the source is larger than the limit, or grows beyond it during the copy | `too_large`; nothing is left, except part of the content in a file that is written in place |
-//! | the source grows during the copy, within the limit | copied to its end |
-//! | the source is sparse | its size counts; holes are filled, or stay holes, as the system decides |
-//! | the destination does not exist | mode of the source, minus the umask, narrowed because the copy has the owner and group of this process |
-//! | the source has an access control list | it is not copied, and the group and others get nothing |
-//! | the destination exists and is replaced | attributes as for a write, and no bit that a copy of the source may not have |
-//! | the destination exists and is written in place | its mode is narrowed likewise, before its content changes |
-//! | set-user-ID and set-group-ID | never copied |
-//! | the source cannot be read | refused before the destination is looked up |
+//! The source is opened and verified before the destination is looked up. The destination is
+//! written like any other file ([`AtomicFile`](super::AtomicFile)).
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -34,30 +20,37 @@ use crate::roots::{LastName, Roots};
 
 impl Roots {
     /// Copies a file of at most `limit` bytes, within a root or from one root to another, and
-    /// returns its size. Symlinks are followed. The options are those of
-    /// [`write_with`](Self::write_with) and apply to the destination.
+    /// returns its size. Symlinks are followed. The options apply to the destination, as in
+    /// [`write_with`](Self::write_with).
     ///
-    /// Where the system can, the content is not read into memory, and filesystems that support it
-    /// share the blocks of both files. A sparse file counts with its full size, because its copy
-    /// can take that much space. A file that grows during the copy is copied to its end, or refused
-    /// beyond the limit.
+    /// Where the system can, the content is not read into memory, and both files share their
+    /// blocks. A sparse file counts with its full size, which its copy can take. A file that grows
+    /// during the copy is copied to its end, or refused beyond the limit.
     ///
-    /// The copy belongs to this process. It gets the permission bits of the source minus the umask,
-    /// without set-user-ID and set-group-ID, and grants nobody else access that the source denies:
-    /// if the owner or the group differs, the group and others keep only the bits that they would
-    /// keep in a [write](Self::write); if the source has an access control list, they get nothing.
-    /// If the destination exists, it keeps the attributes that it would keep in a write, and its
-    /// permissions are narrowed by those of the source. If it has a list, its group bits are the
-    /// mask, so they keep only what the owner, the group and all others may do with the source.
-    /// Extended attributes and times are not copied. A new file inherits the list of its directory,
-    /// within these limits on Unix.
+    /// The copy belongs to this process, and grants nobody else access that the source denies:
+    ///
+    /// - A new file has the permission bits of the source minus the umask, without set-user-ID and
+    ///   set-group-ID. On Unix, it inherits the access control list of its directory within these
+    ///   limits.
+    /// - If the owner or the group differs, the group and others keep only the bits that they would
+    ///   keep in a [write](Self::write). If the source has a list, they get nothing.
+    /// - An existing destination keeps what it would keep in a write, narrowed by the permissions
+    ///   of the source, in place before its content changes. If it has a list, the group's bits are
+    ///   the mask, so they keep only what the owner, the group and all others may do with the
+    ///   source.
+    ///
+    /// Extended attributes and times are not copied.
     ///
     /// # Errors
     ///
-    /// - The errors of [`Roots::check`] for both paths, and of [`open`](Self::open) for the source.
-    /// - The errors of [`write_with`](Self::write_with) for the destination.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
-    /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`).
+    /// - Those of [`Roots::check`] for both paths, of [`open`](Self::open) for the source, and of
+    ///   [`write_with`](Self::write_with) for the destination.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a FIFO, a socket
+    ///   or a device, whatever the policy allows.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`). Only a file written in
+    ///   place keeps part of the content.
+    /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`), also by different names. Nothing is
+    ///   changed.
     ///
     /// ```
     /// # use guarded_fs::{ErrorKind, Overwrite, Roots, WriteOptions};
@@ -83,11 +76,11 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Copies the file to another checked path.
+    /// Like [`Roots::copy`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::copy`].
+    /// The same.
     pub fn copy(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         self.0.run_to("copy", &to.0, |from, to| from.copy_to(to, limit, options))
     }
@@ -116,7 +109,6 @@ impl Proof {
     }
 }
 
-/// The file to be copied, which is open and verified.
 struct Source<'a> {
     from: &'a Proof,
     to: &'a Proof,
@@ -137,10 +129,8 @@ impl<'a> Source<'a> {
         Ok(Self { from, to, file, metadata, limit })
     }
 
-    /// Copies the content, from the current positions of both files to the end of the source, in
-    /// pieces, so a file that grows without end does not keep the copy running.
-    ///
-    /// [`io::copy`] uses copy_file_range(2) on Linux.
+    /// Copies the content from the current positions, in pieces, so that a file that grows without
+    /// end does not keep the copy running. [`io::copy`] uses copy_file_range(2) on Linux.
     fn copy_to(&self, to: &File) -> Result<u64> {
         let mut copied = 0_u64;
         loop {
@@ -166,7 +156,6 @@ impl<'a> Source<'a> {
         change_in_place_if(condition, || self.overwrite(options.durability))
     }
 
-    /// Overwrites the destination before truncating it, as a write in place does.
     fn overwrite(&self, durability: Durability) -> Result<u64> {
         let of_destination = Error::of_destination;
         let opened = self.to.open_to_change(ChangeKind::Overwrite, OpenHow::WRITE);

@@ -1,17 +1,7 @@
-//! The entries that git ignores (gitignore(5)).
+//! The entries that git ignores, as described at [`WalkOptions::git_ignore`].
 //!
-//! The rule files are read beneath open directories, never by name, and the matching is that of the
-//! crate `ignore`. Its own walk is not used, because it opens directories by name and follows the
-//! path of each again.
-//!
-//! | rule file | covers | precedence |
-//! | --- | --- | --- |
-//! | `.ignore` | its directory and everything below | first; deeper files before shallower ones |
-//! | `.gitignore` | the same, up to the nearest directory above the entry that contains `.git` | second, likewise |
-//! | `.git/info/exclude` | the same | third |
-//!
-//! In one file, the last rule that matches decides. A directory that is ignored is not entered, so
-//! no rule can include anything below it again.
+//! The rule files are read beneath open directories, never by name, and matched by the crate
+//! `ignore`. Its own walk is not used, because it opens directories by name.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -27,29 +17,25 @@ use crate::dir::{Handle, Policy, Rule, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::IGNORE_BYTES;
 
-/// The rules that apply in the current directory of a walk.
 pub(super) struct IgnoreRules {
-    /// The walked directory.
     walked: Proof,
     policy: Policy,
-    /// The directories from the root to the current one, the innermost last.
+    /// From the root to the current directory.
     levels: Vec<Level>,
-    /// The number of bytes of rule files that this walk may still read.
+    /// The bytes of rule files that this walk may still read.
     left: u64,
-    /// The part of [`IGNORE_SIZE`] that the rule files read so far have not used.
+    /// What is left of [`IGNORE_SIZE`].
     size_left: u64,
-    /// The [work](weight) that this walk may still spend on matching.
+    /// What is left of [`IGNORE_WORK`].
     work_left: u64,
 }
 
-/// The rules of one directory.
 struct Level {
-    /// The directory, relative to the root.
+    /// Relative to the root.
     path: PathBuf,
     ignore: Option<Gitignore>,
     git_ignore: Option<Gitignore>,
     exclude: Option<Gitignore>,
-    /// The sum of the weights of the rules.
     weight: u64,
     /// Whether the directory contains `.git`, so that git reads no rules above it.
     is_repository: bool,
@@ -68,22 +54,24 @@ impl fmt::Debug for IgnoreRules {
 }
 
 impl WalkOptions {
-    /// Sets whether `.git` and the entries that git ignores are omitted. They are neither yielded
-    /// nor entered, and do not count as entries. By default, they are included.
+    /// Omits `.git` and the entries that git ignores. They are neither yielded, entered nor
+    /// counted.
     ///
-    /// The rules are those of gitignore(5): the files `.gitignore` in each directory and in its
-    /// parents up to the directory that contains `.git`, and `.git/info/exclude` there. A file
-    /// named `.ignore` has the same form and precedence over all of these. The files are read
-    /// whether or not there is a repository. Files above the root and the user's own configuration
-    /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
-    /// that is [denied](crate::BoundaryBuilder::deny). A file named `.git`, as in a worktree, ends the
-    /// rules above it, but its `exclude` is not read. A symlink named `.git` does not mark a
-    /// repository. With [`skip_dot_files`](Self::skip_dot_files), a name that begins with a dot is
-    /// included if a rule says so (`!.github`).
+    /// The rules are those of gitignore(5), whether or not there is a repository, in order of
+    /// precedence:
+    ///
+    /// 1. `.ignore` in each directory, before those of its parents.
+    /// 2. `.gitignore` likewise, up to the nearest parent that contains `.git`.
+    /// 3. `.git/info/exclude` there.
+    ///
+    /// Files above the root, the user's own configuration, and rule files that are
+    /// [denied](crate::BoundaryBuilder::deny) or, as in git, symlinks are never read. A file named
+    /// `.git`, as in a worktree, ends the rules above it, but its `exclude` is not read. A symlink
+    /// named `.git` does not mark a repository. With [`skip_dot_files`](Self::skip_dot_files), a
+    /// name that begins with a dot is included if a rule says so (`!.github`).
     ///
     /// The rule files of a walk may have [`IGNORE_BYTES`] in total. A directory counts as
-    /// unreadable if one of its rule files exceeds the rest of this limit, is too complex, or
-    /// cannot be read.
+    /// unreadable if one of its rule files exceeds the rest, is too complex, or cannot be read.
     pub fn git_ignore(mut self) -> Self {
         self.git_ignore = true;
         self
@@ -91,7 +79,7 @@ impl WalkOptions {
 }
 
 impl IgnoreRules {
-    /// Reads the rules of the directories above a walked directory, up to its root.
+    /// Reads the rules of the directories above the walked one, up to its root.
     pub(super) fn above(walked: &Proof) -> Result<Self> {
         let mut rules = Self {
             walked: walked.clone(),
@@ -114,19 +102,17 @@ impl IgnoreRules {
         Ok(rules)
     }
 
-    /// Reads the rules of a directory that the walk enters. `path` is relative to the walked
-    /// directory.
+    /// `path` is relative to the walked directory.
     pub(super) fn enter(&mut self, directory: &Handle, path: &Path) -> Result<()> {
         self.read(directory, self.walked.relative().join(path))
     }
 
-    /// Forgets the rules of the directory that the walk leaves.
     pub(super) fn leave(&mut self) {
         self.levels.pop();
     }
 
-    /// Returns whether an entry of the current directory is ignored, or `None` if no rule matches
-    /// it. Fails with `too_costly` if the rules of this walk took too much work.
+    /// Whether an entry of the current directory is ignored. `None` if no rule matches it. Fails
+    /// with `too_costly` if the rules of this walk took too much work.
     pub(super) fn decide(&mut self, name: &OsStr, is_directory: bool) -> Result<Option<bool>> {
         if name == ".git" {
             return Ok(Some(true));
@@ -184,15 +170,13 @@ impl IgnoreRules {
         Ok(())
     }
 
-    /// Whether a name on a path below a directory, which is relative to the root, is denied.
     fn is_denied(&self, directory: &Path, path: &str) -> bool {
         let (roots, number) = (self.walked.roots(), self.walked.root_number());
         roots.is_denied(number, &directory.join(path), usize::MAX)
     }
 
-    /// Reads one rule file of the directory at `covered`, relative to the root. Returns `None` if
-    /// it does not exist, is denied, or is not a regular file. Adds the weight of its rules to
-    /// `weight`.
+    /// Reads one rule file of the directory at `covered`, relative to the root, and adds the weight
+    /// of its rules. `None` if it does not exist, is denied, or is no regular file.
     fn file(
         &mut self,
         directory: &Handle,
@@ -236,9 +220,9 @@ impl IgnoreRules {
     }
 }
 
-/// The work of comparing a rule with one byte of a path. Names without a wildcard are looked up
-/// together, and so are file extensions (`*.o`). The other rules of a file become one regular
-/// expression. Comparing one of them can take time in proportion to its length for each byte.
+/// The work of comparing a rule with one byte of a path. Names without a wildcard and file
+/// extensions (`*.o`) are looked up together. The others of a file become one regular expression,
+/// and comparing one can take time in proportion to its length for each byte.
 fn weight(rule: &str) -> u64 {
     let rule = rule.trim_end();
     if rule.is_empty() || rule.starts_with('#') {
@@ -259,9 +243,9 @@ fn weight(rule: &str) -> u64 {
     }
 }
 
-/// The size of the regular expression of a rule file: the number of rules in it multiplied by their
-/// length. In the worst case, matching takes memory in proportion to this, because each state of
-/// the expression is stored with a place for each rule.
+/// The size of the regular expression of a rule file: the number of its rules multiplied by their
+/// length. Matching can take memory in proportion, because each state of the expression is stored
+/// with a place for each rule.
 fn size<'a>(rules: impl Iterator<Item = &'a str>) -> u64 {
     let (mut count, mut length) = (0_u64, 0_u64);
     for rule in rules.filter(|rule| weight(rule) > IGNORE_LOOK_UP) {
@@ -271,14 +255,13 @@ fn size<'a>(rules: impl Iterator<Item = &'a str>) -> u64 {
     count.saturating_mul(length)
 }
 
-/// The states of a regular expression that each rule takes in addition to its bytes.
+/// The states that each rule takes in addition to its bytes.
 const RULE_STATES: u64 = 8;
 
 fn too_large() -> Error {
     Error::over(Code::TooLarge, "its ignore files have more than {} bytes", IGNORE_BYTES)
 }
 
-/// Whether there is no rule file to read. Like git, this does not follow a symlink.
 fn is_absent(reason: Code) -> bool {
     matches!(
         reason,
@@ -291,24 +274,21 @@ fn is_absent(reason: Code) -> bool {
     )
 }
 
-/// The maximum work of a walk for matching names with ignore rules: about half a minute of processor
-/// time. Ignored names are work, although they do not count as entries. A walk of the default number
-/// of paths ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES)), each of 60 bytes, can have 5,000 rules
-/// without a wildcard, or 300 with one.
+/// The maximum work of a walk for matching names, ignored ones included: about half a minute of
+/// processor time. A walk of [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) paths of 60 bytes can
+/// have 5,000 rules without a wildcard, or 300 with one.
 const IGNORE_WORK: u64 = 32_000_000_000;
 
 /// The work for each name, whatever the rules are: a walk can look at ten million.
 const IGNORE_NAME: u64 = IGNORE_WORK / 10_000_000;
 
-/// The work of comparing a name without a wildcard, or a file extension (`*.o`), with one byte of a
-/// path.
+/// The weight of a name without a wildcard, or of a file extension.
 const IGNORE_LOOK_UP: u64 = 1;
 
-/// The work of comparing a rule with another wildcard. A rule with several counts as many times as it
-/// has bytes.
+/// The weight of a rule with another wildcard. With several, each byte of it has this weight.
 const IGNORE_WILDCARD: u64 = 16;
 
-/// The maximum size of the regular expressions of a walk's ignore files: the number of rules with
-/// wildcards in a file multiplied by their total length, and summed over the files. At up to 32
-/// bytes each, matching takes at most about 128 MiB. A file can have 450 such rules of 12 bytes.
+/// The maximum [size] of the regular expressions of a walk, summed over the files. At up to 32
+/// bytes each, matching takes at most about 128 MiB. A file can have 450 rules of 12 bytes with
+/// wildcards.
 const IGNORE_SIZE: u64 = 4_000_000;

@@ -1,24 +1,6 @@
 //! Symlinks and hard links.
 //!
-//! | case | `symlink` | `read_link` | `hard_link` |
-//! | --- | --- | --- | --- |
-//! | the place is read-only, protected or a root | refused | allowed | refused |
-//! | the place is the beginning of a pattern | `protected` | allowed | `protected` for the destination |
-//! | the name exists | `already_exists` | | `already_exists` |
-//! | the name ends in a slash, and nothing is there | `not_found` | `not_found` | `not_found` |
-//! | the target is inside, and exists or not | created | the text | |
-//! | the target is outside | refused as outside | the text | |
-//! | the target is denied | `protected` | the text | |
-//! | the target cannot be resolved: a loop, a file used as a directory | refused | the text | |
-//! | the entry is not a symlink | | `not_a_symlink` | |
-//! | the source is not a regular file | | | refused |
-//! | the source and the destination are in different roots | | | `different_roots` |
-//! | the policy refuses hard links | | | `hard_linked` |
-//! | a symlink in a proc filesystem | refused by the system | refused as outside | |
-//!
-//! Where a symlink leads is decided by the resolver, so nothing outside the roots is looked up. The
-//! decision holds at the time of the call: names on the path of the target can change later, and
-//! the symlink can be moved. Every later access through the symlink is therefore decided again.
+//! The resolver decides where a symlink leads, so nothing outside the roots is looked up.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -34,45 +16,44 @@ use crate::limits::PATH_BYTES;
 use crate::roots::{PlaceInRoot, Presence, resolve_symlink_in};
 
 impl CheckedEntry {
-    /// Returns the text of a symlink, as stored. On Windows, this is the normal form of the stored
-    /// path. Its target is not looked up.
+    /// Returns the text of a symlink as stored, or on Windows the normal form of the stored path.
+    /// Its target is not looked up.
     ///
-    /// The text is untrusted: whoever can write to the root can create a symlink with any text.
-    /// Show it, or pass it to [`symlink`](Self::symlink), but do not open it. To learn whether it
-    /// leads inside the roots, [check](crate::Roots::check) the path of the symlink.
+    /// The text is untrusted: whoever can write to the root can choose it. Show it, or pass it to
+    /// [`symlink`](Self::symlink), but do not open it. To learn whether it leads inside the roots,
+    /// [check](crate::Roots::check) the path of the symlink.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound);
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
-    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
+    /// [`NotFound`](crate::ErrorKind::NotFound); [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`not_a_symlink`); [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc
+    /// filesystem.
     pub fn read_link(&self) -> Result<PathBuf> {
         self.0.run("read link", read_link)
     }
 
     /// Creates a symlink here with the text `target`. An existing entry is never replaced.
     ///
-    /// A relative target is resolved from the directory that contains the symlink, as in
-    /// symlink(7). The target must be inside the roots, but it need not exist. Its text is stored
-    /// unchanged, except on Windows, where it is normalized first.
+    /// The target must be inside the roots, but need not exist. A relative one starts at the
+    /// directory that contains the symlink (symlink(7)). The text is stored unchanged, or
+    /// normalized on Windows. There, this requires developer mode or a privilege, and a symlink is
+    /// for either files or directories, for files if the target does not exist.
     ///
-    /// The target is inside when the symlink is created. It can be outside later, for example if
-    /// the symlink is moved, or if a directory on the target's path is replaced by a symlink. Every
-    /// access through the guard is decided again, and a symlink in a granted directory never grants
-    /// a client root. Programs that do not use the guard follow the symlink wherever it leads.
-    ///
-    /// On Windows, creating a symlink requires developer mode or a privilege, and a symlink is for
-    /// either files or directories. If the target does not exist, the symlink is for files.
+    /// Later, the target can be outside, for example if the symlink is moved, or a directory on the
+    /// target's path is replaced by a symlink. Every access through the guard is decided again, and
+    /// a symlink in a granted directory never grants a client root. Programs without the guard
+    /// follow the symlink wherever it leads.
     ///
     /// # Errors
     ///
     /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
-    ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself).
-    /// - For the target, which the text then names:
-    ///   [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if it is outside;
+    ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected),
+    ///   [`RootItself`](crate::ErrorKind::RootItself); [`NotFound`](crate::ErrorKind::NotFound),
+    ///   also for a new name that ends in a slash.
+    /// - For the target, which the error names: [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
     ///   [`Protected`](crate::ErrorKind::Protected) if it is denied;
     ///   [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`) and
-    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; and the errors of
+    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; those of
     ///   [`Roots::check`](crate::Roots::check) if it cannot be resolved.
     ///
     /// ```
@@ -102,48 +83,40 @@ impl CheckedEntry {
     /// Creates a hard link: a second name `to` of this regular file, in the same root. An existing
     /// entry is never replaced, and a symlink is not followed.
     ///
-    /// The file must be readable. It is opened and verified, and on Linux, the open file itself is
-    /// linked. Without `/proc`, and on other systems, the file is linked by its name: under a
-    /// temporary name in the directory of `to`, which is linked to `to` if it refers to the verified
-    /// file, and removed. In that case, a process that can write to the directory can replace the
-    /// temporary name between the comparison and the link. The temporary name remains if this process
-    /// is killed, or if it may not remove the name. The error then says so.
+    /// The file must be readable. On Linux, the file that was opened and verified is linked.
+    /// Without `/proc`, and on other systems, the file gets a temporary name in the directory of
+    /// `to`, which is linked to `to` if it refers to the verified file, and then removed:
     ///
-    /// Both names refer to the same file for as long as they exist. If the client later withdraws
-    /// the directory of one name but not that of the other, the file can still be read and written
-    /// through the other name. If that is not acceptable, refuse hard links with
+    /// - A process that can write to the directory can replace the temporary name between the
+    ///   comparison and the link.
+    /// - The temporary name remains if this process is killed, or may not remove it, which the
+    ///   error says.
+    ///
+    /// If the client withdraws the directory of one name, the file can still be read and written
+    /// through the other. To prevent this, use
     /// [`BoundaryBuilder::refuse_hard_links`](crate::BoundaryBuilder::refuse_hard_links).
     ///
     /// # Errors
     ///
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
     ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked` if the policy refuses
-    ///   hard links, `special_file`); [`IsADirectory`](crate::ErrorKind::IsADirectory).
-    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `to` exists.
-    /// - [`CrossDevice`](crate::ErrorKind::CrossDevice) (`different_roots`, `cross_device`).
-    /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also if the filesystem does not
-    ///   support hard links or if the system protects the file of another user (proc_sys_fs(5)).
-    ///
-    /// ```
-    /// # use guarded_fs::Roots;
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
-    /// roots.write("a.txt", "content")?;
-    /// let [a, b] = ["a.txt", "b.txt"].map(|name| roots.check_entry(name));
-    /// a?.hard_link(&b?)?;
-    /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
+    /// - [`NotFound`](crate::ErrorKind::NotFound), also for a new name that ends in a slash;
+    ///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `to` exists;
+    ///   [`IsADirectory`](crate::ErrorKind::IsADirectory).
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, or `hard_linked` if
+    ///   the policy refuses hard links); [`CrossDevice`](crate::ErrorKind::CrossDevice)
+    ///   (`different_roots`, `cross_device`).
+    /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also if the filesystem has no
+    ///   hard links, or the system protects another user's file (proc_sys_fs(5)).
     pub fn hard_link(&self, to: &Self) -> Result<()> {
         self.0.run_to("hard link", &to.0, hard_link)
     }
 }
 
 impl Proof {
-    /// Resolves the target of a symlink at this place. Fails unless the target is inside. Neither
-    /// the symlink nor its target needs to exist. Returns the text to store, and whether the target
-    /// is a directory, which is always false on Unix, where there is only one kind of symlink.
+    /// Resolves the target of a symlink at this place, which must be inside. Neither needs to
+    /// exist. Returns the text to store, and on Windows, which has two kinds of symlink, whether
+    /// the target is a directory.
     fn resolve_symlink<'a>(&self, text: &'a OsStr) -> Result<(Cow<'a, OsStr>, bool)> {
         match text.as_encoded_bytes() {
             b"" => return Err(Code::Empty.into()),
@@ -210,8 +183,7 @@ fn hard_link(from: &Proof, to: &Proof) -> Result<()> {
     })
 }
 
-/// Links a file by its name, where an open file cannot be linked: first to a temporary name, which
-/// must then refer to the open file.
+/// Links a file by its name: first to a temporary name, which must then refer to the open file.
 fn link_by_name(from: &Proof, file: &File, to: &ChangePermit<'_>) -> Result<()> {
     let from = from.permit(ChangeKind::Link)?;
     let linked = TemporaryName::of_link(&from.slot(), &to.slot(), Arc::clone(&to.at().directory));

@@ -1,20 +1,5 @@
 //! Listing and walking directories.
 //!
-//! An entry of a listing or a walk is a name below the listed directory, which it keeps open. Its
-//! operations run beneath that directory, so the entry's path is not resolved again:
-//!
-//! | since the listing | an operation on the entry |
-//! | --- | --- |
-//! | the listed directory was moved | reads the entry in it, unless names are denied |
-//! | the listed directory was moved, for example to where less is allowed | does not change the entry, and fails with `changed` |
-//! | a directory between them was replaced by a symlink | fails with `changed` |
-//! | the entry was replaced by a symlink | fails with `changed`, but removing it removes the symlink |
-//! | the entry was replaced by a FIFO | is refused without blocking |
-//! | the entry was removed | fails with `not_found` |
-//!
-//! An entry has the access of its place. If it is a root itself, or below one, that is the access
-//! of this root.
-//!
 //! Entries are not described while they are listed. Their types come with their names (readdir(3)),
 //! except on Windows and on filesystems that do not report them.
 
@@ -36,10 +21,8 @@ use crate::limits::{WALK_BYTES, WALK_DEPTH};
 use crate::path::IntoLocation;
 use crate::roots::{LastName, Presence, Roots};
 
-/// A directory that is being listed, or in which a walk began.
 #[derive(Debug)]
 struct ListedDirectory {
-    /// The proof for the directory.
     place: Proof,
     directory: Arc<OpenDirectory>,
 }
@@ -48,21 +31,28 @@ struct ListedDirectory {
 #[derive(Debug)]
 struct Parent {
     listed: Arc<ListedDirectory>,
-    /// The path relative to the listed directory.
+    /// Relative to the listed directory.
     path: PathBuf,
 }
 
 /// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
 /// [walk](crate::Roots::walk).
 ///
-/// The entry keeps the listed directory open. Closing it can wait if the filesystem is remote. Its
-/// operations run beneath that directory, without resolving a path again, so they read the listed
-/// entry even if the directory was moved. No symlink is followed: an entry that is a symlink can be
-/// described, removed and renamed, but not opened. [`follow`](Self::follow) resolves it.
+/// The entry keeps the listed directory open, and its operations run beneath it without resolving a
+/// path again. No symlink is followed: an entry that is a symlink can be described, removed and
+/// renamed, but not opened. [`follow`](Self::follow) resolves it. An entry has the access of its
+/// place, which can be a root itself or below one.
 ///
-/// After the listed directory was moved, an operation that changes the entry fails with `changed`.
-/// If names are denied, so does one that reads it, because the directory could have been moved to a
-/// denied name. On Windows, a directory cannot be moved or removed while it is open.
+/// After the listing:
+///
+/// - If the listed directory was moved, changing the entry fails with `changed`. It can still be
+///   read, unless names are denied, because the directory could then have a denied name.
+/// - If a directory on the way was replaced, an operation fails with `changed`. If the entry itself
+///   was replaced by a symlink, opening it fails too, and removing it removes the symlink.
+/// - A FIFO that replaced the entry is refused without blocking.
+///
+/// Closing the directory can wait if the filesystem is remote. On Windows, it cannot be moved or
+/// removed while it is open.
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots};
@@ -94,17 +84,16 @@ impl DirEntry {
         &self.name
     }
 
-    /// The path of the entry as a request to the same roots can name it: the directory as it was
-    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. Show this path to
-    /// a model, which can use it in its next request. Each call creates a new path.
+    /// The path by which a request to the same roots can name the entry: the directory as it was
+    /// requested, joined with the path below it, like [`std::fs::DirEntry::path`]. A model can use
+    /// it in its next request.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let place = &self.parent.listed.place;
         place.request().entry(self.relative(), || place.canonical())
     }
 
-    /// The path relative to the listed directory, or to the directory where the walk began. Each
-    /// call creates a new path.
+    /// The path relative to the directory that was listed or walked.
     #[must_use]
     pub fn relative(&self) -> PathBuf {
         joined(&self.parent.path, &self.name)
@@ -116,13 +105,11 @@ impl DirEntry {
         self.file_type
     }
 
-    /// Looks up the metadata of the entry. A symlink is not followed.
+    /// Looks up the metadata, as [`CheckedEntry::metadata`] does.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the entry was removed since it was listed;
-    /// [`Changed`](crate::ErrorKind::Changed) if a directory between it and the listed directory
-    /// was replaced.
+    /// The same; [`Changed`](crate::ErrorKind::Changed).
     pub fn metadata(&self) -> Result<Metadata> {
         self.to_entry().metadata()
     }
@@ -131,24 +118,22 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// The errors of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
-    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed) if the entry was
-    /// replaced by a symlink since it was listed.
+    /// Those of [`CheckedPath::read`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed).
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
         self.to_file()?.read(limit)
     }
 
-    /// Reads a file of at most `limit` bytes as UTF-8 text.
+    /// Like [`read`](Self::read), but returns UTF-8 text.
     ///
     /// # Errors
     ///
-    /// The errors of [`read`](Self::read) and [`CheckedPath::read_to_string`].
+    /// Those of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.to_file()?.read_to_string(limit)
     }
 
-    /// Returns the proof for the entry itself. Nothing is looked up. The operations on the proof run
-    /// beneath the listed directory.
+    /// Returns the proof for the entry itself. Nothing is looked up.
     #[must_use]
     pub fn to_entry(&self) -> CheckedEntry {
         let found =
@@ -157,13 +142,12 @@ impl DirEntry {
         CheckedEntry(listed.place.listed(&listed.directory, self.relative(), found))
     }
 
-    /// Returns the proof for the place to which the entry leads, as described at
-    /// [`CheckedEntry::follow`]. The operations on the proof run beneath the listed directory, unless
-    /// the entry is a symlink.
+    /// Returns the proof for the place to which the entry leads, as [`CheckedEntry::follow`] does.
+    /// For a symlink, its operations do not run beneath the listed directory.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`](crate::Roots::check) for a symlink.
+    /// Those of [`Roots::check`](crate::Roots::check) for a symlink.
     pub fn follow(&self) -> Result<CheckedPath> {
         match self.to_entry() {
             entry if self.file_type == FileType::Symlink => entry.follow(),
@@ -171,7 +155,6 @@ impl DirEntry {
         }
     }
 
-    /// The proof for the entry as a file that can be opened.
     fn to_file(&self) -> Result<CheckedPath> {
         let CheckedEntry(entry) = self.to_entry();
         if self.file_type == FileType::Symlink {
@@ -182,7 +165,6 @@ impl DirEntry {
     }
 }
 
-/// Joins a path of plain names, which can be empty, and a name, in one allocation.
 fn joined(path: &Path, name: &OsStr) -> PathBuf {
     let mut joined = OsString::with_capacity(path.as_os_str().len() + 1 + name.len());
     if !path.as_os_str().is_empty() {
@@ -203,8 +185,7 @@ impl fmt::Debug for DirEntry {
 }
 
 impl Parent {
-    /// The type of a name in this directory, which is open. `None` for a denied name, and for one
-    /// that was removed before its type is known.
+    /// `None` for a denied name, and for one removed before its type is known.
     fn type_of(
         &self,
         directory: &Handle,
@@ -220,8 +201,6 @@ impl Parent {
     }
 }
 
-/// Yields the names in a directory with their types, except denied names and names that are removed
-/// before their type is known.
 struct Names {
     directory: Arc<Handle>,
     inner: Entries,
@@ -232,7 +211,6 @@ impl Names {
         Self { directory, inner }
     }
 
-    /// Moves to the next name of this directory, and returns its type.
     fn advance(&mut self, parent: &Parent) -> Option<io::Result<FileType>> {
         loop {
             let listed = match self.inner.advance()? {
@@ -246,7 +224,6 @@ impl Names {
         }
     }
 
-    /// The current name.
     fn name(&self) -> &OsStr {
         self.inner.name()
     }
@@ -281,22 +258,21 @@ impl fmt::Debug for ReadDir {
 
 /// A walk through a directory tree.
 ///
-/// A walk yields a directory of a proc filesystem but does not enter it, unless the allowed directory
-/// is itself in a proc filesystem.
+/// The walk keeps its first directory open, and at most one other at a time. Each is opened from
+/// the first along a path on which no symlink is followed, so every entry was beneath the first
+/// directory when it was listed. A directory is listed and sorted when the walk enters it. Two
+/// kinds are not entered:
 ///
-/// The walk keeps its first directory open, and has at most one other directory open at a time.
-/// Each directory is opened from the first along a path on which no symlink is followed, so every
-/// entry was beneath the first directory when it was listed. A directory that is removed, renamed
-/// or replaced before it is entered is skipped, with everything below it. No error says so, and its
-/// entries may still exist elsewhere.
+/// - A directory that was removed, renamed or replaced since it was listed. No error says so, and
+///   what is below it may still exist elsewhere.
+/// - A directory of a proc filesystem, unless the allowed directory is itself in one.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk stores the entries of the
-/// directories that it is in, and at most [`WALK_BYTES`] in total. It also stores the paths of these
-/// directories.
+/// The walk stores the entries of the directories that it is in, at most [`WALK_BYTES`], and their
+/// paths.
 ///
 /// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
-/// that the walk is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it
-/// has returned every entry that was not in a skipped directory:
+/// that it is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after every
+/// entry that was not in a skipped directory:
 ///
 /// ```
 /// use guarded_fs::{FileType, Roots, WalkOptions};
@@ -332,33 +308,26 @@ pub struct Walk {
     listed: Arc<ListedDirectory>,
     options: WalkOptions,
     rules: Option<IgnoreRules>,
-    /// The directories from the top of the walk to the current one, the innermost last.
     levels: Vec<Level>,
-    /// The directory that was yielded last, to be entered next.
+    /// Yielded last, to be entered next.
     next_dir: Option<OsString>,
-    /// The number of entries listed so far.
     count: usize,
     unreadable: Vec<Error>,
-    /// The bytes used by `unreadable`.
     error_bytes: usize,
-    /// Whether there were more entries than a limit allows.
     is_exceeded: bool,
-    /// The reason why the walk ended, and the path where it did.
     end: Option<(Code, OsString)>,
 }
 
-/// A directory that was listed.
 #[derive(Debug)]
 struct Level {
     directory: Arc<Parent>,
     names: NameList,
-    /// The entries that are not yielded yet, with the next one last.
+    /// The entries not yet yielded, the next one last.
     entries: Vec<LevelEntry>,
 }
 
 #[derive(Debug)]
 struct LevelEntry {
-    /// The first bytes of the name, which usually decide the order.
     first_bytes: u64,
     name: NameAt,
     file_type: FileType,
@@ -380,7 +349,6 @@ impl Level {
         self.entries.push(LevelEntry { first_bytes, name: self.names.push(name), file_type });
     }
 
-    /// Sorts the entries by name, and frees memory that they do not need.
     fn sort(&mut self) {
         self.names.shrink_to_fit();
         self.entries.shrink_to_fit();
@@ -391,7 +359,6 @@ impl Level {
         });
     }
 
-    /// The memory that the names and `entries` entries use, in bytes.
     fn size(&self, entries: usize) -> usize {
         self.names.size() + entries * size_of::<LevelEntry>()
     }
@@ -408,7 +375,7 @@ impl Walk {
     ///   entry that the limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
-    /// - The error of the scope that the roots belong to, if it has ended ([`Roots::in_scope`]).
+    /// - The error of the scope of the roots, if it has ended ([`Roots::in_scope`]).
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         let failed = match &self.end {
             Some((reason, path)) => Err(Error::from(*reason).with_request("walk", path)),
@@ -422,8 +389,7 @@ impl Walk {
         self.next_dir = None;
     }
 
-    /// The errors of the directories that could not be read, with
-    /// [`skip_unreadable`](WalkOptions::skip_unreadable).
+    /// The errors that [`skip_unreadable`](WalkOptions::skip_unreadable) collected.
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
@@ -475,7 +441,6 @@ impl Walk {
         Err(error.with_request("walk", request))
     }
 
-    /// Ends the walk with the error of a directory, or collects the error and continues.
     fn fail(&mut self, error: Error, path: &Path) -> Result<()> {
         let reason = error.reason();
         let directory = self.listed.place.request().join(path);
@@ -495,7 +460,6 @@ impl Walk {
         Ok(())
     }
 
-    /// Enters a directory: lists it, and sorts its entries by name.
     fn list(&mut self, path: &Path) -> Result<()> {
         self.listed.place.roots().ensure_not_ended()?;
         match self.listed.place.list_beneath(&self.listed.directory.handle, path) {
@@ -507,7 +471,6 @@ impl Walk {
         }
     }
 
-    /// Reads the names of the directory at `path`, and sorts them.
     fn read_names(&mut self, path: &Path, names: Names) -> Result<()> {
         if let Some(rules) = &mut self.rules {
             rules.enter(&names.directory, path)?;
@@ -550,14 +513,12 @@ impl Walk {
         result.and(read.map_err(Error::from))
     }
 
-    /// The memory, in bytes, for the errors, and for the entries of the directories that the walk is
-    /// in.
+    /// The bytes of the errors, and of the entries of the directories that the walk is in.
     fn held_bytes(&self) -> usize {
         let levels = self.levels.iter().map(|level| level.size(level.entries.capacity()));
         levels.fold(self.error_bytes, usize::saturating_add)
     }
 
-    /// Whether the options exclude an entry of the directory that is being listed.
     fn omits(&mut self, name: &OsStr, file_type: FileType) -> Result<bool> {
         let is_dotted = || name.as_encoded_bytes().first() == Some(&b'.');
         let by_name = self.options.skip_dot_files && is_dotted();
@@ -569,11 +530,11 @@ impl Walk {
     }
 }
 
-/// The number of names after which a listing verifies again that its request has not ended. A
-/// directory can have any number of names that do not count as entries.
+/// How many names a listing reads before it verifies again that its request has not ended. Names
+/// that do not count as entries are not limited.
 const ACTIVE_EVERY: usize = 64;
 
-/// The approximate memory that an error uses, apart from the path in it.
+/// About how many bytes an error takes, apart from the path in it.
 const ERROR_BYTES: usize = 256;
 
 impl Roots {
@@ -583,7 +544,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory);
+    /// Those of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a directory of a
     /// proc filesystem; operating system errors, which the iterator can also yield.
     pub fn read_dir(&self, request: impl IntoLocation) -> Result<ReadDir> {
@@ -592,38 +553,35 @@ impl Roots {
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by
     /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
-    /// the walk has no loops and stays inside. It is limited in depth
-    /// ([`WALK_DEPTH`]), entries
-    /// ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or the limit in the options) and memory
-    /// ([`WALK_BYTES`]). Denied names are omitted, and do not count.
+    /// the walk has no loops and stays inside. Denied names are omitted, and do not count.
+    ///
+    /// The limits are [`WALK_DEPTH`], [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) or the number
+    /// in the options, and [`WALK_BYTES`] of memory.
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory).
-    /// The walk itself ends with an error at a directory that it cannot read, unless
-    /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
-    /// memory.
+    /// Those of [`check`](Self::check); [`NotADirectory`](crate::ErrorKind::NotADirectory). The
+    /// walk itself ends with those of [`Walk::next_entry`].
     pub fn walk(&self, request: impl IntoLocation, options: WalkOptions) -> Result<Walk> {
         self.operate("walk", request, LastName::Existing, |path| walk(path, options))
     }
 }
 
 impl CheckedPath {
-    /// Lists the directory, in no particular order.
+    /// Like [`Roots::read_dir`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::read_dir`].
+    /// The same.
     pub fn read_dir(&self) -> Result<ReadDir> {
         self.0.run("list", read_dir)
     }
 
-    /// Walks the directory and everything beneath it.
+    /// Like [`Roots::walk`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::walk`].
+    /// The same.
     pub fn walk(&self, options: WalkOptions) -> Result<Walk> {
         self.0.run("walk", |path| walk(path, options))
     }
@@ -664,7 +622,6 @@ fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {
 }
 
 impl Proof {
-    /// Opens this directory and begins to list it.
     fn list(&self) -> Result<(Arc<ListedDirectory>, Names)> {
         let place = self.directory_place()?;
         let listed = self.list_beneath(&place.directory, &place.path)?;
@@ -676,8 +633,8 @@ impl Proof {
         Ok((self.listing(Arc::clone(&listed.0)), Names::new(listed)))
     }
 
-    /// Lists a directory beneath one that is known to be served. Only what is beyond a mount is
-    /// asked for its filesystem.
+    /// Lists a directory beneath a served one. Only what is beyond a mount is asked for its
+    /// filesystem.
     #[cfg(target_os = "linux")]
     fn list_beneath(&self, base: &Handle, path: &Path) -> Result<(Arc<Handle>, Entries)> {
         let mounts = self.roots().policy().mounts;

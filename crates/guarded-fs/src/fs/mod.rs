@@ -1,28 +1,22 @@
 //! File operations on checked paths, each beneath the handle of its root.
 //!
-//! An operation that follows symlinks is a method of [`CheckedPath`](crate::CheckedPath), and one on
-//! a directory entry itself is a method of [`CheckedEntry`](crate::CheckedEntry). Those that most
+//! An operation that follows symlinks is a method of [`CheckedPath`](crate::CheckedPath), and one
+//! on a directory entry itself a method of [`CheckedEntry`](crate::CheckedEntry). Those that most
 //! tools need are also methods of [`Roots`](crate::Roots), which check the request and perform the
-//! operation in one step. Nothing outside the roots is read or changed, and every opened file is
-//! verified before it is read or changed. What a change requires of its place is the table of
-//! `permit`.
+//! operation in one step. Every opened file is verified before it is read or changed, and `permit`
+//! permits every change.
 //!
-//! | operation | on a | module | requires |
-//! | --- | --- | --- | --- |
-//! | open, read, read_to_string, content_hash | path | `open`, `version` | a file |
-//! | metadata | path, entry | `open` | something |
-//! | read_dir, walk | path | `list` | a directory |
-//! | open to create, write, write_with, atomic_file | path | `open`, `write`, `atomic` | its directory, unless the options create parents |
-//! | create_dir | path | `write` | its directory, and nothing |
-//! | create_dir_all | path | `write` | no file on the way |
-//! | copy | path to path | `copy` | a file; as for a write |
-//! | set_attribute, open_unguarded_dir | path | `attributes` | something; a directory |
-//! | remove_file, remove_dir, remove_dir_all, rename | entry | `change` | an entry |
-//! | read_link | entry | `links` | a symlink |
-//! | symlink, hard_link | entry | `links` | its directory, and nothing; a file to link |
-//!
-//! A write replaces a file by an [`AtomicFile`]. A [`ChangeSet`] (`changes`) prepares several of
-//! these operations and commits them in order.
+//! | module | operations |
+//! | --- | --- |
+//! | `open` | open, read, read_to_string, metadata |
+//! | `version` | content_hash |
+//! | `list` | read_dir, walk |
+//! | `write`, `atomic` | write, write_with, create_dir, create_dir_all; atomic_file |
+//! | `copy` | copy |
+//! | `attributes` | set_attribute, open_unguarded_dir |
+//! | `change` | rename, remove_file, remove_dir, remove_dir_all |
+//! | `links` | read_link, symlink, hard_link |
+//! | `changes` | several of these, in a set |
 
 mod version;
 mod options;

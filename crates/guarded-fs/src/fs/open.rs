@@ -1,10 +1,9 @@
 //! Opening and describing files.
 //!
 //! An opened file is verified before it is read or changed: it must be a regular file and, if the
-//! policy refuses hard links, have only one name. Reading a file takes one `openat2` and one
-//! metadata call. Before a file is written, its name is looked up, because opening a FIFO would
-//! wake its reader. `O_TRUNC` is never passed, and a file is truncated only after it has been
-//! verified. A new file is created with `O_EXCL`.
+//! policy refuses hard links, have only one name. Before a file is written, its name is looked up,
+//! because opening a FIFO would wake its reader. `O_TRUNC` is never passed: a file is truncated
+//! after it was verified. A new file is created with `O_EXCL`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,16 +18,6 @@ use crate::path::{IntoLocation, Location};
 use crate::roots::{LastName, Presence, Roots};
 
 /// How [`open_with`](Roots::open_with) opens a file to change it.
-///
-/// ```
-/// # use guarded_fs::{OpenMode, Roots};
-/// # use std::io::Write as _;
-/// # let directory = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([directory.path()])?;
-/// let mut log = roots.open_with("log.txt", OpenMode::Append)?;
-/// log.write_all(b"a line\n").unwrap();
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OpenMode {
@@ -36,12 +25,12 @@ pub enum OpenMode {
     ReadWrite,
     /// Opens a file for reading and writing, and creates it if it does not exist.
     Create,
-    /// Creates a file, which must not exist, for reading and writing, as [`File::create_new`] does.
-    /// Unlike it, this follows
-    /// a dangling symlink as the last name if its target is inside a root, and creates the target.
+    /// Creates a file, which must not exist, for reading and writing. Unlike [`File::create_new`],
+    /// this follows a dangling symlink as the last name if its target is inside a root, and creates
+    /// the target.
     CreateNew,
-    /// Opens a file for writing only, as [`File::create`] does: creates it if it does not exist,
-    /// and truncates it to length zero after it has been verified.
+    /// Opens a file for writing only, creates it if it does not exist, and truncates it after it
+    /// was verified, like [`File::create`].
     Truncate,
     /// Opens a file for writing at its end only, and creates it if it does not exist.
     Append,
@@ -66,9 +55,9 @@ impl OpenMode {
 /// An open file, which is a regular file unless the policy allows others. It was verified when it
 /// was opened, and remains the same file whatever happens to its name or to the roots.
 ///
-/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An operation
-/// for which it was not opened fails with the operating system's error. For example, writing to a
-/// file from [`Roots::open`] fails with `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
+/// It reads, writes and seeks as [`std::fs::File`] does. An operation for which it was not opened
+/// fails with the system's error, such as writing to a file from [`Roots::open`] with `EBADF` on
+/// Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
@@ -94,7 +83,7 @@ impl OpenMode {
 pub struct OpenFile {
     file: File,
     metadata: Metadata,
-    /// The metadata with the birth time, which needs a slower call.
+    /// With the birth time, which needs a slower call.
     all_metadata: OnceLock<Box<Metadata>>,
     request: Location,
 }
@@ -105,14 +94,13 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), and operating system
-    /// errors.
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`); operating system errors.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.with_request("read", self.request.sent()))
     }
 
-    /// Reads at most `length` bytes, from the byte at `offset` on. There are fewer at the end of the
-    /// file, and none behind it. The position of the next read is then behind these bytes.
+    /// Reads `length` bytes from the byte at `offset` on, or fewer at the end of the file. The next
+    /// read begins behind them.
     ///
     /// # Errors
     ///
@@ -194,12 +182,13 @@ impl Seek for OpenFile {
 }
 
 impl Roots {
-    /// Opens a file for reading, and checks the request in the same step. On Linux, this takes one
-    /// `openat2` beneath the root and one metadata call.
+    /// Opens a file for reading. On Linux, this takes one `openat2` beneath the root and one
+    /// metadata call.
     ///
     /// # Errors
     ///
-    /// The errors of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory);
+    /// Those of [`Roots::check`]; [`NotFound`](crate::ErrorKind::NotFound);
+    /// [`IsADirectory`](crate::ErrorKind::IsADirectory);
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by
     /// policy; [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     pub fn open(&self, request: impl IntoLocation) -> Result<OpenFile> {
@@ -211,7 +200,8 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// Those of [`open`](Self::open); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Protected`](crate::ErrorKind::Protected),
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
     pub fn open_with(&self, request: impl IntoLocation, mode: OpenMode) -> Result<OpenFile> {
         self.operate(OPEN_TO_WRITE, request, mode.last_name(), |path| path.open_to_write(mode))
@@ -221,22 +211,21 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// Those of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
     pub fn read(&self, request: impl IntoLocation, limit: u64) -> Result<Vec<u8>> {
         self.run_reading("read", request, |file| file.read_within(limit))
     }
 
-    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
+    /// Like [`read`](Self::read), but returns UTF-8 text.
     ///
     /// # Errors
     ///
-    /// The errors of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// Those of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string(&self, request: impl IntoLocation, limit: u64) -> Result<String> {
         self.run_reading("read", request, |file| file.read_within(limit).and_then(text))
     }
 
-    /// Runs an operation on a file that is opened for reading.
     fn run_reading<T>(
         &self,
         name: &'static str,
@@ -250,7 +239,6 @@ impl Roots {
         })
     }
 
-    /// Decides the request and opens the file in one step, where the system can.
     #[cfg_attr(not(target_os = "linux"), expect(clippy::unused_self, unused_variables))]
     fn open_directly(&self, request: &Location) -> Option<Result<OpenFile>> {
         #[cfg(target_os = "linux")]
@@ -265,38 +253,38 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Opens the file for reading.
+    /// Like [`Roots::open`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::open`].
+    /// The same.
     pub fn open(&self) -> Result<OpenFile> {
         self.0.run("open", Proof::open_for_reading)
     }
 
-    /// Opens the file to change it.
+    /// Like [`Roots::open_with`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::open_with`].
+    /// The same.
     pub fn open_with(&self, mode: OpenMode) -> Result<OpenFile> {
         self.0.run(OPEN_TO_WRITE, |path| path.open_to_write(mode))
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Like [`Roots::read`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::read`].
+    /// The same.
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
         self.0.run("read", |path| path.open_for_reading()?.read_within(limit))
     }
 
-    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
+    /// Like [`Roots::read_to_string`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::read_to_string`].
+    /// The same.
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.0.run("read", |path| path.open_for_reading()?.read_within(limit).and_then(text))
     }
@@ -312,7 +300,6 @@ impl Proof {
         self.verify_opened(self.place()?.open()?)
     }
 
-    /// Opens an existing file to change it.
     pub(super) fn open_to_change(
         &self,
         kind: ChangeKind,
@@ -321,7 +308,6 @@ impl Proof {
         self.verify_opened(self.permit(kind)?.slot().open(how)?)
     }
 
-    /// Verifies a file that was opened at this place.
     pub(super) fn verify_opened(&self, file: File) -> Result<(File, Metadata)> {
         // Defense: The file that was opened is verified before it is read or changed.
         let metadata = self.root().verify(&file, self.roots().policy())?;
@@ -331,12 +317,11 @@ impl Proof {
         Ok((file, metadata))
     }
 
-    /// Like [`open_existing`](Self::open_existing), for an entry that may be a symlink.
     pub(super) fn open_entry(&self) -> Result<(File, Metadata)> {
         self.open_existing().map_err(|error| self.blame_symlink(error))
     }
 
-    /// The error for an entry that cannot be opened, if it was a symlink when it was checked.
+    /// The error for an entry that was a symlink when it was checked.
     pub(super) fn blame_symlink(&self, error: Error) -> Error {
         let is_link = self.found() == Presence::Link && error.reason() == Code::Changed;
         if is_link { Code::SpecialFile.into() } else { error }
@@ -388,30 +373,27 @@ impl Proof {
 }
 
 impl Roots {
-    /// Returns the metadata of the named file or directory. Symlinks are followed. For a symlink
-    /// itself, use [`CheckedEntry::metadata`].
+    /// Returns the metadata of a file or directory. Symlinks are followed.
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
+    /// Those of [`check`](Self::check); [`NotFound`](crate::ErrorKind::NotFound).
     pub fn metadata(&self, request: impl IntoLocation) -> Result<Metadata> {
         self.operate("describe", request, LastName::Existing, metadata)
     }
 }
 
 impl CheckedPath {
-    /// Returns the metadata of what is at the place. For a symlink itself, use
-    /// [`CheckedEntry::metadata`].
+    /// Like [`Roots::metadata`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::metadata`].
+    /// The same.
     pub fn metadata(&self) -> Result<Metadata> {
         self.0.run("describe", metadata)
     }
 }
 
-/// What errors and events call an open that can change the file.
 const OPEN_TO_WRITE: &str = "open for writing";
 
 fn metadata(path: &Proof) -> Result<Metadata> {
@@ -430,18 +412,18 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound); the errors of [`Roots::check_entry`].
+    /// Those of [`Roots::check_entry`]; [`NotFound`](crate::ErrorKind::NotFound).
     pub fn symlink_metadata(&self, request: impl IntoLocation) -> Result<Metadata> {
         self.operate("describe", request, LastName::Unfollowed, symlink_metadata)
     }
 }
 
 impl CheckedEntry {
-    /// Returns the metadata of the entry itself, even if it is a symlink.
+    /// Like [`Roots::symlink_metadata`].
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// The same.
     pub fn metadata(&self) -> Result<Metadata> {
         self.0.run("describe", symlink_metadata)
     }
@@ -461,5 +443,5 @@ fn text(content: Vec<u8>) -> Result<String> {
 /// The mode of a new file before the umask is applied, as in `std` (open(2)).
 pub(super) const NEW_FILE: u32 = 0o666;
 
-/// The mode of a new file until it receives its permissions. Only its owner can read it until then.
+/// The mode of a new file until it has its permissions: only its owner can read it.
 pub(super) const PRIVATE_FILE: u32 = 0o600;

@@ -7,15 +7,6 @@ use crate::limits::WALK_ENTRIES;
 /// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
 /// a new file, parents are not created, and the content and the name are durable when the write
 /// returns.
-///
-/// ```
-/// # use guarded_fs::{Roots, WriteOptions};
-/// # let directory = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([directory.path()])?;
-/// let keep_the_owner = WriteOptions::default().in_place_if_owner_changes();
-/// roots.write_with("shared.txt", "content", keep_the_owner)?;
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WriteOptions {
@@ -31,32 +22,29 @@ impl WriteOptions {
         Self { overwrite, ..self }
     }
 
-    /// Overwrites an existing file in place, instead of replacing it by a new one: opens the file
-    /// itself, verifies it and overwrites it. The file keeps its owner, group, access control list,
-    /// extended attributes, birth time and hard links, but not the set-user-ID and set-group-ID
-    /// bits. This requires permission to write to the file, not to the directory. It is the only way
-    /// to write a root that is a single file. A file that does not exist is always created
-    /// completely or not at all.
+    /// Opens, verifies and overwrites an existing file itself, instead of replacing it. A file that
+    /// does not exist is always created completely or not at all.
+    ///
+    /// The file keeps its owner, group, access control list, extended attributes, birth time and
+    /// hard links, but not the set-user-ID and set-group-ID bits. This requires permission to write
+    /// to the file, not to the directory, and is the only way to write a root that is a single
+    /// file.
     ///
     /// It is not atomic. A reader can see part of the new content, or the new content followed by
     /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
-    /// in that state, and the overwritten part of the old content is lost.
+    /// so, and the overwritten content is lost.
     pub fn in_place(self) -> Self {
         Self { in_place: InPlace::Always, ..self }
     }
 
-    /// Overwrites an existing file [in place](Self::in_place) only if a new file could not have the
-    /// owner, the group and the access control list of the old one. On Windows, the file is always
-    /// written in place, because a new file never has the old access control list.
+    /// Overwrites a file [in place](Self::in_place) only if a new file could not have its owner,
+    /// group and access control list. On Windows, it never has the old list.
     pub fn in_place_if_owner_changes(self) -> Self {
         Self { in_place: InPlace::IfOwnerChanges, ..self }
     }
 
-    /// Creates missing parent directories. Without this option, the directory of the file must
-    /// exist.
-    ///
-    /// If the write fails, the directories that it created are removed again, unless another
-    /// process has put something into them.
+    /// Creates missing parent directories. If the write fails, they are removed again, unless
+    /// another process has put something into them.
     pub fn create_parents(self) -> Self {
         Self { create_parents: true, ..self }
     }
@@ -66,7 +54,6 @@ impl WriteOptions {
         Self { durability, ..self }
     }
 
-    /// The version that the existing file must have.
     pub(super) fn version(self) -> Option<ContentHash> {
         match self.overwrite {
             Overwrite::IfUnchanged(version) => Some(version),
@@ -74,7 +61,6 @@ impl WriteOptions {
         }
     }
 
-    /// Whether an existing file is always overwritten in place.
     pub(super) fn is_in_place(self) -> bool {
         match self.in_place {
             InPlace::Never => false,
@@ -83,7 +69,6 @@ impl WriteOptions {
         }
     }
 
-    /// Refuses options that contradict each other.
     pub(super) fn validate(self) -> Result<()> {
         if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
             let text = "a file that is never overwritten cannot be overwritten in place";
@@ -92,7 +77,6 @@ impl WriteOptions {
         Ok(())
     }
 
-    /// Like [`validate`](Self::validate), for a file that is always replaced.
     pub(super) fn validate_atomic(self) -> Result<()> {
         if self.in_place != InPlace::Never {
             let text = "an atomic file cannot be written in place";
@@ -113,38 +97,39 @@ impl Default for WriteOptions {
     }
 }
 
-/// Whether an operation may overwrite what already has the name: a write an existing file, and a
-/// rename its destination.
+/// Whether a write may overwrite an existing file, and a rename its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Overwrite {
     /// Fails with [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if anything has the name. On
     /// Linux and macOS, the check and the change are one atomic step (`RENAME_NOREPLACE`,
-    /// renameat2(2)). On Windows, and on a filesystem that does not support this flag, the name is
-    /// looked up first. What another process creates there after that can be replaced.
+    /// renameat2(2)). On Windows, and on a filesystem without this flag, what another process
+    /// creates between the two can be replaced.
     Never,
-    /// Overwrites a file. A rename replaces its destination, as rename(2) does: a file replaces a
-    /// file or symlink, and a directory replaces an empty directory.
+    /// Overwrites a file. A rename replaces its destination as rename(2) does: a file replaces a
+    /// file or symlink, and a directory an empty directory.
     Always,
-    /// Overwrites only a file that exists and still has this content. Otherwise, the operation
-    /// fails with [`Changed`](crate::ErrorKind::Changed) (`modified`). A file of more than
-    /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES) is not compared, and the operation fails
-    /// with [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
+    /// Overwrites only a file that exists and still has this content. Otherwise, fails with
+    /// [`Changed`](crate::ErrorKind::Changed) (`modified`), or with
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a file of more than
+    /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES), which is not compared.
     ///
-    /// A write compares the content when it begins and again when it is committed. Immediately
-    /// before the old file is replaced, its name must still refer to the file that was compared,
-    /// with the same size and the same times of modification and status change. Between this
-    /// look-up and the rename, conditional changes of this process in the same directory exclude
-    /// one another. A change by another process in that time, which is a few microseconds, or by an
-    /// unconditional operation of this process, is lost. While a file is overwritten
-    /// [in place](WriteOptions::in_place) under this condition, other conditional changes of the
-    /// file fail with [`Changed`](crate::ErrorKind::Changed). A change in place that keeps the size
-    /// is also not detected if it is so soon after the comparison that the filesystem records the
-    /// same times, which is up to 10 ms on Linux.
+    /// A write compares the content when it begins and when it is committed. Immediately before the
+    /// change, the name must still refer to the file that was compared, with the same size and
+    /// times of modification and status change. From then on, conditional changes of this process
+    /// in the same directory exclude one another. While a file is overwritten [in
+    /// place](WriteOptions::in_place), others of it fail with
+    /// [`Changed`](crate::ErrorKind::Changed).
+    ///
+    /// Two kinds of change are not detected, and are lost:
+    ///
+    /// - One between this look-up and the change, a few microseconds, by another process or by an
+    ///   unconditional operation of this process.
+    /// - One in place that keeps the size, so soon after the comparison that the filesystem records
+    ///   the same times, which is up to 10 ms on Linux.
     IfUnchanged(ContentHash),
 }
 
-/// Whether a write of a whole file overwrites an existing file in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum InPlace {
     #[default]
@@ -158,21 +143,20 @@ pub(super) enum InPlace {
 #[non_exhaustive]
 pub enum Durability {
     /// Nothing. After a power failure, the file can be the old one, the new one or empty, depending
-    /// on the filesystem. If only the process dies, the file is the old one or the new one.
+    /// on the filesystem. If only the process dies, it is the old or the new one.
     None,
     /// The content and the permissions of the new file. After a power failure, the file is the old
     /// one or the new one.
     Data,
-    /// The content, the permissions, the name and the names of created parents. After a power
-    /// failure, the file is the new one. Windows has no call to sync a directory, not every
-    /// filesystem supports it, and a directory that the process may not read cannot be synced. In
-    /// these cases, this is the same as [`Data`](Self::Data).
+    /// Also the name, and the names of created parents. After a power failure, the file is the new
+    /// one. This is the same as [`Data`](Self::Data) on Windows, which cannot sync a directory, on
+    /// filesystems that cannot, and for a directory that the process may not read.
     #[default]
     DataAndDirectory,
 }
 
-/// Options of a walk. The default is the limits [`WALK_DEPTH`](crate::limits::WALK_DEPTH) and
-/// [`WALK_ENTRIES`], every name, and an error for the first directory that cannot be read.
+/// Options of a walk. By default, it has the limits [`WALK_DEPTH`](crate::limits::WALK_DEPTH) and
+/// [`WALK_ENTRIES`], yields every name, and fails at the first directory that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {
@@ -196,30 +180,27 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
-    /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
-    /// this limit, a directory deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH) is one that
-    /// cannot be read (`too_deep`).
+    /// Sets the maximum depth. Directories at this depth are yielded but not entered: with 1, the
+    /// walk yields what [`read_dir`](crate::Roots::read_dir) lists. Without this limit, a directory
+    /// deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH) cannot be read (`too_deep`).
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
 
-    /// Sets the maximum number of entries. If there are more, the walk ends with the error
+    /// Sets the maximum number of entries. If there are more, the walk ends with
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`). Which entries of a
     /// larger directory are yielded is not specified.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
 
-    /// Omits names that begin with a dot. They are neither yielded nor entered, and do not count as
-    /// entries.
+    /// Omits names that begin with a dot. They are neither entered nor counted.
     pub fn skip_dot_files(self) -> Self {
         Self { skip_dot_files: true, ..self }
     }
 
-    /// Continues after a directory that cannot be read or is too deep. By default, such a directory
-    /// ends the walk with an error. If the walk continues, the errors are collected in
-    /// [`Walk::unreadable`](crate::Walk::unreadable).
+    /// Continues after a directory that cannot be read or is too deep, which would otherwise end
+    /// the walk. [`Walk::unreadable`](crate::Walk::unreadable) collects the errors.
     pub fn skip_unreadable(self) -> Self {
         Self { skip_unreadable: true, ..self }
     }

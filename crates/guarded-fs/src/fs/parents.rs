@@ -13,7 +13,6 @@ use crate::error::{Code, Error, Result};
 use crate::roots::Presence;
 
 impl Proof {
-    /// Like [`permit`](Self::permit), but creates missing directories on the path.
     pub(super) fn permit_with_parents(
         &self,
         kind: ChangeKind,
@@ -24,9 +23,9 @@ impl Proof {
         self.permit_at(kind, self.create_dirs(1, created)?, Some(1))
     }
 
-    /// Creates the missing directories on the path to the one that is this many names above the
-    /// place, one at a time. Returns the last one, with the rest of the path. `created` receives the
-    /// directories that were created, also if an error follows.
+    /// Creates missing directories on the path to the one `above` names above the place.
+    /// Returns the last one, with the rest of the path. `created` receives the new ones, also if an
+    /// error follows.
     pub(super) fn create_dirs(
         &self,
         above: usize,
@@ -79,22 +78,20 @@ impl ChangePermit<'_> {
     }
 }
 
-/// Another process can have removed a directory, although its name can still lead to it for a
-/// moment.
+/// Another process can have removed a directory to which its name still leads for a moment.
 fn is_removed(error: Error) -> Error {
     if error.reason() == Code::NotFound { Code::Changed.into() } else { error }
 }
 
-/// Directories that were created for a file. They are removed on drop, deepest first, unless they
-/// are kept. A directory that is not empty remains.
+/// Directories created for a file, removed on drop, deepest first, unless they are kept or not
+/// empty.
 #[derive(Default)]
 pub(super) struct NewDirectories {
     /// The directory in which the first one was created.
     base: Option<Arc<Handle>>,
     /// The path of the last one beneath `base`.
     path: PathBuf,
-    /// For each name in `path`, the identity of its directory, or `None` if another process created
-    /// it.
+    /// Of each name in `path`. `None` for a directory that another process created.
     identities: Vec<Option<Identity>>,
 }
 
@@ -108,7 +105,6 @@ impl NewDirectories {
         self.identities.push(identity);
     }
 
-    /// Keeps the directories.
     pub(super) fn keep(&mut self) {
         self.base = None;
     }

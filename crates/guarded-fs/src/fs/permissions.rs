@@ -1,14 +1,6 @@
-//! Gives a new file the owner, group, mode and access control list of the file that it replaces.
-//!
-//! Nobody who could not read or write the old content can read or write the new content, except the
-//! new file's owner, who can always change the mode. The owner, the group and the list are kept
-//! exactly or not at all:
-//!
-//! | what the new file cannot have | consequence |
-//! | --- | --- |
-//! | the owner | the group and others keep only the bits that the old owner had too |
-//! | the group | the group and others keep only the bits that the old group and all others had |
-//! | the list, which needs the same owner and group | the file is not replaced |
+//! Gives a new file the owner, group, mode and access control list of the file that it replaces, as
+//! described at [`Roots::write`](crate::Roots::write). The owner, the group and the list are kept
+//! exactly or not at all.
 
 use std::fs::File;
 use std::io;
@@ -23,12 +15,10 @@ use super::permit::ChangePermit;
 use crate::dir::{Handle, Metadata, OpenHow, TemporaryName};
 use crate::error::{Code, Error, Result};
 
-/// The permissions of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Permissions {
-    /// The bits of the owner, the group and others. With a list, the bits of the group are its mask
-    /// (acl(5)). Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
-    /// (write(2)).
+    /// With a list, the bits of the group are its mask (acl(5)). Set-user-ID and set-group-ID are
+    /// dropped, as by a write to the file (write(2)).
     pub(super) mode: u32,
     /// `None` if the owner has no number in this user namespace.
     uid: Option<u32>,
@@ -36,13 +26,10 @@ pub(super) struct Permissions {
     list: Option<Vec<u8>>,
 }
 
-/// What a new file keeps of the permissions of the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeptPermissions {
-    /// The mode that puts them into effect, narrowed for another owner or group. `None` if there was
-    /// a list that the new file cannot have.
+    /// The mode that puts them into effect. `None` if the new file cannot have the list.
     mode: Option<u32>,
-    /// Whether the owner, the group and the list are kept.
     pub(super) is_all: bool,
 }
 
@@ -65,9 +52,8 @@ impl Permissions {
         })
     }
 
-    /// The permissions of the file to be replaced. The file is opened for this. If it cannot be
-    /// opened, its list is not known, so it cannot be kept. A special file is not opened, and only
-    /// its owner can use the file that replaces it.
+    /// The permissions of the file to be replaced, which must be opened to read its list. A special
+    /// file is not opened, and only the owner can use the file that replaces it.
     pub(super) fn of_replaced(permit: &ChangePermit<'_>, old: &Metadata) -> Result<Self> {
         if !old.is_file() {
             let mode = old.mode().unwrap_or_default() & 0o700;
@@ -104,8 +90,8 @@ impl Permissions {
         Ok(permissions?.mode)
     }
 
-    /// Gives a new file these permissions, as far as permitted. Only its owner can use the file
-    /// until the mode is set.
+    /// Gives a new file these permissions, as far as permitted. Only its owner can use it until the
+    /// mode is set.
     pub(super) fn carry_to(&self, new: &File) -> io::Result<KeptPermissions> {
         // A list that it inherited has no effect while the bits of the group, its mask, are zero.
         let before = rustix::fs::fstat(new)?;
@@ -123,7 +109,7 @@ impl Permissions {
         Ok(KeptPermissions { mode: Some(self.mode_without_list(has)), is_all: has_both })
     }
 
-    /// Returns the mode for a file that has no list, and the same owner and group or others.
+    /// Returns the mode without the list, for a file with the same owner and group or others.
     fn mode_without_list(&self, (has_owner, has_group): (bool, bool)) -> u32 {
         let [owner, group, other] =
             [self.mode >> 6, self.mode >> 3, self.mode].map(|bits| bits & 7);
@@ -138,12 +124,9 @@ impl Permissions {
         owner << 6 | (group & at_most) << 3 | other & at_most
     }
 
-    /// Returns the mode bits that a copy of the file may have, so that they grant nobody access to
-    /// the content that the file denies. The exception is the user of this process, who can read
-    /// the file.
-    ///
-    /// `copy` has the owner, group and list of the new file, or of an existing file that receives
-    /// the content. The list of the source is not copied.
+    /// Returns the mode bits with which a copy grants nobody access that the file denies, except
+    /// the user of this process, who can read the file. `copy` has the owner, group and list of the
+    /// new file, or of the existing one that receives the content.
     pub(super) fn limit_of_copy(&self, copy: &Self) -> u32 {
         let is_same = |one: Option<u32>, other| one.is_some() && one == other;
         let has_owner = is_same(self.uid, copy.uid);
@@ -162,8 +145,8 @@ pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(mode))
 }
 
-/// Clears set-user-ID and set-group-ID, as the kernel does for an unprivileged write (write(2)), and
-/// all bits that are not in `limit`.
+/// Clears set-user-ID and set-group-ID, as an unprivileged write does (write(2)), and all bits that
+/// are not in `limit`.
 pub(super) fn narrow_mode(file: &File, metadata: &Metadata, limit: u32) -> io::Result<()> {
     match metadata.mode() {
         Some(mode) if mode & !(limit | 0o1000) != 0 => set_mode(file, mode & (limit | 0o1000)),
@@ -176,8 +159,8 @@ fn bits(stat: &Stat) -> u32 {
     u32::from(stat.st_mode) & 0o777
 }
 
-/// Changes the owner and group of a file, as far as permitted (chown(2)). Returns whether each one
-/// is now the requested one.
+/// Changes the owner and group, as far as permitted (chown(2)). Returns whether each is now as
+/// requested.
 fn change_owner(
     file: &File,
     before: &Stat,
@@ -201,8 +184,8 @@ fn change_owner(
     Ok(has(&rustix::fs::fstat(file)?))
 }
 
-/// Returns the owner or group with this number, or `None` if it is unknown. A user without a number
-/// in this user namespace reads as [`OVERFLOW`], which can also be the number of another user here
+/// Returns the owner or group, or `None` if it is unknown. One without a number in this user
+/// namespace reads as [`OVERFLOW`], which can also be that of another user here
 /// (user_namespaces(7)).
 fn mapped(id: u32, map: &str) -> Option<u32> {
     let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);

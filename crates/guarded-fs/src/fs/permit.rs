@@ -1,26 +1,29 @@
 //! What must hold before an entry is changed: [`ChangePermit`].
 //!
 //! [`Proof::permit`] opens the directory of an entry, and compares the entry with the row of the
-//! [`ChangeKind`]. The permit is asked again immediately before the change, by the
-//! [`Slot`] that it gives. Every change requires a writable place and roots that have not ended.
+//! [`ChangeKind`]. The [`Slot`] of the permit asks it again immediately before the change. Every
+//! change requires a writable place and roots that have not ended.
 //!
-//! | change | contains no root | names an entry | names no directory, begins no pattern | is no root under another name | contains no protected name | its directory is still there |
-//! | --- | --- | --- | --- | --- | --- | --- |
-//! | `Modify` | | | | | | opened by its path |
-//! | `Overwrite` | | | yes | | | opened by its path |
-//! | `CreateFile` | yes | | yes | | | opened by its path |
-//! | `CreateDir` | yes | | | | | yes |
-//! | `CreateLink` | yes | yes | yes | | | yes |
-//! | `Replace` | yes | | yes | a file | | yes |
-//! | `Link` | yes | yes | | | | yes |
-//! | `RemoveFile` | yes | yes | | a file | | yes |
-//! | `RemoveDir` | yes | yes | | yes | | yes |
-//! | `RemoveTree`, `MoveFrom` | yes | yes | | yes | yes | yes |
-//! | `MoveTo` | yes | yes | begins no pattern | if it replaces | | yes |
+//! | change | requires |
+//! | --- | --- |
+//! | `Modify` | |
+//! | `Overwrite` | a file's name |
+//! | `CreateFile` | no root; a file's name |
+//! | `CreateDir` | no root |
+//! | `CreateLink` | no root; an entry; a file's name |
+//! | `Replace` | no root, also no file under another name; a file's name |
+//! | `Link` | no root; an entry |
+//! | `RemoveFile` | no root, also no file under another name; an entry |
+//! | `RemoveDir` | no root, also under another name; an entry |
+//! | `RemoveTree`, `MoveFrom` | the same; no protected name in it |
+//! | `MoveTo` | no root, if it replaces also under another name; an entry; no beginning of a pattern |
 //!
-//! An entry that is opened by its path beneath the handle of its root needs no comparison of its
-//! directory, because the system walks the path when it opens it. An entry of a listing is opened
-//! beneath the listed directory, which is compared.
+//! - *no root*: the place is neither a root nor does it contain one.
+//! - *an entry*: the request does not end in `.` or `..`.
+//! - *a file's name*: the request names no directory, and the place is no beginning of a pattern.
+//!
+//! The first three open the entry by its path beneath the handle of its root. For the others, and
+//! for a listed entry, the open directory must still be at its path.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -33,21 +36,16 @@ use crate::dir::{Beneath, Handle, Permit, Rule, Slot, Stat, split};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Presence, Root, Roots};
 
-/// What is done to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangeKind {
     /// An existing file or directory gets other attributes, or a file is opened for writing.
     Modify,
-    /// An existing file gets other content.
     Overwrite,
-    /// A missing file is created by opening it.
     CreateFile,
     CreateDir,
-    /// A symlink or a hard link is created.
     CreateLink,
     /// A file is created, or replaced by a new one.
     Replace,
-    /// A file gets another hard link.
     Link,
     RemoveFile,
     RemoveDir,
@@ -58,23 +56,22 @@ pub(super) enum ChangeKind {
     },
 }
 
-/// The permit for one change of an entry, whose directory is open.
 pub(super) struct ChangePermit<'a> {
     place: Cow<'a, Proof>,
     kind: ChangeKind,
     /// The name in its directory, or the path from the handle of the root.
     at: Beneath,
-    /// How many names the directory is above the place. `None` if the path is that of the place.
+    /// How many names the directory is above the place. `None` for a path from the handle.
     above: Option<usize>,
 }
 
 impl Proof {
-    /// Permits a change, and opens the directory of the entry or, for an entry that is changed by
-    /// opening it, that of the root.
+    /// Permits a change, and opens the directory of the entry, or that of the root for an entry
+    /// that is changed by opening it.
     ///
     /// # Errors
     ///
-    /// Those of the table. `NotFound` if the directory does not exist.
+    /// Those of the table; `NotFound` if the directory does not exist.
     pub(super) fn permit(&self, kind: ChangeKind) -> Result<ChangePermit<'_>> {
         self.ensure_may_change(kind)?;
         // As for open(2), a missing directory matters first to a new file.
@@ -107,8 +104,7 @@ impl Proof {
         Ok(permit)
     }
 
-    /// The permit to create a directory on the path to this place, in a directory that is this many
-    /// names above the place.
+    /// The permit to create a directory on the path to this place, in one `above` names above it.
     pub(super) fn permit_parent(&self, at: Beneath, above: usize) -> ChangePermit<'_> {
         let (place, kind) = (Cow::Borrowed(self), ChangeKind::CreateDir);
         ChangePermit { place, kind, at, above: Some(above) }
@@ -125,7 +121,6 @@ impl Proof {
         Ok(Beneath { directory: Arc::new(parent), path: name.into(), mounts })
     }
 
-    /// Decides by the names of the place whether what is there may be changed.
     pub(super) fn ensure_may_change(&self, kind: ChangeKind) -> Result<()> {
         // Defense: Nothing is changed, and nothing is moved to a place, that is read-only.
         self.ensure_writable()?;
@@ -144,7 +139,7 @@ impl Proof {
         }
     }
 
-    /// Decides by the names of the place whether something other than a directory may be put there.
+    /// Decides by the names whether something other than a new directory may be put at the place.
     pub(super) fn ensure_may_be_put(&self, kind: ChangeKind) -> Result<()> {
         match kind {
             ChangeKind::Overwrite | ChangeKind::CreateFile | ChangeKind::Replace => {
@@ -171,7 +166,7 @@ impl Proof {
         Ok(())
     }
 
-    /// Refuses a file where the request names a directory, whether or not there is one (open(2)).
+    /// Refuses a request that names a directory, whether or not there is one (open(2)).
     pub(super) fn ensure_names_file(&self) -> Result<()> {
         // Defense: A request that names a directory never becomes a file.
         match (self.names_directory(), self.existed()) {
@@ -189,26 +184,22 @@ impl Proof {
         if self.holds_root(&self.canonical()) { Err(Code::RootItself.into()) } else { Ok(()) }
     }
 
-    /// Whether a root of this snapshot or an allowed directory, even a missing one, is at this
-    /// canonical path or below it.
+    /// Whether a root or an allowed directory, even a missing one, is at or below this canonical
+    /// path.
     pub(super) fn holds_root(&self, canonical: &Path) -> bool {
         self.roots().with_allowed().any(|roots| roots.hold(canonical))
     }
 
-    /// The roots that no operation may remove or move: those of the snapshot, and the allowed
-    /// directories.
     fn kept_roots(&self) -> impl Iterator<Item = &Root> {
         self.roots().with_allowed().flat_map(Roots::iter)
     }
 }
 
 impl ChangePermit<'_> {
-    /// The entry to be changed.
     pub(super) fn slot(&self) -> Slot<'_> {
         Slot::new(&self.at, self)
     }
 
-    /// The same permit, which can be kept.
     pub(super) fn into_owned(self) -> ChangePermit<'static> {
         ChangePermit { place: Cow::Owned(self.place.into_owned()), ..self }
     }
@@ -221,7 +212,6 @@ impl ChangePermit<'_> {
         &self.at
     }
 
-    /// Describes what is there now, without following it.
     pub(super) fn look(&self) -> Result<Stat> {
         match self.above {
             None => self.at.look(),
@@ -229,14 +219,13 @@ impl ChangePermit<'_> {
         }
     }
 
-    /// The condition that the file has this version, if there is one.
     pub(super) fn condition(&self, version: Option<ContentHash>) -> Option<Condition<'_>> {
         Condition::new(&self.place, &self.at, version)
     }
 
     /// Refuses to remove, move or replace a root under another name, for example through a bind
-    /// mount, or in a different case on a case-insensitive filesystem. A file that is replaced was
-    /// not compared when the permit was made, because a directory there is refused as such.
+    /// mount, or in a different case on a case-insensitive filesystem. A file to be replaced is
+    /// first compared here, because a directory there is refused as such.
     pub(super) fn ensure_no_root(&self) -> Result<()> {
         match self.kind {
             ChangeKind::Replace => {
@@ -291,7 +280,7 @@ impl ChangePermit<'_> {
         Ok(())
     }
 
-    /// Refuses a directory that contains a protected name if it is, or will be, at this place.
+    /// Refuses a directory with a protected name if it is, or will be, at this place.
     pub(super) fn search_as(&self, place: &Proof) -> Result<()> {
         if place.roots().protected().is_none() {
             return Ok(());
@@ -302,7 +291,6 @@ impl ChangePermit<'_> {
         }
     }
 
-    /// Opens the tree that this permit allows to remove, and permits the removal of what is in it.
     pub(super) fn open_tree(&self) -> Result<(Handle, ContentPermit<'_>)> {
         let place = &self.place;
         // A filesystem can also be mounted on the directory itself.
@@ -319,7 +307,7 @@ impl ChangePermit<'_> {
 
 impl Permit for ChangePermit<'_> {
     /// Fails if the request has ended, or if the open directory is no longer at the path that was
-    /// checked, so that it has not been moved to where less is allowed.
+    /// checked, because less can be allowed where it is.
     fn ask(&self) -> Result<()> {
         let place = &self.place;
         place.roots().ensure_not_ended()?;

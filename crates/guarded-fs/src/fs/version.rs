@@ -1,9 +1,5 @@
-//! Versions of files, and changes that are made only if a file still has a version.
-//!
-//! | step of a conditional change | what is compared |
-//! | --- | --- |
-//! | before anything is changed | the size and the hash of the content, read through one descriptor |
-//! | immediately before the change, while no other conditional change of this process in the same directory can run | the identity, the size and the times of the name, with those of that descriptor before it was read |
+//! Versions of files, and changes made only if a file still has a version, as described at
+//! [`Overwrite::IfUnchanged`](crate::Overwrite::IfUnchanged).
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,13 +19,13 @@ use crate::roots::{Roots, WeakTable};
 
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
-/// A version is taken when a file is read, and passed to a later write, rename or removal, which
-/// then fails if the file has other content ([`Overwrite::IfUnchanged`]). It depends only on
-/// the content. It contains no inode number, device or time, so it can be sent to a client, and it
-/// is the same for equal files. Anybody who can guess the content can compute it.
+/// Take a version when a file is read, and pass it to a later write, rename or removal, which then
+/// fails if the file has other content ([`Overwrite::IfUnchanged`]). It contains no inode number,
+/// device or time, so it can be sent to a client, and is the same for equal files. Anybody who can
+/// guess the content can compute it.
 ///
-/// The text form is the size in decimal, a hyphen, and the hash as 64 lowercase hexadecimal digits.
-/// With serde, a version is a string in this form.
+/// The text form, also with serde, is the size in decimal, a hyphen, and the hash as 64 lowercase
+/// hexadecimal digits.
 ///
 /// ```
 /// use guarded_fs::{ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
@@ -57,14 +53,13 @@ pub struct ContentHash {
 }
 
 impl ContentHash {
-    /// Returns the version of this content, which must be the content of the whole file.
+    /// Returns the version of this content of a whole file.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
         let size = u64::try_from(content.len()).unwrap_or(u64::MAX);
         Self { size, hash: Sha256::digest(content).into() }
     }
 
-    /// Reads a file to its end. Returns `None` if it has more than `limit` bytes.
     fn read(mut file: &File, limit: u64, roots: &Roots) -> Result<Option<Self>> {
         let (mut size, mut hasher, mut piece) = (0_u64, Sha256::new(), vec![0; HASHED_PIECE]);
         loop {
@@ -136,19 +131,17 @@ impl<'de> Deserialize<'de> for ContentHash {
     }
 }
 
-/// A file that must have a version, as a name in an open directory.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
     place: &'a Proof,
     at: &'a Beneath,
     version: ContentHash,
-    /// Whether the file is the destination of a rename or copy, which an error then says.
+    /// Whether an error says that the file is the destination.
     is_destination: bool,
 }
 
-/// A file whose content had the expected version.
 struct ComparedFile {
-    /// The metadata from before the content was read, so that a later change is detected.
+    /// From before the content was read, so that a later change is detected.
     metadata: Metadata,
     /// While the file is open, no other file can have its identity.
     #[cfg(unix)]
@@ -156,8 +149,7 @@ struct ComparedFile {
 }
 
 impl<'a> Condition<'a> {
-    /// The condition that the file at a name, which is that of the place, has this version, if
-    /// there is one.
+    /// `at` is the name of the place in its directory.
     pub(super) fn new(
         place: &'a Proof,
         at: &'a Beneath,
@@ -170,7 +162,6 @@ impl<'a> Condition<'a> {
         Self { is_destination: true, ..self }
     }
 
-    /// Fails with `modified` unless the file has the version.
     pub(super) fn verify(&self) -> Result<()> {
         self.compare().map(drop)
     }
@@ -209,8 +200,7 @@ impl<'a> Condition<'a> {
         })
     }
 
-    /// Fails with `changed` unless the name still refers to the file that was compared, in the same
-    /// state.
+    /// Fails with `changed` unless the name still refers to the compared file, in the same state.
     fn ensure_still(&self, seen: &ComparedFile) -> Result<()> {
         let still = match self.at.look_in() {
             Ok(Stat::Missing) => Err(removed()),
@@ -226,7 +216,6 @@ impl<'a> Condition<'a> {
         still.map_err(|error| self.blame(error))
     }
 
-    /// Runs `change` if the file is still in the state in which it was compared.
     fn change_if_still<T>(
         &self,
         seen: &ComparedFile,
@@ -243,13 +232,12 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// The error for a file that does not exist although a version was expected.
 pub(super) fn removed() -> Error {
     Error::from(Code::Modified).with_text("the file was removed since it was read")
 }
 
-/// Runs `change` if the condition holds. Without a condition, it is simply run. Fails with
-/// `changed`, so that the operation is retried, if the file changes after its content was compared.
+/// Runs `change` if the condition, if any, holds. Fails with `changed`, so that the operation is
+/// retried, if the file changes after the comparison.
 pub(super) fn change_if<T>(
     condition: Option<Condition<'_>>,
     change: impl FnOnce() -> Result<T>,
@@ -259,9 +247,8 @@ pub(super) fn change_if<T>(
     condition.change_if_still(&seen, change)
 }
 
-/// Like [`change_if`], for a change in place, which takes as long as its content. The lock of the
-/// directory is not held during the change. Until it ends, other conditional changes of the file
-/// fail with `changed`.
+/// Like [`change_if`], for a change in place, which takes as long as its content, without the lock.
+/// Until it ends, other conditional changes of the file fail with `changed`.
 pub(super) fn change_in_place_if<T>(
     condition: Option<Condition<'_>>,
     change: impl FnOnce() -> Result<T>,
@@ -276,21 +263,19 @@ pub(super) fn change_in_place_if<T>(
     change()
 }
 
-/// The directories in which conditional changes are being made. A lock is held for one look-up and
-/// one change, never while content is read or written.
+/// Of directories. A lock is held for one look-up and one change, never while content is read or
+/// written.
 static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable::default);
 
-/// The files that conditional changes are overwriting in place.
 static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
 
 impl CheckedPath {
-    /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
-    /// content. To get the version of content that was read, use
-    /// [`ContentHash::of`], because the file can change between two reads.
+    /// Returns the version of a regular file of at most `limit` bytes. For content that was read,
+    /// use [`ContentHash::of`] instead, because the file can change between two reads.
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// Those of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
     /// (`too_large`).
     pub fn content_hash(&self, limit: u64) -> Result<ContentHash> {
         self.0.run("read", |path| version(path, limit))
@@ -312,8 +297,7 @@ mod tests {
     use super::*;
     use crate::fs::options::{Overwrite, WriteOptions};
 
-    /// Otherwise, one client could delay the conditional changes of another one for as long as a
-    /// large file takes to copy.
+    /// One client must not delay the conditional changes of another while it copies a large file.
     #[test]
     fn change_in_place_excludes_only_changes_of_the_same_file() {
         let work = tempfile::tempdir().unwrap();

@@ -16,41 +16,38 @@ use crate::path::IntoLocation;
 use crate::roots::{LastName, Roots};
 
 impl Roots {
-    /// Writes a whole file atomically. The content is written to a new file in the same directory,
-    /// which is then renamed to the final name. A reader sees either the old content or the new,
-    /// and a failed write leaves the old content. This requires permission to write to the
-    /// directory (rename(2)) and, on Unix, to read or to write the old file. The content is synced
-    /// to the device before the rename. The directory is synced afterwards, if the filesystem
-    /// supports that and the process may read the directory. If that fails, the error says that the
-    /// file has its new content.
+    /// Writes a whole file atomically, to a new file in the same directory that is then renamed. A
+    /// reader sees either the old content or the new, and a failed write leaves the old. This
+    /// requires permission to write to the directory (rename(2)) and, on Unix, to read or to write
+    /// the old file.
     ///
-    /// With the sync, writing a small file takes several times as long. A file that can be created
-    /// again can be written without it, by [`write_with`](Self::write_with) and
+    /// The content is synced before the rename, and the directory afterwards where that is possible
+    /// ([`Durability::DataAndDirectory`]). If only the latter fails, the error says that the file
+    /// has its new content. With the sync, writing a small file takes several times as long. For
+    /// one that can be created again, use [`write_with`](Self::write_with) and
     /// [`Durability::None`].
     ///
-    /// The new file keeps the permission bits of the old one, without set-user-ID and set-group-ID.
-    /// It also keeps the owner and the group, as far as the process may set them. If the owner
-    /// cannot be kept, the group and others keep only the bits that the old owner had too; if the
-    /// group cannot be kept, only those that the old group and all others had. On Linux, a POSIX
-    /// access control list is kept exactly. If it cannot be kept, which takes the same owner and
-    /// group, the write is refused. So nobody gains access, except the owner of the new file, who
-    /// can always change its mode. The permissions are those of the old file immediately before it
-    /// is replaced, after the content was written. Lists of other kinds (NFSv4, macOS, Windows) are
-    /// not kept, and the new file inherits the list of its directory.
+    /// The new file has the permissions that the old one has immediately before it is replaced, and
+    /// nobody gains access, except the new file's owner, who can always change its mode:
     ///
-    /// The new file does not keep extended attributes, the birth time or other hard links, which
-    /// still name the old content. [`write_with`](Self::write_with) can write in place, which keeps
-    /// all of these, and can create missing parents, require an unchanged file, and reduce what is
-    /// synced. A file that did not exist has mode 0666 minus the umask, or the permissions
-    /// from the default access control list of its directory.
+    /// - The permission bits are kept, without set-user-ID and set-group-ID, and the owner and the
+    ///   group as far as the process may set them. If the owner cannot be kept, the group and
+    ///   others keep only the bits that the old owner had too; if the group cannot be kept, only
+    ///   those that the old group and all others had.
+    /// - A POSIX access control list on Linux is kept exactly. If it cannot be kept, which takes
+    ///   the same owner and group, the write is refused. Lists of other kinds (NFSv4, macOS,
+    ///   Windows) are not kept, and the new file inherits the list of its directory.
+    /// - Extended attributes, the birth time and other hard links, which still name the old
+    ///   content, are kept only [in place](WriteOptions::in_place).
+    ///
+    /// A file that did not exist has mode 0666 minus the umask, or the permissions from the default
+    /// access control list of its directory.
     ///
     /// Exceeding the process's file size limit (`RLIMIT_FSIZE`, setrlimit(2)) kills the process,
-    /// unless it handles or ignores `SIGXFSZ`.
-    ///
-    /// If the process is killed during a write, the new file remains. Its name is
-    /// `.guarded-fs-` followed by 16 hexadecimal digits and `.tmp`. A server that keeps no
-    /// [`AtomicFile`] or [`ChangeSet`](crate::ChangeSet) for longer than an hour can remove the
-    /// files that were not modified for that long:
+    /// unless it handles or ignores `SIGXFSZ`. If the process is killed during a write, the new
+    /// file remains, named `.guarded-fs-`, 16 hexadecimal digits and `.tmp`. A server that keeps no
+    /// [`AtomicFile`] or [`ChangeSet`](crate::ChangeSet) for longer than an hour can remove those
+    /// not modified for that long:
     ///
     /// ```sh
     /// find DIRECTORY -name '.guarded-fs-????????????????.tmp' -type f -mmin +60 -delete
@@ -58,29 +55,26 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly);
-    /// [`RootItself`](crate::ErrorKind::RootItself) for a single-file root, even inside another
-    /// root, because it can only be written [in place](crate::WriteOptions::in_place);
-    /// [`IsADirectory`](crate::ErrorKind::IsADirectory), also for a new name that ends in a slash;
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
-    /// may neither read nor write, or whose access control list cannot be kept; operating system
-    /// errors.
+    /// - Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    ///   [`Protected`](crate::ErrorKind::Protected); operating system errors.
+    /// - [`RootItself`](crate::ErrorKind::RootItself) for a single-file root, even inside another
+    ///   root, which can only be written in place.
+    /// - [`IsADirectory`](crate::ErrorKind::IsADirectory), also for a new name that ends in a
+    ///   slash; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also for a file that the process
+    ///   may neither read nor write, or whose access control list cannot be kept.
     pub fn write(&self, request: impl IntoLocation, content: impl AsRef<[u8]>) -> Result<()> {
         self.operate("write", request, LastName::New, |path| {
             write(path, &content, WriteOptions::default())
         })
     }
 
-    /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
-    /// file is treated, whether missing parents are created, whether the file must be unchanged,
-    /// and what is synced.
+    /// Writes a whole file like [`write`](Self::write), with options.
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write), and the errors of
-    /// [`CheckedPath::atomic_file`] for its options, except that a file can be written in place. A
-    /// write in place that fails midway leaves part of the new content.
+    /// Those of [`write`](Self::write) and of [`CheckedPath::atomic_file`], except that a file can
+    /// be written in place.
     pub fn write_with(
         &self,
         request: impl IntoLocation,
@@ -95,9 +89,10 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists), [`NotFound`](crate::ErrorKind::NotFound)
-    /// if the parent does not exist.
+    /// Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Protected`](crate::ErrorKind::Protected),
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists); [`NotFound`](crate::ErrorKind::NotFound)
+    /// without a parent.
     pub fn create_dir(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("create directory", request, LastName::New, Proof::create_dir)
     }
@@ -106,54 +101,54 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// The errors of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly);
+    /// Those of [`check`](Self::check); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Protected`](crate::ErrorKind::Protected);
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) or
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path exists and is not a
-    /// directory. Directories that were created before an error remain.
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) if a name on the path is no directory.
+    /// Directories that were created before an error remain.
     pub fn create_dir_all(&self, request: impl IntoLocation) -> Result<()> {
         self.operate("create directory", request, LastName::New, Proof::create_dir_all)
     }
 }
 
 impl CheckedPath {
-    /// Writes the whole file atomically.
+    /// Like [`Roots::write`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::write`].
+    /// The same.
     pub fn write(&self, content: impl AsRef<[u8]>) -> Result<()> {
         self.0.run("write", |path| write(path, &content, WriteOptions::default()))
     }
 
-    /// Writes the whole file as the options say.
+    /// Like [`Roots::write_with`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::write_with`].
+    /// The same.
     pub fn write_with(&self, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         self.0.run("write", |path| write(path, &content, options))
     }
 
-    /// Creates a directory at this place. Its parent must exist.
+    /// Like [`Roots::create_dir`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::create_dir`].
+    /// The same.
     pub fn create_dir(&self) -> Result<()> {
         self.0.run("create directory", Proof::create_dir)
     }
 
-    /// Creates a directory at this place, and its missing parents.
+    /// Like [`Roots::create_dir_all`].
     ///
     /// # Errors
     ///
-    /// Same as [`Roots::create_dir_all`].
+    /// The same.
     pub fn create_dir_all(&self) -> Result<()> {
         self.0.run("create directory", Proof::create_dir_all)
     }
 }
 
-/// Writes a whole file.
 fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
     let Some(mut file) = path.begin_write(options, NEW_FILE, None)? else {
         let at = &path.parent_dir()?;
@@ -166,8 +161,8 @@ fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Resu
 }
 
 impl Proof {
-    /// Begins to write a file, which has this mode if it is new, and is not `source`, from which it
-    /// is copied. Returns `None` if an existing file must be overwritten in place.
+    /// Begins to write a file, with this mode if it is new, which must not be the `source` of a
+    /// copy. `None` if an existing file must be overwritten in place.
     pub(super) fn begin_write(
         &self,
         options: WriteOptions,
@@ -186,7 +181,6 @@ impl Proof {
         Ok(Some(file).filter(|_| is_kept))
     }
 
-    /// Refuses what is there now if a write must not overwrite it.
     pub(super) fn ensure_replaceable(
         &self,
         old: &Metadata,

@@ -1,9 +1,9 @@
-//! What is the same in `file:` URIs on every system.
+//! What `file:` URIs have in common on all systems.
 
 use crate::error::Code;
 
-/// Returns the text after the scheme of a `file:` URI. Refuses everything that a URL parser would
-/// silently repair, a query and a fragment. `allows_backslash` decides by the text after the scheme.
+/// The text after the scheme. Refuses queries, fragments, and everything that a URL parser would
+/// silently repair. `allows_backslash` decides by that text.
 pub(crate) fn after_scheme(
     text: &str,
     allows_backslash: impl FnOnce(&str) -> bool,
@@ -24,7 +24,7 @@ pub(crate) fn after_scheme(
     }
 }
 
-/// Splits the text after the scheme into the host, which is empty if there is none, and the path.
+/// Splits the text after the scheme into the host, which may be empty, and the path.
 pub(crate) fn split_host(rest: &str) -> (&str, &str) {
     let Some(rest) = rest.strip_prefix("//") else { return ("", rest) };
     rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""))

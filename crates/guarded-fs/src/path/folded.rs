@@ -1,14 +1,13 @@
-//! The form of a name in which protected names are compared.
+//! The form in which protected names are compared.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// A form that is equal for all names that a supported filesystem could treat as the same name. It
-/// ignores case, Unicode normalization (APFS, HFS+; ZFS also compatibility forms), invisible
-/// characters (HFS+), and trailing dots and spaces (Windows, SMB). Replacement characters stand for
-/// invalid UTF-8.
+/// Maps all names that a supported filesystem could treat as one to the same form: without case,
+/// Unicode normalization (APFS, HFS+; ZFS also compatibility forms), invisible characters (HFS+),
+/// and trailing dots and spaces (Windows, SMB). Invalid UTF-8 becomes replacement characters.
 pub(crate) fn fold(name: &OsStr) -> Cow<'_, str> {
     let untrimmed = fold_untrimmed(name);
     let end = untrimmed.trim_end_matches(['.', ' ']).len();
@@ -38,9 +37,9 @@ pub(super) fn fold_untrimmed(name: &OsStr) -> Cow<'_, str> {
     Cow::Owned(folded.collect())
 }
 
-/// Whether a character is invisible by default (`Default_Ignorable_Code_Point` in
-/// DerivedCoreProperties.txt, Unicode 16). This includes the characters that HFS+ ignores (Apple
-/// Technical Note TN1150, "Unicode Subtleties").
+/// Whether a character is invisible by default (`Default_Ignorable_Code_Point`,
+/// DerivedCoreProperties.txt, Unicode 16), including those that HFS+ ignores (Apple Technical Note
+/// TN1150, "Unicode Subtleties").
 pub(super) fn is_ignorable(character: char) -> bool {
     let code = u32::from(character);
     IGNORABLE.iter().any(|(first, last)| (*first..=*last).contains(&code))

@@ -1,9 +1,5 @@
-//! Finds roots by path: [`PathIndex`].
-//!
-//! The index is built from the canonical path and the aliases of each root. It finds the root that
-//! a path starts with, the ancestors on the path to a root, and the root or ancestor that encloses
-//! a root. The cost depends on the length of the path, not on the number of roots. Whole names are
-//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. It does no I/O.
+//! Finds roots by path: [`PathIndex`]. Whole names are compared: `/srv/app` is not a prefix of
+//! `/srv/app-evil`.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use super::names::{alias_names, components, is_absolute, key};
 
-/// The roots' paths as trees of names. A look-up costs the same with one root as with ten thousand.
+/// The roots' canonical paths and aliases, as trees of names. A look-up costs the same with one
+/// root as with ten thousand.
 #[derive(Debug, Default)]
 pub struct PathIndex {
     /// The canonical paths of roots, and their ancestors.
     canonical: Tree,
-    /// The aliases that differ from their root's canonical path. Unlike in `canonical`, the
-    /// ancestors in this tree have no meaning.
+    /// The aliases of roots. Ancestors have no meaning here.
     aliases: Tree,
-    /// The aliases that the operator declared, each marked with its index in `declared`.
+    /// The operator's aliases, each marked with its index in `declared`.
     declared_paths: Tree,
     declared: Vec<AliasTarget>,
-    /// For each root, its node in `canonical` and its kind.
+    /// The node in `canonical` and the kind of each root.
     roots: Vec<(Node, RootKind)>,
 }
 
-/// Whether a root is a directory or a single file.
+/// The kind of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
     /// A directory.
@@ -35,16 +31,15 @@ pub enum RootKind {
     File,
 }
 
-/// The place of a declared alias.
 #[derive(Clone, Copy, Debug)]
 struct AliasTarget {
-    /// Its node in `PathIndex::canonical`, or `None` if no root is at or below this place.
+    /// The node of its place in `canonical`, or `None` if no root is at or below that.
     node: Option<Node>,
-    /// Whether the alias resolves to that place on this system.
+    /// Whether it resolves to that place here.
     is_here: bool,
 }
 
-/// The text that a path comes from.
+/// What a path comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A request or an entry of a root list, which may begin with any alias.
@@ -61,14 +56,14 @@ pub type Node = u32;
 pub enum Position {
     /// In this root.
     Root(usize),
-    /// At an ancestor of roots, which is known by name.
+    /// At an ancestor of roots, known by name.
     Ancestor(Node),
 }
 
-/// The node of `/`. On Windows, the parent of all volumes.
+/// The node of `/`, or on Windows of the parent of all volumes.
 pub const TOP: Node = 0;
 
-/// A tree of path names. Some nodes are marked with the index of a root.
+/// A tree of names, some of which are marked with the index of a root.
 #[derive(Debug, Default)]
 pub struct Tree(Vec<Branch>);
 
@@ -76,9 +71,8 @@ pub struct Tree(Vec<Branch>);
 struct Branch {
     parent: Node,
     root: Option<u32>,
-    /// The name as it was inserted.
     name: Box<OsStr>,
-    /// Most trees contain a single path, so their nodes have at most one child and need no map.
+    /// Most nodes have at most one child.
     first_child: Option<Node>,
     /// Keyed by [`key`].
     #[expect(
@@ -89,28 +83,28 @@ struct Branch {
 }
 
 impl PathIndex {
-    /// Adds the next root by its canonical path. No two roots may have the same canonical path.
+    /// Adds the next root by its canonical path, which no other root may have.
     pub fn add(&mut self, canonical: &Path, is: RootKind) {
         let node = self.canonical.insert(canonical, self.roots.len());
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, unless `ROOT_NAMES` is reached. If two roots have the same
-    /// alias, the first one keeps it.
+    /// Adds an alias of a root, unless `ROOT_NAMES` is reached. The first of two equal aliases
+    /// counts.
     pub fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ROOT_NAMES {
             self.aliases.insert(alias, root);
         }
     }
 
-    /// Adds an alias that the operator declared for the place at a canonical path, which may be a
-    /// root or an ancestor of roots. Declared aliases must not be nested.
+    /// Adds an operator's alias of a root or an ancestor of roots. Declared aliases must not be
+    /// nested.
     pub fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
         self.declared.push(AliasTarget { node: self.canonical.find(target), is_here });
     }
 
-    /// Releases spare capacity. Call this when no more paths will be added.
+    /// Releases spare capacity.
     pub fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.aliases.0.shrink_to_fit();
@@ -119,12 +113,12 @@ impl PathIndex {
         self.roots.shrink_to_fit();
     }
 
-    /// The number of nodes, each of which is a name on the path to a root.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.canonical.len() + self.aliases.len() + self.declared_paths.len()
     }
 
-    /// Whether there is a root at this canonical path or beneath it.
+    /// Whether a root is at this canonical path or beneath it.
     pub fn holds(&self, canonical: &Path) -> bool {
         self.canonical.find(canonical).is_some()
     }
@@ -134,9 +128,8 @@ impl PathIndex {
         self.roots.get(root).map_or(TOP, |(node, _)| *node)
     }
 
-    /// The roots at a node and on a path of plain names below it, outermost first. Each comes with
-    /// the number of names of the path that lead to it. Names are compared byte for byte, and a
-    /// root that is a file contains nothing else.
+    /// The roots at a node and on a path of plain names below it, compared byte for byte, outermost
+    /// first, each with the number of names that lead to it. A file root contains nothing else.
     pub fn roots_on<'a>(
         &'a self,
         start: Node,
@@ -154,7 +147,7 @@ impl PathIndex {
         })
     }
 
-    /// The roots below a canonical path, in ascending order. Names are compared byte for byte.
+    /// The roots below a canonical path, compared byte for byte, in ascending order.
     pub fn roots_below(&self, canonical: &Path) -> Vec<usize> {
         let mut names = components(canonical.as_os_str());
         let node = names.try_fold(TOP, |node, (name, _)| self.same_child(node, name));
@@ -182,8 +175,7 @@ impl PathIndex {
         found
     }
 
-    /// The root whose canonical path or alias is the longest one that an absolute path starts with,
-    /// and the rest of the path.
+    /// The root with the longest path or alias that an absolute path starts with, and the rest.
     pub fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         match self.begin_from(path, Origin::Request) {
             (Position::Root(root), rest) => Some((root, rest)),
@@ -191,8 +183,8 @@ impl PathIndex {
         }
     }
 
-    /// Like [`begin`](Self::begin), but also for the target of a symlink. A path that starts in no
-    /// root starts at the place of a declared alias, or else at `/`.
+    /// Like [`begin`](Self::begin), also for a symlink's target. A path that starts in no root
+    /// starts at the place of a declared alias, or else at `/`.
     pub fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
             Some((Some(place), rest)) => self.begin_at(place, None, rest),
@@ -201,8 +193,8 @@ impl PathIndex {
         }
     }
 
-    /// If a path begins with a declared alias, returns the place of that alias and the rest of the
-    /// path. The place is `None` if no root is at or below it.
+    /// The place of the declared alias that a path begins with, and the rest. The place is `None`
+    /// if no root is at or below it.
     pub fn declared<'a>(
         &self,
         path: &'a OsStr,
@@ -224,8 +216,7 @@ impl PathIndex {
         None
     }
 
-    /// Whether a request is an absolute path or begins with a declared alias, and so does not start
-    /// at the base.
+    /// Whether a request is absolute or begins with a declared alias.
     pub fn is_absolute(&self, request: &OsStr) -> bool {
         is_absolute(request) || self.declared(request, Origin::Request).is_some()
     }
@@ -262,7 +253,7 @@ impl PathIndex {
         self.canonical.root(node)
     }
 
-    /// The parent of a node. `/` is its own parent, and so is a volume on Windows.
+    /// The parent of a node. `/`, and on Windows each volume, is its own parent.
     pub fn parent(&self, node: Node) -> Node {
         match self.canonical.get(node) {
             Some(volume) if cfg!(windows) && volume.parent == TOP => node,
@@ -271,12 +262,12 @@ impl PathIndex {
         }
     }
 
-    /// The child of a node by name, if that child is on the path to a root.
+    /// The child of a node by name.
     pub fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }
 
-    /// Whether the root is a directory or a file.
+    /// The kind of a root.
     pub fn is(&self, root: usize) -> RootKind {
         self.roots.get(root).map_or(RootKind::File, |(_, is)| *is)
     }
@@ -286,7 +277,7 @@ impl PathIndex {
         self.root_at(node).map_or(Position::Ancestor(node), Position::Root)
     }
 
-    /// The position above a root. In an enclosing root, it is at a path.
+    /// The position above a root: an ancestor, or an enclosing root with a path in it.
     pub fn above(&self, root: usize) -> (Position, PathBuf) {
         // The parent of `/` is `/`.
         let above = self.parent(self.node(root));
@@ -314,7 +305,7 @@ impl Branch {
 }
 
 impl Tree {
-    /// Marks a path with a root, unless the path is already marked. Returns the path's node.
+    /// Marks a path with a root, unless it is already marked.
     pub fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());
@@ -347,7 +338,7 @@ impl Tree {
         new
     }
 
-    /// The roots that mark a path or one of its ancestors, outermost first, each with its depth.
+    /// The roots that mark a path or its ancestors, outermost first, with their depths.
     pub fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let below = components(path.as_os_str()).scan(TOP, |node, (name, _)| {
             *node = self.child(*node, name)?;
@@ -357,7 +348,6 @@ impl Tree {
         nodes.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
-    /// The root that marks a path.
     pub fn marked(&self, path: &Path) -> Option<usize> {
         self.find(path).and_then(|node| self.root(node))
     }
@@ -392,9 +382,9 @@ impl Tree {
     }
 }
 
-/// The maximum number of names in the paths of a list's roots, and in their aliases: ten for each of
-/// the 10,000 entries of the longest list. Names that several paths share count once. An entry
-/// beyond it is rejected. A root whose alias does not fit is still found by its canonical path.
+/// The maximum number of names in the paths and aliases of a list's roots: ten for each of the
+/// 10,000 entries of the longest list. Names that paths share count once. An entry beyond it is
+/// rejected. A root whose alias does not fit is still found by its canonical path.
 pub const ROOT_NAMES: usize = 100_000;
 
 #[cfg(test)]

@@ -1,17 +1,5 @@
-//! Parsing of requests: [`Location`].
-//!
-//! The bytes in a `Location` are the bytes that are resolved and used. The request is not decoded
-//! or trimmed again. A request that is invalid on every filesystem is refused with a kind that
-//! names the problem. This module does no I/O.
-//!
-//! | text | meaning |
-//! | --- | --- |
-//! | `file:` in any combination of upper and lower case, followed by a path | a URI (RFC 8089), decoded once, with dot segments removed |
-//! | `SCHEME://`, with a scheme of two letters or more | a URI with a foreign scheme, which is refused |
-//! | anything else | a path, used byte for byte |
-//!
-//! On Windows, paths follow the rules of [`names::windows`](crate::path::names), and `..` is
-//! removed as the system itself does.
+//! Parsing of requests: [`Location`], whose bytes are resolved and used without being decoded or
+//! trimmed again.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -33,17 +21,16 @@ use crate::path::names::components;
 #[cfg(unix)]
 use crate::path::names::drive;
 
-/// A parsed request: the path that it names. Parsing does not access the filesystem.
+/// A parsed request: the path that it names.
 ///
-/// Two locations are equal if they contain the same path, whether it was written as a path or a
-/// URI.
+/// Two locations are equal if they contain the same path, whether written as a path or a URI.
 ///
-/// Text is converted by [`parse`](Self::parse). A [`Path`] is used unchanged, even if it looks like
-/// a URI or is not UTF-8. On Windows, it must be valid Unicode and follows the same rules as text.
+/// Text is parsed by [`parse`](Self::parse). A [`Path`] is used unchanged, even if it looks like a
+/// URI or is not UTF-8. On Windows, it must be valid Unicode and follows the same rules as text.
 ///
-/// Use it as the type of a path in a tool's arguments. It deserializes from a string, and with the
-/// feature `rmcp` it has a JSON schema. A forgotten check does not compile, because a location is not
-/// a path:
+/// Use it as the type of a path in a tool's arguments. It deserializes from a string and, with the
+/// feature `schemars`, has a JSON schema. A forgotten check does not compile, because a location is
+/// not a path:
 ///
 /// ```compile_fail
 /// # use guarded_fs::Location;
@@ -76,12 +63,12 @@ use crate::path::names::drive;
 pub struct Location {
     /// Shared, because a `CheckedPath` keeps its request.
     path: Arc<OsStr>,
-    /// The text as it was sent, if it differs from the path. Used in errors.
+    /// The request as it was sent, if it differs.
     sent: Option<Arc<str>>,
 }
 
-/// Writes the request as it was sent, quoted, escaped and shortened, as error texts do. The result
-/// is for people and models; it cannot be used as a path.
+/// Writes the request as it was sent, quoted, escaped and shortened as in error texts: for people
+/// and models, not for use as a path.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quoted(self.sent()))
@@ -98,9 +85,9 @@ impl fmt::Debug for Location {
 ///
 /// | type | meaning |
 /// | --- | --- |
-/// | `&str`, `String`, `&String` | text, which [`Location::parse`] parses |
-/// | [`&Path`](Path), [`PathBuf`], `&PathBuf`, [`&OsStr`](OsStr), [`OsString`], `&OsString` | a path, which is used unchanged |
-/// | [`Location`], `&Location` | a request that is already parsed |
+/// | `&str`, `String`, `&String` | text, for [`Location::parse`] |
+/// | [`&Path`](Path), [`PathBuf`], `&PathBuf`, [`&OsStr`](OsStr), [`OsString`], `&OsString` | a path, used unchanged |
+/// | [`Location`], `&Location` | an already parsed request |
 pub trait IntoLocation: sealed::Sealed + TryInto<Location, Error: Into<Error>> {}
 
 mod sealed {
@@ -111,12 +98,17 @@ impl IntoLocation for Location {}
 impl sealed::Sealed for Location {}
 
 impl Location {
-    /// Parses a request as a URI if it starts like one, and otherwise as a path. Only `file:` URIs
-    /// are accepted.
+    /// Parses a request, without I/O:
     ///
-    /// A path is used unchanged: it is not trimmed or percent-decoded, and `~` and variables are
-    /// not expanded. A URI is decoded once, and its dot segments are removed (RFC 3986, 5.2.4). The
-    /// dot segments of a path are kept, and resolved later on the filesystem.
+    /// | text | meaning |
+    /// | --- | --- |
+    /// | `file:` in any case, and a path | a URI (RFC 8089), decoded once, with dot segments removed (RFC 3986, 5.2.4) |
+    /// | `SCHEME://`, with a scheme of two letters or more | a foreign URI, which is refused |
+    /// | anything else | a path, used byte for byte |
+    ///
+    /// A path is not trimmed or percent-decoded, and `~` and variables are not expanded. Its dot
+    /// segments are resolved later, on the filesystem. A request that is invalid on every
+    /// filesystem is refused with a kind that names the problem.
     ///
     /// On Windows, a path may use either separator. Its `..` components are removed from the text,
     /// as Windows itself does. A path is refused if Windows would interpret it differently:
@@ -128,9 +120,9 @@ impl Location {
     /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`),
     /// [`TooLong`](crate::ErrorKind::TooLong). For URIs, also
     /// [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`) and the errors of
-    /// [`Location::from_uri`]. On Windows, also [`InvalidPath`](crate::ErrorKind::InvalidPath)
-    /// (`drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`,
-    /// `invalid_name`), [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// [`from_uri`](Self::from_uri). On Windows, also `InvalidPath` (`drive_relative`,
+    /// `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`, `invalid_name`) and
+    /// [`NotUtf8`](crate::ErrorKind::NotUtf8).
     ///
     /// ```
     /// # #[cfg(windows)] fn main() {}
@@ -149,7 +141,6 @@ impl Location {
         parsed.map_err(|error| error.with_request("parse", OsStr::new(text)))
     }
 
-    /// Uses a path unchanged.
     pub(crate) fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
         Self::checked(path).map_err(|error| error.with_request("parse", path))
@@ -159,13 +150,11 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for text that is not a URI
-    /// or has no absolute path, [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`,
-    /// `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`,
-    /// `dropped_character`), [`InvalidPath`](crate::ErrorKind::InvalidPath) (`nul`),
-    /// [`TooLong`](crate::ErrorKind::TooLong), [`InvalidPath`](crate::ErrorKind::InvalidPath)
-    /// (`empty`). On Windows, where the host of a URI is the server of a share, also the Windows
-    /// errors of [`parse`](Self::parse).
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`, `nul`, `empty`),
+    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`, `foreign_host`, `query`,
+    /// `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`),
+    /// [`TooLong`](crate::ErrorKind::TooLong). On Windows, where the host of a URI is the server of
+    /// a share, also the Windows errors of [`parse`](Self::parse).
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
             "" => Err(Code::Empty.into()),
@@ -175,8 +164,7 @@ impl Location {
         parsed.map_err(|error| error.with_request("parse", OsStr::new(text)))
     }
 
-    /// The path that the request names. It has not been checked against any roots, so do not open
-    /// it.
+    /// The path that the request names. No roots have allowed it, so do not open it.
     #[must_use]
     pub fn as_unchecked_path(&self) -> &Path {
         Path::new(&self.path)
@@ -186,12 +174,11 @@ impl Location {
         &self.path
     }
 
-    /// The request as it was sent, for use in errors.
     pub(crate) fn sent(&self) -> &OsStr {
         self.sent.as_deref().map_or(&self.path, OsStr::new)
     }
 
-    /// The location of a path below this one, for use in errors.
+    /// A path below this one, for errors.
     pub(crate) fn join(&self, path: &Path) -> Self {
         match self.as_unchecked_path() {
             here if here == Path::new(".") => Self::of_place(path),
@@ -199,8 +186,8 @@ impl Location {
         }
     }
 
-    /// The path by which a request can name an entry at the path `below` this directory, which is
-    /// also at `canonical`.
+    /// The path by which a request can name the entry `below` this directory, whose canonical path
+    /// is `canonical`.
     pub(crate) fn entry(&self, below: PathBuf, canonical: impl FnOnce() -> PathBuf) -> PathBuf {
         let (mut has_colon, mut has_backslash) = (false, false);
         for byte in below.as_os_str().as_encoded_bytes() {
@@ -219,13 +206,11 @@ impl Location {
         }
     }
 
-    /// The location of a path that is known to be valid.
     pub(crate) fn of_place(path: &Path) -> Self {
         Self { path: path.as_os_str().into(), sent: None }
     }
 
-    /// The same location, as the guard resolves it with these aliases. If the path begins with a
-    /// declared alias of Windows, a backslash separates names in the rest of the path as well.
+    /// Replaces backslashes after a declared Windows alias, where they separate names as well.
     #[cfg(unix)]
     pub(crate) fn with_separators(self, index: &PathIndex) -> Self {
         if index.declared(&self.path, Origin::Request).is_none() {
@@ -283,7 +268,6 @@ impl Hash for Location {
     }
 }
 
-/// Parses a string, as in a tool's arguments.
 impl<'de> Deserialize<'de> for Location {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
@@ -321,8 +305,7 @@ try_from! {
     &Location, |location: &Location| Ok(location.clone());
 }
 
-/// Whether a request is parsed as a URI. A URI begins with `file:`, or with a scheme of two letters
-/// or more followed by `://` (RFC 3986, 3.1). A single letter is a Windows drive.
+/// Whether a text has a scheme (RFC 3986, 3.1). A single letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
     // Most requests are paths, for which the search stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
@@ -338,7 +321,6 @@ fn is_uri(text: &str) -> bool {
     }
 }
 
-/// Returns the normal form of a path. On Unix, every path is used unchanged.
 #[cfg(not(windows))]
 #[expect(clippy::unnecessary_wraps, reason = "on Windows, some paths are refused")]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
@@ -356,8 +338,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::path::names::windows::uri(text)?.into())
 }
 
-/// Returns the decoded path of a `file:` URI (RFC 8089). `tests/properties/location.rs` compares it
-/// with what the `url` crate reads.
+/// The decoded path of a `file:` URI. `tests/properties/location.rs` compares it with the `url`
+/// crate.
 #[cfg(not(windows))]
 fn read_uri(text: &str) -> Result<OsString> {
     let (host, path) = split_host(after_scheme(text, |_| false)?);
@@ -401,7 +383,7 @@ fn remove_dots(path: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-/// The path as a `file:` URI (RFC 8089). [`Location`] parses it to the same path.
+/// A `file:` URI (RFC 8089), which [`Location`] parses to the same path.
 #[cfg(unix)]
 pub(crate) fn file_uri(path: &Path) -> String {
     let mut uri = "file://".to_owned();
@@ -441,8 +423,7 @@ pub(crate) fn file_uri(path: &Path) -> String {
     uri
 }
 
-/// Adds bytes of a path. Everything that a path of a URI cannot contain is escaped (`pchar`, RFC
-/// 3986, 3.3).
+/// Escapes everything that a URI's path cannot contain (`pchar`, RFC 3986, 3.3).
 fn percent_encode(path: &[u8], uri: &mut String) {
     for &byte in path {
         match byte {
@@ -456,7 +437,7 @@ fn percent_encode(path: &[u8], uri: &mut String) {
     }
 }
 
-/// A hint for a path at which nothing is, if its text looks as if it was expected to be expanded.
+/// A hint for a missing path whose text the sender may have expected to be expanded.
 pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
     // The escapes of printable ASCII characters.
     let is_escape =
@@ -477,7 +458,6 @@ pub(crate) fn unexpanded(path: &OsStr) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Every byte that a name can contain, and more than one name.
     #[cfg(unix)]
     #[test]
     fn a_path_written_as_a_uri_is_read_as_the_same_path_also_by_the_url_crate() {
@@ -495,7 +475,6 @@ mod tests {
         }
     }
 
-    /// Dot segments are removed, so a URI of any length can name a short path.
     #[test]
     fn uri_of_the_maximum_length_is_parsed_and_a_longer_one_is_refused() {
         let drive = if cfg!(windows) { "C:/" } else { "" };

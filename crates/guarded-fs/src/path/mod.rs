@@ -1,8 +1,7 @@
-//! The text of requests and roots: paths, `file:` URIs, and the names in them.
+//! Requests and roots as text: paths, `file:` URIs, and the names in them. Nothing here does I/O.
 //!
-//! All functions here are pure functions of text and do no I/O. [`Location`] is a parsed request.
-//! `names` splits a path into names and compares them as each system does. `index` finds the root
-//! that contains a path, and `protect` finds the protection of a path.
+//! [`Location`] is a parsed request. `names` splits and compares names as each system does. `index`
+//! finds the root that contains a path, and `protect` the protection of a path.
 
 pub(crate) mod escapes;
 pub(crate) mod names;

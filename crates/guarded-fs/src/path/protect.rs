@@ -1,57 +1,27 @@
 //! Protected names: patterns for names below the allowed directories that are read-only or denied.
 //!
-//! [`ProtectedNames`] compares the operator's patterns with the canonical path of a place. Whole
-//! names are compared, in a [folded](fold) form in which all names are equal that any supported
-//! filesystem could treat as one. When in doubt, a name matches. This module does no I/O.
-//!
-//! # Attacks
-//!
-//! Each attack is refused with `protected`, whether the request names the place directly, through a
-//! symlink, through an alias, in a nested root or client root, or in a client root that is at or
-//! below the protected name. All of these resolve to one canonical path, and only that is compared.
+//! [`ProtectedNames`] compares the operator's patterns with canonical paths, by whole names in a
+//! [folded](fold) form: all names are equal that any supported filesystem could treat as one. When
+//! in doubt, a name matches.
 //!
 //! Whoever configures a directory consents to the names that lead to it. A match therefore counts
 //! if its last name is below the allowed directory of the innermost root in force that contains the
 //! place, wherever the match begins.
 //!
-//! | attack on a read-only name `.git` | defense |
+//! # Attacks
+//!
+//! Whether a request names a place directly, through a symlink or an alias, or in any root, only
+//! its canonical path is compared, missing names included. `docs/defenses.md` lists the attacks
+//! that this stops, and those on read-only directories. Others are:
+//!
+//! | attack | defense |
 //! | --- | --- |
-//! | write, append, truncate, or open for writing `.git/config` | `Proof::ensure_writable` compares the whole canonical path |
-//! | create `.git`, `.git/hooks/x`, or `new/.git/x` with its missing parents | the same, because missing names are part of the path |
-//! | write `.GIT/config`, `.git./config` or `.g\u{200c}it/config`, which a filesystem could treat as `.git/config` | names are compared in folded form |
-//! | remove or rename `.git` or an entry in it, or replace either by a rename | `ensure_writable`, for source and destination |
-//! | rename or remove a directory that contains `.git` at any depth | the directory is searched before anything changes; a removal also checks each name |
-//! | put a symlink, a file or a directory with content at `.github`, to make `.github/workflows` appear | at a name that begins a pattern, only an empty directory is created (`Proof::permit`) |
-//! | rename the parent directory to `.git` while a file is written in it | the write verifies that the directory is still at its path, before the file is put in place |
-//! | list only `.git/hooks` as a client root, and write in it | a client root has the allowed directory in which it was resolved, so `.git` is below that directory |
-//! | change `.git` in an allowed directory that is itself inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |
-//! | let an allowed directory inside `.codex` vanish, or leave it out of the list, and write there | the innermost root in force is then the outer one, below which `.codex` counts |
-//! | write to a temporary file before it is renamed | the name of a temporary file is refused in requests, and at the end of symlinks |
-//!
-//! A denied name `.env` has the same defenses, and these:
-//!
-//! | attack on a denied name `.env` | defense |
-//! | --- | --- |
-//! | read, list or describe `.env` or anything below it | the resolver refuses the name before it is looked up, whether or not it exists |
-//! | pass through it: `.env/..`, `.env/../a`, a symlink to it | the same at every step |
-//! | let the kernel follow a symlink into it | if a pattern denies, the kernel follows no symlink, and receives only paths without denied names |
-//! | find its name in a listing or a walk | denied entries are omitted and do not count towards any limit |
-//! | list it as a client root | the entry is rejected, and puts nothing in force, not even an allowed directory below it |
-//! | reach a denied place by leaving an allowed directory inside it: `..`, or a symlink | all names of the place that is reached are compared |
-//! | reach an allowed directory inside a denied place through the denied name | the name is refused before it is looked up; only the directory's own path or alias leads there |
-//! | write an exempt name in another way: `.ENV.EXAMPLE` for `.env.example` | exempt names are compared byte for byte |
-//! | hide a denied name below an exempt one: `.env.example/.env` | only a match that ends at the exempt name does not count |
-//!
-//! A read-only directory that contains a writable one has similar defenses. These attacks are
-//! refused with `read_only`, unless the table says otherwise:
-//!
-//! | attack on a read-only directory | defense |
-//! | --- | --- |
-//! | write in it through the writable one: by `..`, a symlink, another spelling below it (`WS` for `/ro/ws`) | the access is that of the innermost root in force that contains the canonical place, compared byte for byte |
-//! | rename or link a file across the two | a rename needs two writable places, and a hard link also one root (`different_roots`) |
-//! | exchange a directory in the writable one with a symlink, or move it out, while a file is written in it | each change verifies that the directory that is open is still at its path (`changed`) |
-//! | list a refused entry, or narrow the roots, to raise the access of a place | a refused entry puts nothing in force; a root has at most the access that its place had in the snapshot in which it was resolved |
-//! | remove or move the writable directory, or one that contains it, also if it is missing | a tree that contains an allowed directory is neither removed nor moved (`root_itself`) |
+//! | rename or remove a directory that contains `.git` at any depth | it is searched before anything changes; a removal also checks each name |
+//! | list only `.git/hooks` as a client root, and write in it | a client root has the allowed directory in which it was resolved, above `.git` |
+//! | change `.git` in an allowed directory inside a read-only name (`.codex/worktrees/x/.git`) | only the names that lead to the allowed directory are not compared |
+//! | let that directory vanish, or omit it from the list, and write there | the innermost root in force is then the outer one, below which `.codex` counts |
+//! | list a denied name as a client root | the entry puts nothing in force, not even an allowed directory below it |
+//! | remove or move a directory that contains an allowed one, even a missing one | refused (`root_itself`) |
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -65,7 +35,7 @@ use super::names::components;
 use crate::error::{Code, Error, Result};
 use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
 
-/// How the names that match a pattern, and everything below them, are protected.
+/// How matching names, and everything below them, are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Protection {
     /// [`BoundaryBuilder::protect`](crate::BoundaryBuilder::protect).
@@ -74,35 +44,33 @@ pub(crate) enum Protection {
     Denied,
 }
 
-/// The names that
-/// [`BoundaryBuilder::protect_defaults`](crate::BoundaryBuilder::protect_defaults) makes read-only.
+/// The names that [`BoundaryBuilder::protect_defaults`](crate::BoundaryBuilder::protect_defaults)
+/// makes read-only.
 ///
-/// By changing any of them, a tool that can only edit files could cause a program to run later, or
+/// By changing one of them, a tool that can only edit files could cause a program to run later, or
 /// change its own rules:
 ///
 /// - `.git`, `.hg`, `.svn`, `.jj`, `.husky`: hooks, and settings that name programs
 ///   (`core.fsmonitor`, `core.sshCommand`, filters), which the next version control command runs.
 ///   In worktrees and submodules, `.git` is a file that names the actual directory. `.gitmodules`
 ///   names the repositories that the next update fetches.
-/// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: tasks, debuggers and containers that an editor
-///   starts, and the programs that it uses.
+/// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: programs that an editor starts, such as tasks,
+///   debuggers and containers.
 /// - `.agents`, `.codex`, `.cursor`, `.gemini`, `.windsurf`, and parts of `.claude`: permissions,
 ///   hooks and instructions of coding agents. Codex also protects `.git`, `.codex` and `.agents`,
-///   and Zed asks before its settings are edited. `.claude` is not protected as a whole, because
-///   Claude Code creates worktrees in `.claude/worktrees`, and clients work in them.
+///   and Zed asks before its settings are edited. Clients work in `.claude/worktrees`, so not all
+///   of `.claude` is protected.
 /// - `.mcp.json`: the MCP servers that a client starts.
-/// - `.github/workflows`, `.github/actions`: programs that run with the repository's secrets. GitHub requires a
-///   separate permission for a token to change these files.
+/// - `.github/workflows`, `.github/actions`: programs that run with the repository's secrets.
+///   GitHub requires a separate permission for a token to change these files.
 ///
-/// Clients cannot change anything inside one of these directories, unless a directory in it is
-/// configured, such as a worktree in `.codex`. The list does not cover every way to run code. For
-/// example, git also treats a
-/// directory with the entries `HEAD`, `objects` and `refs` as a repository, unless
-/// `safe.bareRepository` is `explicit` in its configuration.
+/// The list does not cover every way to run code. For example, git also treats a directory with the
+/// entries `HEAD`, `objects` and `refs` as a repository, unless `safe.bareRepository` is `explicit`
+/// in its configuration.
 ///
 /// Source code, build scripts and files such as `AGENTS.md` are not included, because editing them
-/// is the purpose of these tools. Files with secrets, such as `.env`, are not included either,
-/// because read-only protection does not prevent reading. Deny them if no tool needs them.
+/// is the purpose of these tools. Neither are files with secrets, such as `.env`, because read-only
+/// files can be read: [deny](crate::BoundaryBuilder::deny) them if no tool needs them.
 pub const PROTECTED_DEFAULTS: &[&str] = &[
     ".git",
     ".gitmodules",
@@ -137,7 +105,7 @@ pub(crate) struct ProtectedNames {
     can_deny: bool,
     /// For each ASCII byte, whether the first name of a match can begin with it.
     first_bytes: [bool; 128],
-    /// The greatest number of names in a pattern.
+    /// The number of names in the longest pattern.
     longest: usize,
     /// The allowed directories, directly below which anchored patterns match.
     directories: FoldedPaths,
@@ -145,22 +113,20 @@ pub(crate) struct ProtectedNames {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    /// The pattern as the operator wrote it.
+    /// As the operator wrote it.
     pub(crate) text: Box<str>,
     is_anchored: bool,
     /// The last one may contain wildcards.
     names: Vec<PatternName>,
     pub(crate) protection: Protection,
-    /// The exempt names that the last name would match. They are compared byte for byte, so that no
-    /// other spelling is exempt.
+    /// The exempt names that the last name would match, compared byte for byte.
     exempt: Vec<OsString>,
 }
 
 #[derive(Clone, Debug)]
 struct PatternName {
     folded: String,
-    /// The name in lower case, if it contains wildcards. Folding removes dots, for example, that a
-    /// wildcard matches.
+    /// The name in lower case, if it contains wildcards, which also match what folding removes.
     lower: Option<String>,
 }
 
@@ -173,8 +139,8 @@ impl PatternName {
     }
 }
 
-/// A name in folded form and, if that differs, in the forms that only wildcards are compared with:
-/// folded except for its end, and in lower case, with invisible characters and without.
+/// A name in folded form and, if that differs, in the forms compared only with wildcards: folded
+/// except for its end, and in lower case, with invisible characters and without.
 fn forms(name: &OsStr) -> (Cow<'_, str>, Vec<String>) {
     let folded = fold(name);
     if matches!(folded, Cow::Borrowed(_)) {
@@ -185,7 +151,7 @@ fn forms(name: &OsStr) -> (Cow<'_, str>, Vec<String>) {
     (folded, vec![fold_untrimmed(name).into_owned(), lower, visible])
 }
 
-/// The text in lower case, with as many characters, because `?` matches one.
+/// In lower case, with as many characters, because `?` matches one.
 fn lower(text: &str) -> String {
     let lower = |character: char| {
         let mut lower = character.to_lowercase();
@@ -195,12 +161,6 @@ fn lower(text: &str) -> String {
 }
 
 impl Pattern {
-    /// Parses the patterns of a configuration.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
-    /// pattern is invalid, or if no pattern can match an exempt name. The error names it.
     pub(crate) fn parse_all(
         patterns: &[(String, Protection)],
         exempt: &[OsString],
@@ -284,8 +244,6 @@ impl Pattern {
 }
 
 impl ProtectedNames {
-    /// `directories` are the canonical paths of all allowed directories. Returns `None` if there
-    /// are no patterns.
     pub(crate) fn new<'a>(
         patterns: &[Pattern],
         directories: impl Iterator<Item = &'a Path>,
@@ -313,23 +271,21 @@ impl ProtectedNames {
         }))
     }
 
-    /// Whether a pattern denies access to names.
     pub(crate) fn can_deny(&self) -> bool {
         self.can_deny
     }
 
-    /// The strongest pattern that matches names of a place, which consists of these parts of its
-    /// canonical path. The first `consented` names are those that lead to the allowed directory of
-    /// its root: a match counts if it ends at a later name.
+    /// The strongest pattern that matches a place, given as parts of its canonical path. The first
+    /// `consented` names lead to the allowed directory of its root: a match counts if it ends
+    /// later.
     pub(crate) fn of(&self, place: &[&Path], consented: usize) -> Option<&Pattern> {
         // Defense: Only the names that lead to a configured directory are not protected.
         self.strongest(place, consented, |end, length| end <= length)
     }
 
-    /// The strongest pattern that matches one of the last `names` names of a place itself. Of these,
-    /// only names below its allowed directory count. `is_below` decides by the number of names from
-    /// the beginning of the path. A path is entered name by name, so the names before the last ones
-    /// are known not to be denied.
+    /// The strongest pattern with a match that ends at one of the last `names` names of a place,
+    /// below its allowed directory, which `is_below` decides by the number of names up to there.
+    /// Earlier names are known not to be denied, because a path is entered name by name.
     pub(crate) fn of_last_names(
         &self,
         place: &[&Path],
@@ -340,7 +296,7 @@ impl ProtectedNames {
         self.strongest(place, before, |end, length| end <= length && is_below(end))
     }
 
-    /// Like [`of_last_names`](Self::of_last_names). Returns whether one of the names is denied.
+    /// Whether [`of_last_names`](Self::of_last_names) denies one of the names.
     pub(crate) fn denies_last_names(
         &self,
         place: &[&Path],
@@ -351,16 +307,15 @@ impl ProtectedNames {
         found.is_some_and(|pattern| pattern.protection == Protection::Denied)
     }
 
-    /// Whether the place is at the beginning of a pattern, so that a name below it can be protected
-    /// because of the names down to this one: `.github`, for the pattern `.github/workflows`.
+    /// Whether the place begins a pattern that names below it could complete: `.github`, for the
+    /// pattern `.github/workflows`.
     pub(crate) fn begin_at(&self, place: &[&Path]) -> bool {
         self.strongest(place, names_of(place).count(), |end, length| end > length).is_some()
     }
 
-    /// The strongest of the patterns that match names of the path, and end more than `after` names
-    /// after its beginning. If a match would end after the path, only the names on the path are
-    /// compared. `is_counted` decides by the number of names from the beginning of the path to the
-    /// end of the match, and of the path.
+    /// The strongest pattern with a match that ends more than `after` names after the beginning of
+    /// the path. Only names on the path are compared. `is_counted` gets the number of names up to
+    /// the end of the match, and of the path.
     fn strongest(
         &self,
         place: &[&Path],
@@ -404,14 +359,13 @@ impl ProtectedNames {
         strongest
     }
 
-    /// The number of names before the first name at which a match can begin that ends more than
-    /// `after` names after the beginning of a path.
+    /// The first place where a match can begin that ends after the first `after` names.
     fn earliest(&self, after: usize) -> usize {
         (after + 1).saturating_sub(self.longest)
     }
 
-    /// Whether a match can begin at a name of a path, which may contain `.` and `..`, and end after
-    /// its first `after` names. This is a quick test, which few paths pass.
+    /// A quick test, which few paths pass: whether a match can end after the first `after` names of
+    /// a path, which may contain `.` and `..`.
     pub(crate) fn may_match(&self, place: &[&Path], after: usize) -> bool {
         names_of(place).skip(self.earliest(after)).any(|name| self.may_begin(name))
     }
@@ -422,12 +376,11 @@ impl ProtectedNames {
     }
 }
 
-/// Paths that are compared as names of patterns are, in folded form: two names are equal if any
-/// supported filesystem could treat them as one.
+/// Paths that are compared in folded form, like the names of patterns.
 #[derive(Debug)]
 pub(crate) struct FoldedPaths {
     paths: HashSet<String>,
-    /// The greatest number of names in these paths.
+    /// The number of names in the longest path.
     deepest: usize,
 }
 
@@ -448,8 +401,7 @@ impl FoldedPaths {
         !self.above(&names_of(&[path]).collect::<Vec<_>>()).is_empty()
     }
 
-    /// The number of names in each of these paths that is or encloses the path of these names, in
-    /// ascending order.
+    /// The number of names in each path that is or encloses this one, in ascending order.
     fn above(&self, names: &[&OsStr]) -> Vec<usize> {
         let mut path = String::new();
         let mut depths = Vec::from_iter(self.paths.contains("").then_some(0));
@@ -468,7 +420,6 @@ fn names_of<'a>(place: &[&'a Path]) -> impl Iterator<Item = &'a OsStr> {
 }
 
 impl Protection {
-    /// The error for a request that this protection refuses.
     pub(crate) fn refusal(self) -> Error {
         match self {
             Self::ReadOnly => Code::Protected.into(),
@@ -478,7 +429,7 @@ impl Protection {
     }
 }
 
-/// Whether a path contains the name of a temporary file of a write
+/// Whether a path contains the name of a write's temporary file
 /// ([`temporary_name`](crate::dir::temporary_name)).
 pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
     const TEMPORARY: &str = ".guarded-fs-????????????????.tmp";
@@ -489,8 +440,8 @@ pub(crate) fn has_temporary_name(path: &OsStr) -> bool {
     may_have && components(path).any(|(name, _)| is_temporary(name))
 }
 
-/// Whether a folded name matches a folded pattern. `*` matches any number of characters, and `?`
-/// matches one.
+/// Whether a folded name matches a folded pattern, in which `*` is any number of characters, and
+/// `?` one.
 fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.chars(), name.chars());
     // What follows the last `*`, and the first characters of the name that can match it.
@@ -595,7 +546,6 @@ mod tests {
         }
     }
 
-    /// Only a match that ends at an exempt name, byte for byte, does not count.
     #[test]
     fn exempt_name_is_exempt_itself_and_nothing_else() {
         let patterns = [(".env*", Denied), (".git", ReadOnly), ("a/b*", ReadOnly)]
@@ -630,7 +580,6 @@ mod tests {
         }
     }
 
-    /// Every pattern and name of up to four characters, against a matcher that tries every length.
     #[test]
     fn wildcards_match_as_a_naive_matcher_does() {
         fn naive(pattern: &[u8], name: &[u8]) -> bool {
@@ -716,7 +665,6 @@ mod tests {
         }
     }
 
-    /// The number is that of the names that lead to the allowed directory of the place's root.
     #[test]
     fn a_match_counts_if_its_last_name_is_below_the_allowed_directory() {
         let patterns = parsed(&[("/s/t", ReadOnly), ("n", Denied), ("m/l", ReadOnly)]);

@@ -7,22 +7,21 @@ use crate::dir::{Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
 use crate::roots::throttle::{Throttle, Turn};
 
-/// A directory that the operator's configuration allows, or the filesystem root or a volume if the
-/// configuration allows none.
+/// A directory that the operator's configuration allows, or the filesystem root or a volume if it
+/// allows none.
 ///
-/// It is a name, like every root, but there are few of them and each operation needs one, so its
-/// handle is cached. The path is opened again, without following a symlink, when the directory is
-/// used and at least [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed, and when an
-/// operation has failed. The handle then leads to what has the name now: another directory after a
-/// deployment, or nothing.
+/// Each operation needs one, so its handle is cached. The path is opened again, without following a
+/// symlink, after an operation has failed, and when the directory is used and
+/// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) has passed. The handle then leads to what has the
+/// name now: another directory after a deployment, or nothing.
 #[derive(Debug)]
 pub(crate) struct AllowedDirectory {
     /// The filesystem root, or the volume on Windows.
     top: Arc<Handle>,
-    /// The path from there, which consists of plain names.
+    /// The path from `top`, of plain names.
     path: PathBuf,
     /// The number of names in the configured path, which for a single file is longer than this
-    /// directory's. Whoever configured it consented to these names, so patterns do not protect them.
+    /// directory's. Patterns do not protect these names.
     pub(crate) consented: usize,
     /// `None` while the directory is missing.
     current: Mutex<Option<CurrentHandle>>,
@@ -36,7 +35,7 @@ struct CurrentHandle {
 }
 
 impl AllowedDirectory {
-    /// The filesystem root, or a volume on Windows. It is opened once.
+    /// It is opened once.
     pub(crate) fn at_top(top: Handle, consented: usize) -> Result<Arc<Self>> {
         let identity = top.identity()?;
         let top = Arc::new(top);
@@ -45,25 +44,17 @@ impl AllowedDirectory {
         Ok(Arc::new(Self { top, path, consented, current, opened }))
     }
 
-    /// The directory at a path of plain names below this one, which is a filesystem root.
-    ///
-    /// # Errors
-    ///
-    /// The error of opening it.
+    /// A directory at a path of plain names below this filesystem root or volume.
     pub(crate) fn below(&self, path: &Path, consented: usize) -> Result<Arc<Self>> {
         let (top, path) = (self.top.clone(), path.to_owned());
         let current = Mutex::new(Some(CurrentHandle::open(&top, &path)?));
         Ok(Arc::new(Self { top, path, consented, current, opened: Throttle::new() }))
     }
 
-    /// The handle of the directory that has the name now, or had it when it was last opened, at
-    /// most [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) ago.
-    ///
-    /// # Errors
-    ///
-    /// `RootUnavailable` if no directory has the name, or if opening it has taken more than
-    /// [`OPENING`](crate::limits::OPENING), for example on a network filesystem that hangs. In that
-    /// case, only one caller waits.
+    /// The handle of the directory that has the name, or had it at most
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) ago. Fails with `RootUnavailable` if no
+    /// directory has it, or if opening it has taken more than [`OPENING`](crate::limits::OPENING),
+    /// for example on a network filesystem that hangs: then only one caller waits.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         if self.is_top() {
             return Ok(self.top.clone());
@@ -78,8 +69,7 @@ impl AllowedDirectory {
         self.current().map(|current| current.handle).ok_or_else(|| Code::RootUnavailable.into())
     }
 
-    /// Opens the path again, unless another caller is doing this. Returns whether there is a
-    /// directory.
+    /// Opens the path again, unless another caller does. Returns whether there is a directory.
     pub(crate) fn is_there(&self) -> bool {
         if self.is_top() {
             return true;
@@ -90,7 +80,6 @@ impl AllowedDirectory {
         !self.opened.is_stalled() && self.current().is_some()
     }
 
-    /// Opens the path again, in a turn that ends with this call.
     fn open_again(&self, _turn: Turn) {
         let current = match CurrentHandle::open(&self.top, &self.path) {
             Ok(current) => Some(current),
@@ -102,17 +91,15 @@ impl AllowedDirectory {
         let _previous = std::mem::replace(&mut *self.lock(), current);
     }
 
-    /// The identity of the directory, as last opened.
+    /// The identity when it was last opened.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.lock().as_ref().map(|current| current.identity)
     }
 
-    /// Whether this is the filesystem root, or a volume on Windows.
     pub(crate) fn is_top(&self) -> bool {
         self.path.as_os_str().is_empty()
     }
 
-    /// The filesystem root or volume, and the path of the directory from there.
     pub(crate) fn top_and_path(&self) -> (&Handle, &Path) {
         (&self.top, &self.path)
     }
@@ -133,8 +120,7 @@ impl CurrentHandle {
     }
 }
 
-/// Whether a walk along a root's name failed because the name leads to no directory, runs through a
-/// symlink, or cannot be entered.
+/// Whether a root's name leads to no directory, runs through a symlink, or cannot be entered.
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(
         error.reason(),

@@ -1,9 +1,5 @@
-//! Decides requests with path walks by the Linux kernel, where the result is provably the
-//! resolver's decision.
-//!
-//! The resolver ([`resolve`](mod@crate::roots::resolve)) defines the decision. As an optimization,
-//! the kernel first walks the path beneath the root. The result of this walk is used only in these
-//! cases:
+//! Decides requests with path walks by the Linux kernel, as an optimization, where the result is
+//! provably the decision of the resolver ([`resolve`](mod@crate::roots::resolve)):
 //!
 //! | the walk | the decision |
 //! | --- | --- |
@@ -12,14 +8,13 @@
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
 //! A walk begins at the allowed directory and goes along the root's own names, which may not be
-//! symlinks. If the path contains `..`, or the policy refuses mounts, it begins at the root. A path
-//! whose `..` leaves the root is left to the resolver. If the path of a file to read contains a
-//! symlink, a second walk begins at the root, so that the symlink cannot lead out of it.
+//! symlinks. It begins at the root if the path contains `..`, if the policy refuses mounts, or if a
+//! file is to be read and the first walk met a symlink, which then cannot lead out of the root. A
+//! path whose `..` leaves the root is left to the resolver.
 //!
-//! If names can be denied, the kernel gets only paths in which no name can be the beginning of one,
-//! and follows no symlink, so that a walk passes through no denied name. Neither does it follow a
-//! symlink in `/` or `/proc`, because some of a proc filesystem lead to a target that their text
-//! does not name.
+//! If names can be denied, the kernel gets only paths in which no denied name can begin, and
+//! follows no symlink. Neither does it follow one in `/` or `/proc`, because some symlinks of a
+//! proc filesystem lead to a target that their text does not name.
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
 //! there.
@@ -41,8 +36,7 @@ use crate::path::protect::ProtectedNames;
 use crate::roots::{LastName, PlaceInRoot, Presence, Root, Roots};
 
 impl Roots {
-    /// Decides a request whose path contains no symlink. Returns `None` to leave the decision to
-    /// the resolver.
+    /// Decides a request whose path contains no symlink, or returns `None`.
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,
@@ -81,8 +75,7 @@ impl Roots {
         Some(Ok(PlaceInRoot { names_directory, ..PlaceInRoot::plain(number, names, found) }))
     }
 
-    /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to
-    /// leave the decision to the resolver.
+    /// Opens a file for reading, following symlinks that stay inside the root, or returns `None`.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<(File, &Root)>> {
         let (_, root, rest) = self.start_by_kernel(request)?;
         // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
@@ -116,8 +109,8 @@ impl Roots {
         Some((PlaceInRoot::plain(number, names, Presence::Exists), found))
     }
 
-    /// The root in which a request starts, its number, and the rest of the request. Returns `None`
-    /// if the resolver must decide.
+    /// The root in which a request starts, with its number, and the rest of the request, unless the
+    /// resolver must decide.
     fn start_by_kernel<'a>(&self, request: &'a Location) -> Option<(usize, &Root, &'a OsStr)> {
         let (number, rest) = self.start(request)?;
         let root = self.root(number).ok()?;
@@ -125,13 +118,11 @@ impl Roots {
         (!is_for_resolver).then_some((number, root, rest))
     }
 
-    /// Whether a path in a root may pass through a denied name.
     fn may_deny(&self, root: &Root, path: &OsStr) -> bool {
         let place = [root.path(), Path::new(path)];
         self.protected().is_some_and(|it| it.can_deny() && it.may_match(&place, root.consented()))
     }
 
-    /// Walks a path and follows no symlink.
     fn walk_plain(&self, root: &Root, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
         let mounts = self.policy().mounts;
         let is_allowed_directory = root.names.as_os_str().is_empty();
@@ -149,13 +140,12 @@ impl Roots {
         root.directory.handle().ok()?.follow(&whole, want, mounts)
     }
 
-    /// Walks a path beneath the root.
     fn walk_beneath(&self, root: &Root, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
         root.handle().ok()?.follow(beneath(path), want, self.policy().mounts)
     }
 }
 
-/// Whether a path has a name that is longer than the resolver accepts. A filesystem may allow it.
+/// Whether a name is longer than the resolver accepts. A filesystem may allow it.
 fn has_long_name(path: &OsStr) -> bool {
     path.len() > NAME_BYTES && components(path).any(|(name, _)| name.len() > NAME_BYTES)
 }
@@ -164,22 +154,20 @@ fn is_link(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
-/// Removes the slashes at the start of a path.
 fn beneath(path: &OsStr) -> &OsStr {
     let start = path.as_bytes().iter().take_while(|&&byte| byte == b'/').count();
     OsStr::from_bytes(path.as_bytes().get(start..).unwrap_or_default())
 }
 
-/// Returns the resolver's refusal, or `None` if the kernel's error does not determine it. EACCES
-/// does not, because the resolver handles `..` in a directory without search permission.
+/// The resolver's refusal, if the kernel's error determines it. EACCES does not, because the
+/// resolver handles `..` in a directory without search permission.
 fn same_refusal(error: io::Error) -> Option<Error> {
     let is_the_same =
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     is_the_same.then(|| error.into())
 }
 
-/// Splits a path into the parent's path and the last name. Returns `None` if the last component is
-/// empty, `.`, `..` or too long.
+/// Splits off the last name, unless it is empty, `.`, `..` or too long.
 fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
     let (parent, last) = path.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
@@ -187,8 +175,7 @@ fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     is_name.then(|| (OsStr::from_bytes(parent), Some(OsStr::from_bytes(last))))
 }
 
-/// Removes `.` and `..` from a path that contains no symlink. Returns `None` if a `..` leaves the
-/// root.
+/// Removes `.` and `..` from a path without symlinks. `None` if a `..` leaves the root.
 fn lexical_path(path: &OsStr) -> Option<PathBuf> {
     let mut names = PathBuf::with_capacity(path.len());
     for (name, _) in components(path) {

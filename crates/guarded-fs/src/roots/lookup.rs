@@ -1,4 +1,4 @@
-//! The resolver's look-ups beneath the handles of a snapshot.
+//! The resolver's look-ups beneath the handles of a snapshot: [`Lookups`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,10 @@ use crate::path::protect::FoldedPaths;
 use crate::roots::root::join;
 use crate::roots::{LastName, Lookup, Place, PlaceInRoot, Roots, resolve, resolve_symlink};
 
-/// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots.
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
-    /// The directory of the root that was looked in last, with its number.
+    /// The root that was looked in last, with its handle.
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     has_looked: bool,
     links: Option<Links>,
@@ -31,10 +30,10 @@ pub(crate) struct Links(Vec<Link>);
 
 #[derive(Debug)]
 struct Link {
-    /// The canonical path of the directory that contains the symlink.
+    /// The canonical path of its directory.
     directory: PathBuf,
-    /// When the symlink was last changed (`st_ctime`, inode(7)). If the system does not say when,
-    /// it is the distant future.
+    /// When the symlink was last changed (`st_ctime`, inode(7)), or the distant future if the
+    /// system does not say.
     changed: SystemTime,
 }
 
@@ -66,12 +65,10 @@ impl<'a, 'b> Lookups<'a, 'b> {
         Self { roots, budget, opened: None, has_looked: false, links: None }
     }
 
-    /// Records the symlinks that are followed.
     pub(crate) fn recording(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
         Self { links: Some(Links::default()), ..Self::new(roots, budget) }
     }
 
-    /// Whether the filesystem was consulted, so that it may have decided.
     pub(crate) fn have_looked(&self) -> bool {
         self.has_looked
     }
@@ -80,7 +77,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         self.links.unwrap_or_default()
     }
 
-    /// Looks up a path of plain names in a root, without recording it.
+    /// Does not record a symlink.
     pub(crate) fn look_up(&mut self, number: usize, path: &Path) -> Result<Stat> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         let (_, handle, cursor) = match &mut self.opened {
@@ -102,8 +99,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
         }
     }
 
-    /// Records a symlink that was looked up. Its target and its time are two reads, so both are
-    /// read again, to be those of one symlink.
+    /// Records a symlink. Its target and its time are two reads, so both are read again, to be
+    /// those of one symlink.
     fn record(
         &mut self,
         number: usize,
@@ -148,11 +145,8 @@ impl Lookup for Lookups<'_, '_> {
 const _: () = assert!(ROOT_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 impl Roots {
-    /// Returns the place that a request names. Fails with `OutsideRoots` if this is an ancestor of
-    /// a root.
-    ///
-    /// The resolver defines the decision. On Linux, a path walk by the kernel is tried first where
-    /// its result is provably the same.
+    /// Returns the place that a request names. Fails with `OutsideRoots` if it is an ancestor of a
+    /// root.
     pub(crate) fn locate(
         &self,
         request: &Location,
@@ -166,7 +160,7 @@ impl Roots {
         self.locate_with(&mut Lookups::new(self, budget), request, last_name)
     }
 
-    /// Like [`locate`](Self::locate), but always resolves the request, with these look-ups.
+    /// Like [`locate`](Self::locate), but only by the resolver, with these look-ups.
     pub(crate) fn locate_with(
         &self,
         lookups: &mut impl Lookup,
@@ -180,8 +174,7 @@ impl Roots {
         place_inside(resolve(lookups, self.index(), base, request, last_name)?)
     }
 
-    /// Returns the root in which a request starts, and the rest of the request after that root's
-    /// path or alias. Returns `None` if the request starts in no root.
+    /// The root in which a request starts, if it starts in one, and the rest of the request.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
         if !self.index().is_absolute(request) {
@@ -194,8 +187,8 @@ impl Roots {
     }
 }
 
-/// Resolves the target of a symlink at `link` in a root of a snapshot, whether or not the symlink
-/// exists. Fails with `OutsideRoots` if the target is an ancestor of a root.
+/// Resolves the target of a symlink at `link`, whether or not that exists. Fails like
+/// [`locate`](Roots::locate).
 pub(crate) fn resolve_symlink_in(
     roots: &Roots,
     root: usize,
@@ -214,8 +207,8 @@ fn place_inside(place: Place) -> Result<PlaceInRoot> {
     }
 }
 
-/// Repeats `work` while another process keeps changing the path. The number of repetitions and
-/// their total time are bounded.
+/// Repeats `work` while another process keeps changing the path, within [`CHANGED_RETRIES`] and
+/// [`CHANGED_RETRY_TIME`].
 pub(crate) fn retry_changed<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let mut done = work();
     let mut first: Option<Instant> = None;

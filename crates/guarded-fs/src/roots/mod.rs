@@ -1,8 +1,8 @@
 //! The roots in force. Every request is decided against [`Roots`], an immutable snapshot.
 //!
 //! A [`Root`] is a name below an [`AllowedDirectory`]. Only the allowed directories are held open,
-//! and only they have state: the handle that their path led to when it was last opened. Whatever a
-//! root's own name leads to is found by each operation, which follows no symlink on the way.
+//! and only they have state: the handle that their path led to when it was last opened. Each
+//! operation finds what a root's name leads to, and follows no symlink on the way.
 
 mod throttle;
 mod allowed;

@@ -32,7 +32,7 @@ impl RejectedEntry {
         &self.entry
     }
 
-    /// The reason why the entry was rejected.
+    /// Why the entry was rejected.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error

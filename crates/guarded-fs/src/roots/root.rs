@@ -27,55 +27,55 @@ use crate::roots::allowed::is_missing;
 /// following a symlink and never outside the allowed directory. If another directory takes the
 /// root's place, it is served. If there is none, or a symlink or a file instead, requests are
 /// refused with [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until there is one again.
-/// Nothing of a root is held open, except the allowed directories themselves.
 #[derive(Clone)]
 pub struct Root {
     pub(crate) directory: Arc<AllowedDirectory>,
-    /// The path from the allowed directory, which consists of plain names. It is empty for the
-    /// allowed directory itself.
+    /// The path from the allowed directory, of plain names.
     pub(crate) names: PathBuf,
     /// What the name led to when it was resolved. A missing name counts as a directory.
     pub(crate) kind: RootKind,
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
-    /// The path under which the client listed this root, if it is not the canonical path.
+    /// As in [`client_path`](Self::client_path), if it is not the canonical path.
     pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
-    /// Whether the path from the allowed directory may cross mounts.
+    /// Whether `names` may cross mounts.
     pub(crate) mounts: Rule,
 }
 
 impl Root {
-    /// The canonical path: the one to which the listed or configured path was resolved.
+    /// The canonical path, to which the listed or configured path was resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.canonical
     }
 
     /// The paths by which a request may name this root: the canonical path, followed by its
-    /// aliases. The listed path is an alias if it differs from the canonical path, contains no
-    /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
-    /// symlinks are also aliases. The root of an allowed directory also has the declared
-    /// [aliases](crate::DirectoryOptions::alias) that resolve to it on this system.
+    /// aliases:
+    ///
+    /// - the listed or configured path, if it differs and contains no `..`
+    /// - on macOS, other paths through the system's own symlinks
+    /// - for an allowed directory, the declared [aliases](crate::DirectoryOptions::alias) that
+    ///   resolve to it on this system
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
-    /// The path under which the client listed this root, as text that may be shown to that client.
-    /// It is the decoded path of the URI, without `.`, `//` or a trailing slash. If the client used
-    /// a Windows [alias](crate::DirectoryOptions::alias), the separators are backslashes. This is
-    /// the [canonical path](Self::path) if the client did not list the root itself, or if
-    /// the listed path contains `..` or takes too many look-ups to resolve.
+    /// The path under which the client listed this root, as text that it may see and can use in
+    /// requests. It is the decoded path of the URI, without `.`, `//` or a trailing slash. If the
+    /// client used a Windows [alias](crate::DirectoryOptions::alias), the separators are
+    /// backslashes.
     ///
-    /// The same client can use this path in requests.
+    /// This is the [canonical path](Self::path) if the client listed neither the root nor one from
+    /// which it was narrowed, or if the listed path contains `..` or is not UTF-8.
     #[must_use]
     pub fn client_path(&self) -> String {
         self.listed.clone().unwrap_or_else(|| display_path(&self.canonical))
     }
 
-    /// The canonical path as a `file:` URI, which a client can use in a later request.
+    /// The canonical path as a `file:` URI, which a client can use in requests.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical)
@@ -87,18 +87,16 @@ impl Root {
         self.name.as_deref()
     }
 
-    /// The kind of access that is allowed beneath this root, except in roots inside it, which can
-    /// be writable in a read-only one. It is the access that the place had in the snapshot in which
-    /// the root was resolved, so narrowing never raises it: [`Access::ReadOnly`] if the innermost
-    /// directory was read-only, or if the root is at or below a
+    /// The access beneath this root, except in roots inside it, which can be writable in a
+    /// read-only one. Narrowing never raises it: it is [`Access::ReadOnly`] if the place was
+    /// read-only in the snapshot in which the root was resolved, or if the root is at or below a
     /// [protected](crate::BoundaryBuilder::protect) name.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Whether the root is an allowed directory that is in force for every client. See
-    /// [`DirectoryOptions::always`](crate::DirectoryOptions::always).
+    /// Whether the root is [always](crate::DirectoryOptions::always) in force, for every client.
     #[must_use]
     pub fn is_always(&self) -> bool {
         self.is_always
@@ -110,8 +108,8 @@ impl Root {
         self.kind == RootKind::File
     }
 
-    /// The root at a path of plain names below this one, with this root's access and allowed
-    /// directory. It has no aliases of its own. No root of the snapshot is between the two.
+    /// The root at a path of plain names below this one, with its access and allowed directory. No
+    /// other root of the snapshot is between the two.
     pub(crate) fn below(&self, path: &Path, kind: RootKind) -> Self {
         Self {
             directory: self.directory.clone(),
@@ -129,7 +127,7 @@ impl Root {
         }
     }
 
-    /// Adds aliases, unless there are too many.
+    /// Adds aliases, up to [`ALIASES`].
     pub(crate) fn add_aliases(&mut self, aliases: impl IntoIterator<Item = PathBuf>) {
         for alias in aliases {
             if self.aliases.len() < ALIASES && !self.aliases.contains(&alias) {
@@ -138,12 +136,10 @@ impl Root {
         }
     }
 
-    /// The number of names that lead to the allowed directory or file. Patterns do not protect them.
     pub(crate) fn consented(&self) -> usize {
         self.directory.consented
     }
 
-    /// Whether the root is in `/proc`, or contains it.
     #[cfg(target_os = "linux")]
     pub(crate) fn overlaps_proc(&self) -> bool {
         match self.canonical.as_os_str().as_encoded_bytes() {
@@ -152,7 +148,6 @@ impl Root {
         }
     }
 
-    /// Verifies an open file before it is read or changed, and describes it.
     #[cfg_attr(not(target_os = "linux"), expect(clippy::unused_self))]
     pub(crate) fn verify(&self, file: &File, policy: Policy) -> Result<Metadata> {
         let metadata = Metadata::without_birth(file)?;
@@ -163,8 +158,7 @@ impl Root {
     }
 
     /// Refuses an open file or directory of a proc filesystem, unless the allowed directory itself
-    /// is in one. Only what is on another device than the allowed directory is asked for its
-    /// filesystem.
+    /// is in one. Only what is on another device is asked for its filesystem.
     #[cfg(target_os = "linux")]
     pub(crate) fn ensure_not_proc<F: AsFd>(&self, file: &F, metadata: &Metadata) -> Result<()> {
         let allowed = || self.directory.identity().map(|allowed| allowed.device);
@@ -183,12 +177,8 @@ impl Root {
         self.names.as_os_str().is_empty() && self.directory.is_top()
     }
 
-    /// Opens the root's directory, or the parent directory of a file root. For an allowed
-    /// directory, this is its cached handle.
-    ///
-    /// # Errors
-    ///
-    /// `RootUnavailable` if the name leads to no directory, or runs through a symlink.
+    /// Opens the root's directory, or the parent of a file root. Fails with `RootUnavailable` if
+    /// the name leads to no directory, or runs through a symlink.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         let allowed = self.directory.handle()?;
         let path = self.directory_path();
@@ -203,13 +193,10 @@ impl Root {
         })
     }
 
-    /// The path of the root's directory from the allowed directory. For a file root, this is its
-    /// parent.
     fn directory_path(&self) -> &Path {
         self.names.parent().filter(|_| self.is_file()).unwrap_or(&self.names)
     }
 
-    /// Maps a path relative to the root to a path beneath [`Root::handle`].
     pub(crate) fn beneath_handle(&self, path: &Path) -> PathBuf {
         match self.leaf() {
             Some(leaf) => PathBuf::from(leaf),
@@ -217,14 +204,13 @@ impl Root {
         }
     }
 
-    /// For a file root, its name in the parent directory.
     pub(crate) fn leaf(&self) -> Option<&OsStr> {
         self.names.file_name().filter(|_| self.is_file())
     }
 
-    /// Whether the name leads to what the root is: a directory or a file. If this cannot be
-    /// determined now, for example because no descriptor is free, the result is true. Call this to
-    /// explain the failure of an operation.
+    /// Whether the name leads to what the root is, a directory or a file, which explains a failed
+    /// operation. Also true if this cannot be determined, for example because no descriptor is
+    /// free.
     pub(crate) fn is_there(&self) -> bool {
         if !self.directory.is_there() {
             return false;
@@ -240,11 +226,7 @@ impl Root {
         }
     }
 
-    /// Whether `object` is the file or directory of the root, or a directory above it.
-    ///
-    /// # Errors
-    ///
-    /// The error of looking at one that is there.
+    /// Like [`is_at_or_below`](Self::is_at_or_below), also for the file of a file root.
     pub(crate) fn is_object_at_or_below<'a>(
         &'a self,
         object: Identity,
@@ -266,9 +248,8 @@ impl Root {
         }
     }
 
-    /// Whether `directory` is the root's directory or one above it. Directories are compared by
-    /// identity, so their names do not matter. `seen` contains the canonical paths that were already
-    /// compared, which are skipped.
+    /// Whether `directory` is the root's directory or one above it, whatever their names. The
+    /// canonical paths in `seen` were already compared, and are skipped.
     pub(crate) fn is_at_or_below<'a>(
         &'a self,
         directory: Identity,
@@ -323,17 +304,13 @@ impl fmt::Debug for Root {
     }
 }
 
-/// Joins a relative path. Joining an empty path would add a trailing slash.
+/// Unlike `Path::join`, adds no slash for an empty path.
 pub(crate) fn join(path: &Path, relative: &Path) -> PathBuf {
     if relative.as_os_str().is_empty() { path.to_owned() } else { path.join(relative) }
 }
 
-/// Whether a look-up found a directory or a regular file. Returns `None` if it found nothing.
-///
-/// # Errors
-///
-/// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for anything else, and
-/// [`Changed`](crate::ErrorKind::Changed) for a symlink, which was not there a moment ago.
+/// Whether a look-up found a directory or a regular file, if anything. Fails with `special_file` at
+/// anything else, and with `changed` at a symlink, which was not there a moment ago.
 pub(crate) fn kind_of(found: &Stat) -> Result<Option<RootKind>> {
     match found {
         Stat::Missing => Ok(None),
@@ -344,7 +321,7 @@ pub(crate) fn kind_of(found: &Stat) -> Result<Option<RootKind>> {
     }
 }
 
-/// The path for display, which on Windows omits `\\?\`.
+/// On Windows, omits `\\?\`.
 pub(crate) fn display_path(path: &Path) -> String {
     dunce::simplified(path).display().to_string()
 }

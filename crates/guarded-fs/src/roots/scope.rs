@@ -7,15 +7,15 @@ use crate::error::Result;
 /// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
 /// and how long they may be used. Roots from configuration belong to nobody.
 ///
-/// [`Roots::in_scope`](crate::Roots::in_scope) returns roots that belong to a scope. So do their
-/// clones, the roots narrowed from them, and the proofs and walks made from these. The scope is
-/// asked before each check of a request, each change of a file, each directory of a walk and each
-/// mebibyte of a copy. It is not asked when a proof that exists already is used for reading, or when
-/// a listing or an open file is read further, so drop these when the scope ends.
+/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do
+/// their clones, the roots narrowed from them, and the proofs and walks made from these. The scope
+/// is asked before each check of a request, each change of a file, each directory of a walk and
+/// each mebibyte of a copy. It is not asked when an existing proof is used for reading, or when a
+/// listing or an open file is read further, so drop these when the scope ends.
 ///
 /// An implementation answers at once, on any thread. It must not block, panic or use roots, because
-/// it may be asked while a lock is held. It must not contain the roots that belong to it, because
-/// they contain the scope.
+/// a lock may be held. It must not contain the roots that belong to it, because they contain the
+/// scope.
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -63,12 +63,11 @@ pub trait Scope: Send + Sync {
     /// sessions and of requests of the stateless era begin at 1.
     fn number(&self) -> NonZeroU64;
 
-    /// Names the client that the work is charged to, if it is known. The child processes of scopes
-    /// with the same name are counted together, so that no client takes those of others. Empty if
-    /// the client is unknown.
+    /// Names the client that the work is charged to. Empty if it is unknown. The child processes of
+    /// scopes with the same name are counted together, so that no client takes those of others.
     fn share(&self) -> &str;
 
-    /// Returns an error if the roots may no longer be used for this. By default, they always may.
+    /// Fails if the roots may no longer be used for this. By default, they always may.
     ///
     /// # Errors
     ///
@@ -86,8 +85,7 @@ pub enum Use {
     /// An operation, or a step of a long one. Every operation asks, so the answer should cost next
     /// to nothing.
     Operation,
-    /// Work that begins, or its next step, such as a child process while it runs. Unlike an
-    /// operation, work may also be refused because the request was cancelled or the client has
-    /// changed its roots.
+    /// Work that begins, or its next step, such as a child process while it runs. It may also be
+    /// refused because the request was cancelled or the client has changed its roots.
     Work,
 }

@@ -1,10 +1,9 @@
-//! A table of values that are shared while they are alive, such as locks.
+//! A table of values that are shared while alive, such as locks.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A table of weak references.
 pub(crate) struct WeakTable<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
 impl<K, V> Default for WeakTable<K, V> {
@@ -18,8 +17,8 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.lock().get(key).and_then(Weak::upgrade)
     }
 
-    /// Returns the value of a key if it is still alive, and otherwise a new one from `make`. The
-    /// lock is held during the call, so concurrent callers get the same new value.
+    /// Returns the living value of a key, or a new one from `make`, which is called under the lock,
+    /// so that concurrent callers get the same.
     pub(crate) fn get_or_insert(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut values = self.lock();
         values.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -33,7 +32,7 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         insert(&mut self.lock(), key, value);
     }
 
-    /// Locks the table. No value may be dropped meanwhile, because that could close directories.
+    /// No value may be dropped while locked, because that could close directories.
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Weak<V>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,16 +13,14 @@ use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
 use crate::roots::{RejectedEntry, Root, Scope, Use};
 
-/// An immutable snapshot of the roots in force, which is cheap to clone and share.
-///
-/// Create one from configuration with [`Roots::from_dirs`], or from configuration and a client's
-/// list with a [`Boundary`](crate::Boundary).
+/// An immutable snapshot of the roots in force, cheap to clone and share. [`Roots::from_dirs`]
+/// makes one from configuration, and a [`Boundary`](crate::Boundary) also from a client's list.
 ///
 /// The operations that most tools need are methods of this type, which check a request and operate
 /// in one step. All others are methods of two proofs. [`check`](Self::check) follows every symlink
 /// and returns a [`CheckedPath`](crate::CheckedPath), a place to read or write.
-/// [`check_entry`](Self::check_entry) does not follow a symlink at the end of the path and returns a
-/// [`CheckedEntry`](crate::CheckedEntry), a directory entry to remove, rename, link or describe.
+/// [`check_entry`](Self::check_entry) does not follow a symlink at the end of the path and returns
+/// a [`CheckedEntry`](crate::CheckedEntry), a directory entry to remove, rename, link or describe.
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
@@ -32,37 +30,28 @@ pub struct Roots {
     more_scopes: Option<Arc<Vec<Arc<dyn Scope>>>>,
 }
 
-/// The contents of a [`Roots`], which do not change.
 #[derive(Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) roots: Vec<Arc<Root>>,
     pub(crate) index: Arc<PathIndex>,
     pub(crate) policy: Policy,
-    /// The patterns for protected names, if there are any.
     pub(crate) protected: Option<Arc<ProtectedNames>>,
     pub(crate) rejected: Arc<[RejectedEntry]>,
-    /// The aliases that the operator declared for the allowed directories, if there are any.
     pub(crate) declared: Option<Arc<[DeclaredAlias]>>,
-    /// The canonical paths that missing allowed directories would have, whose names are not
-    /// created.
+    /// The paths that missing allowed directories would have, whose names are not created.
     pub(crate) planned: Arc<[(PathBuf, Access)]>,
-    /// For a client's roots, all allowed directories, none of which may be removed through them.
+    /// For a client's roots, all allowed directories. None may be removed through them.
     pub(crate) allowed: Option<Roots>,
-    /// Why the configuration or the client's list put no root in force, if it put none.
     pub(crate) why_none: Option<WhyNone>,
     /// The root at which relative requests start.
     pub(crate) base: Option<usize>,
-    /// Whether the same list or configuration may give other roots later, because the filesystem
-    /// decided about an entry: it was resolved through a symlink, or could not be resolved.
     pub(crate) is_provisional: bool,
-    /// The generation of the allowed directories.
     pub(crate) generation: u64,
-    /// Why the client's list is not known, if that is why only some directories are in force.
     pub(crate) failure: Option<Arc<Error>>,
 }
 
-/// Why a list of directories, or the configuration, puts no directory in force
-/// ([`Roots::why_none`]). `Display` writes it as a sentence for the sender of a request.
+/// Why [no directory is in force](Roots::why_none). `Display` writes it as a sentence for the
+/// sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNone {
@@ -94,13 +83,12 @@ impl fmt::Display for WhyNone {
     }
 }
 
-/// An alias that the operator declared for an allowed directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeclaredAlias {
     pub(crate) path: PathBuf,
-    /// The canonical path of the directory.
+    /// The canonical path of the allowed directory.
     pub(crate) target: PathBuf,
-    /// Whether the alias resolves to the directory on this system.
+    /// Whether `path` resolves to it on this system.
     pub(crate) is_here: bool,
 }
 
@@ -111,8 +99,8 @@ impl fmt::Debug for Roots {
 }
 
 impl Roots {
-    /// The roots, in the order of their list. The directories that are
-    /// [always](crate::DirectoryOptions::always) in force follow those of a client's list.
+    /// The roots, in the order of their list. Directories that are
+    /// [always](crate::DirectoryOptions::always) in force, and not in the list, follow.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Root> {
         self.snapshot.roots.iter().map(Arc::as_ref)
     }
@@ -123,10 +111,9 @@ impl Roots {
         &self.snapshot.rejected
     }
 
-    /// An estimate of the heap memory of these roots and of their rejected entries in bytes, for a
-    /// cache of roots that is bounded by memory. What they share with others is counted in each. The
-    /// patterns and the handles of the [`Boundary`](crate::Boundary), which all its roots share, are
-    /// not counted.
+    /// An estimate of the heap memory of these roots and their rejected entries in bytes, for a
+    /// cache bounded by memory. What other roots share is counted in each, except the patterns and
+    /// handles of the [`Boundary`](crate::Boundary).
     #[must_use]
     pub fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
@@ -140,21 +127,20 @@ impl Roots {
             + self.iter().map(of_root).chain(rejected).sum::<usize>()
     }
 
-    /// Why the list or the configuration put no directory in force, if it put none. Directories that
-    /// are [always](crate::DirectoryOptions::always) in force are served nevertheless.
+    /// Why the list or the configuration put no directory in force, if it put none. Directories
+    /// that are [always](crate::DirectoryOptions::always) in force are served nevertheless.
     #[must_use]
     pub fn why_none(&self) -> Option<WhyNone> {
         self.snapshot.why_none
     }
 
-    /// Whether there are no roots, so that every request is refused.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.snapshot.roots.is_empty()
     }
 
     /// Returns the same roots, with relative requests resolved against the root that `root` names
-    /// (its canonical path or an alias, or either as a URI) instead of the first root.
+    /// (its canonical path or an alias, or either as a URI) instead of the first.
     ///
     /// # Errors
     ///
@@ -174,34 +160,32 @@ impl Roots {
         }
     }
 
-    /// Returns the same roots, with relative requests resolved against the root with this number.
     pub(crate) fn with_base_number(&self, base: Option<usize>) -> Self {
         Self { base, ..self.clone() }
     }
 
-    /// Whether the same list or configuration may give other roots later, because the filesystem
-    /// decided about an entry: it was resolved through a symlink, or could not be resolved. A
-    /// program that keeps such roots narrows again after some seconds.
+    /// Whether the same list or configuration may give other roots later, because an entry was
+    /// resolved through a symlink, or could not be resolved. A program that keeps such roots
+    /// narrows again after some seconds.
     #[inline]
     #[must_use]
     pub fn is_provisional(&self) -> bool {
         self.snapshot.is_provisional
     }
 
-    /// The generation of the allowed directories from which these roots were made. It changes when a
-    /// configured path leads to another directory, or an optional one appears. Compare it only for
-    /// equality, within one boundary: a program that keeps roots which it narrowed from a list
-    /// narrows again when that of [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) is
-    /// another one.
+    /// The generation of the allowed directories. It changes when a configured path leads to
+    /// another directory, or an optional one appears. Compare it only for equality, within one
+    /// boundary: a program that keeps narrowed roots narrows again when
+    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) has another one.
     #[inline]
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.snapshot.generation
     }
 
-    /// Returns only the directories that are [always](crate::DirectoryOptions::always) in force. Use
-    /// them while the list that narrows the others cannot be obtained. Relative requests are refused
-    /// with `failure`, the reason.
+    /// Returns only the directories that are [always](crate::DirectoryOptions::always) in force,
+    /// for use while the list that narrows the others cannot be obtained. Relative requests are
+    /// refused with `failure`, the reason.
     #[must_use]
     pub fn always_in_force(&self, failure: &Error) -> Self {
         let roots = self.shared_roots().filter(|root| root.is_always()).collect();
@@ -209,8 +193,8 @@ impl Roots {
         self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
     }
 
-    /// Returns the same roots without the [rejected](Self::rejected) entries. Use it for the allowed
-    /// directories if a client sees the entries, because these are paths of the configuration.
+    /// Returns the same roots without the [rejected](Self::rejected) entries. For the allowed
+    /// directories, these are paths of the configuration, which no client should see.
     #[must_use]
     pub fn without_rejected(&self) -> Self {
         let snapshot = Snapshot { rejected: Arc::default(), ..Snapshot::clone(&self.snapshot) };
@@ -218,21 +202,21 @@ impl Roots {
     }
 
     /// Why the client's list is not known, if only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are served for that reason. Roots that are
-    /// narrowed from these have the same failure.
+    /// [always](crate::DirectoryOptions::always) in force are served for that reason. Narrowed
+    /// roots have the same failure.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         self.snapshot.failure.as_deref()
     }
 
-    /// These roots and, if they are a client's, all allowed directories.
+    /// These roots and, for a client's, all allowed directories.
     pub(crate) fn with_allowed(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.snapshot.allowed.as_ref())
     }
 
-    /// Adds to the text of an `OutsideRoots` error why there are no roots or, if the operator wants
-    /// it, which ones there are, and to the text of a `ReadOnly` error, which ones are writable. The
-    /// text is the same for every request. Returns any other error unchanged.
+    /// Adds to an `OutsideRoots` error why there are no roots. If the operator wants it, adds which
+    /// ones there are or, to a `ReadOnly` error, which ones are writable. The text is the same for
+    /// every request.
     pub(crate) fn with_reason(&self, error: Error) -> Error {
         let (what, is_named): (_, fn(&&Root) -> bool) = match error.reason() {
             Code::OutsideRoots if self.is_empty() => return self.why_empty(error),
@@ -253,7 +237,7 @@ impl Roots {
         error.with_outcome(format!("{what}: {}{more}", names.join(", ")))
     }
 
-    /// The error for a relative request if there is no root at which it could start.
+    /// The error for a relative request without a base.
     pub(crate) fn without_base(&self) -> Error {
         match self.failure() {
             Some(failure) => failure.repeated(),
@@ -275,8 +259,8 @@ impl Roots {
         self.scope.as_deref()
     }
 
-    /// Returns the same roots, which belong to this scope. Roots that already belong to one, such
-    /// as those of a request, still do, and the new scope can only end them sooner.
+    /// Returns the same roots in this scope. Roots that already belong to one still do, and the new
+    /// scope can only end them sooner.
     #[inline]
     #[must_use]
     pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
@@ -288,13 +272,12 @@ impl Roots {
         Self { more_scopes: Some(Arc::new(more)), ..self }
     }
 
-    /// Returns the same roots, which belong to nobody.
     fn without_scope(&self) -> Self {
         Self { scope: None, more_scopes: None, ..self.clone() }
     }
 
-    /// Checks whether the roots may still be used. Every operation does so itself. Call this before
-    /// work of another kind.
+    /// Checks whether the roots may still be used, as every operation does. Call this before work
+    /// of another kind.
     ///
     /// # Errors
     ///
@@ -307,14 +290,12 @@ impl Roots {
         more.iter().try_for_each(|scope| scope.ensure_usable(used_for)).map_err(Error::into_custom)
     }
 
-    /// Returns an error if what these roots belong to has ended.
     #[inline]
     pub(crate) fn ensure_not_ended(&self) -> Result<()> {
         self.ensure_usable(Use::Operation)
     }
 
-    /// Returns a snapshot that contains only these roots, in the same scope. Relative requests start
-    /// at the first one.
+    /// Only these roots, in the same scope. Relative requests start at the first.
     pub(crate) fn narrowed_to(&self, roots: Vec<Arc<Root>>) -> Self {
         self.narrowed(roots, Some(0), self.snapshot.failure.clone())
     }
@@ -339,7 +320,6 @@ impl Roots {
         Self { scope: self.scope.clone(), more_scopes: self.more_scopes.clone(), ..narrowed }
     }
 
-    /// Returns the same roots, all of them read-only.
     pub(crate) fn with_read_only_access(&self) -> Self {
         let own = &*self.snapshot;
         let read_only =
@@ -376,15 +356,13 @@ impl Roots {
         self.snapshot.declared.as_ref()
     }
 
-    /// Whether a root, or an allowed directory that is missing, is at this canonical path or below
-    /// it.
+    /// Whether a root, or a missing allowed directory, is at this canonical path or below it.
     pub(crate) fn hold(&self, canonical: &Path) -> bool {
         let is_inside =
             |(planned, _): &(PathBuf, Access)| path_key(planned).starts_with(path_key(canonical));
         self.index().holds(canonical) || self.planned().iter().any(is_inside)
     }
 
-    /// The canonical paths that missing allowed directories would have, with their access.
     pub(crate) fn planned(&self) -> &[(PathBuf, Access)] {
         &self.snapshot.planned
     }
@@ -399,7 +377,6 @@ impl Roots {
         self.snapshot.policy
     }
 
-    /// The patterns for protected names, if there are any.
     pub(crate) fn protected(&self) -> Option<&ProtectedNames> {
         self.snapshot.protected.as_deref()
     }
@@ -408,8 +385,7 @@ impl Roots {
         self.snapshot.protected.clone()
     }
 
-    /// Whether one of the last `names` names of a place in a root is denied. `path` consists of
-    /// plain names.
+    /// See [`Lookup::is_denied`](crate::roots::Lookup::is_denied).
     pub(crate) fn is_denied(&self, number: usize, path: &Path, names: usize) -> bool {
         let Some(protected) = self.protected().filter(|it| it.can_deny()) else { return false };
         let Ok(root) = self.root(number) else { return false };
@@ -429,8 +405,7 @@ impl Roots {
         protected.denies_last_names(&place, names, is_below)
     }
 
-    /// The innermost root that contains a place in a root, and the place's path in it. `path`
-    /// consists of plain names.
+    /// The innermost root that contains a place of plain names in a root, and the path there.
     pub(crate) fn innermost(&self, number: usize, path: PathBuf) -> (usize, PathBuf) {
         let found = self.index().roots_on(self.index().node(number), &path).last();
         match found {
@@ -439,7 +414,6 @@ impl Roots {
         }
     }
 
-    /// The roots below a canonical path.
     pub(crate) fn roots_below(&self, canonical: &Path) -> impl Iterator<Item = Arc<Root>> {
         let below = self.index().roots_below(canonical).into_iter();
         below.filter_map(|number| self.shared_root(number).ok())
@@ -458,8 +432,7 @@ impl From<Snapshot> for Roots {
 }
 
 impl Snapshot {
-    /// A snapshot of these roots, in which everything else has its default. The snapshot may live
-    /// as long as a session, so spare capacity is released.
+    /// A snapshot of these roots, with no spare capacity, because it may live as long as a session.
     pub(crate) fn new(mut roots: Vec<Arc<Root>>, declared: Option<Arc<[DeclaredAlias]>>) -> Self {
         let mut index = PathIndex::default();
         for root in &roots {
@@ -477,6 +450,5 @@ impl Snapshot {
     }
 }
 
-/// Why a relative request is refused if the client's list put roots in force.
 const NO_START: &str = "the first directory that the client listed is not available, so relative \
                         paths have no start: use an absolute path";

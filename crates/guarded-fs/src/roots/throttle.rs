@@ -1,5 +1,5 @@
-//! Limits how often a task is done: opening an allowed directory again, and resolving the
-//! configured paths again.
+//! Limits how often an allowed directory is opened again, and the configured paths are resolved
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use crate::limits::{OPENING, VERIFY_EVERY};
 
 /// Allows one caller at a time to do a task, at most once every [`VERIFY_EVERY`].
 ///
-/// The value is the time when the task was last done, in milliseconds of [`clock`]. While a caller
-/// is doing the task, it is the time when the task began, with the bit [`BUSY`] set.
+/// The value is the time of [`clock`] when the task was last done or, with the bit [`BUSY`], when
+/// the caller that is doing it began.
 #[derive(Debug)]
 pub(crate) struct Throttle(Arc<AtomicU64>);
 
-/// The exclusive right to do the task, which counts as done when this is dropped.
+/// The exclusive right to do the task, which is done when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn(Arc<AtomicU64>);
 
@@ -27,12 +27,12 @@ impl Drop for Turn {
 const BUSY: u64 = 1 << 63;
 
 impl Throttle {
-    /// Creates a throttle whose task counts as done now.
+    /// The task counts as done now.
     pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicU64::new(clock())))
     }
 
-    /// Returns a turn if the task is due and no other caller is doing it.
+    /// Returns a turn if the task is due and no other caller does it.
     pub(crate) fn take(&self) -> Option<Turn> {
         self.take_if(is_due)
     }
@@ -67,12 +67,11 @@ fn millis(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000).saturating_add(time.subsec_millis().into())
 }
 
-/// Returns the time in milliseconds of a clock that never goes back.
+/// The milliseconds of a clock that never goes back.
 ///
-/// This is the coarse clock, which is a kernel tick behind: at most 10 ms (clock_gettime(2)). It is
-/// read several times as fast as the exact one, which matters because each call of a session reads
-/// it. The C library reads it, because rustix would look for the vDSO itself, which crashes under
-/// Valgrind.
+/// It is the coarse clock, at most a kernel tick of 10 ms behind (clock_gettime(2)): each call of a
+/// session reads it, several times as fast as the exact one. The C library reads it, because rustix
+/// would look for the vDSO itself, which crashes under Valgrind.
 #[cfg(target_os = "linux")]
 fn clock() -> u64 {
     use nix::time::{ClockId, clock_gettime};
@@ -83,7 +82,7 @@ fn clock() -> u64 {
     millis(now.map_or(Duration::ZERO, Duration::from))
 }
 
-/// Returns the milliseconds since the first call in this process.
+/// The milliseconds since the first call in this process.
 #[cfg(not(target_os = "linux"))]
 fn clock() -> u64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
@@ -94,8 +93,6 @@ fn clock() -> u64 {
 mod tests {
     use super::*;
 
-    /// One caller at a time does the task. If it hangs, nobody else does it, and everybody learns
-    /// of it after a while.
     #[test]
     fn a_task_that_hangs_is_not_done_again_and_is_seen_to_hang() {
         let throttle = Throttle::new();

@@ -1,13 +1,13 @@
 //! What the new process does between fork(2) and execve(2), on Linux.
 //!
-//! The program is confined here, and not in the thread that starts it. Processes and threads of the
-//! same confinement may trace and signal each other (landlock(7)), and a thread of the server shares
-//! the server's memory.
+//! The program is confined here, and not in the thread that starts it: processes and threads of the
+//! same confinement may trace and signal each other (landlock(7)), and a thread of the server
+//! shares the server's memory.
 //!
-//! The new process is a copy of the server in which only this thread exists, so a lock that another
-//! thread held stays locked. Therefore it makes only system calls: it allocates nothing, and drops
-//! nothing that was allocated. This is the only unsafe code of the crate, because neither std nor
-//! another crate has a safe way to run these calls at this point.
+//! Only this thread exists in the new process, so a lock that another thread held stays locked.
+//! Therefore it makes only system calls: it allocates nothing, and drops nothing that was
+//! allocated. This is the only unsafe code of the crate, because neither std nor another crate has
+//! a safe way to run these calls at this point.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -21,9 +21,9 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new
 
 use crate::confine::Restriction;
 
-/// Prepares the command so that the program inherits no descriptor except standard input, output
-/// and error, is killed if the thread that starts it ends, has no privileges unless it keeps them,
-/// and is confined if there is a restriction.
+/// Makes the program inherit no descriptor except standard input, output and error, have no
+/// privileges unless it keeps them, die with the thread that starts it, and be confined if there is
+/// a restriction.
 #[expect(unsafe_code, reason = "std has no safe hook between fork and execve")]
 pub(super) fn prepare(
     command: &mut Command,
@@ -45,7 +45,7 @@ pub(super) fn prepare(
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// Marks each descriptor except standard input, output and error, so that execve(2) closes it.
+/// Makes execve(2) close each descriptor except standard input, output and error.
 #[expect(unsafe_code, reason = "no crate offers close_range(2), or fcntl(2) of a number, as safe")]
 fn close_at_exec(highest: u64) -> io::Result<()> {
     const FIRST: libc::c_uint = 3;
@@ -65,8 +65,8 @@ fn close_at_exec(highest: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Drops all capabilities. With `no_new_privs`, a program gets none back by its owner, its
-/// set-user-ID bit or its file capabilities, even if the user is root (execve(2), capabilities(7)).
+/// Drops all capabilities. With `no_new_privs`, a program gets none back by its owner, set-user-ID
+/// bit or file capabilities, even as root (execve(2), capabilities(7)).
 fn drop_privileges() -> io::Result<()> {
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };

@@ -1,25 +1,4 @@
-//! Child processes that start inside a root.
-//!
-//! A [`ChildCommand`] belongs to a checked directory. Its working directory is set by the
-//! descriptor of that directory, so a directory that is swapped after the check does not change
-//! where the program starts.
-//!
-//! | attack or accident | defense | module |
-//! | --- | --- | --- |
-//! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `spawn` |
-//! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable allowed directories, in force or not (except `/`) | `program` |
-//! | secrets in the server's environment | only [`CHILD_ENVIRONMENT`] is inherited | `program` |
-//! | descriptors of the server without `FD_CLOEXEC` | closed by the new process | `exec` |
-//! | a program that reads the server's protocol from standard input | standard input is empty unless it is given | `spawn` |
-//! | a program that does not read its input, or closes its output and continues | pipes do not block, and one that has ended is no longer looked at | `unix`, `windows` |
-//! | endless output, endless time | limits | `spawn` |
-//! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
-//! | the end of the server | the kernel kills the program | `exec` |
-//! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
-//! | a killed program that cannot be reaped, because it is traced or hangs | the thread ends after a short time, and later starts reap it | `spawn`, `unix` |
-//! | too many programs of one client | permits for each share | `permits` |
-//! | the powers of root and of set-user-ID programs | dropped by the new process | `exec` |
-//! | access to files outside the roots, and to other processes | the new process confines itself | `exec`, `confine` |
+//! Child processes that start inside a root. `docs/defenses.md` lists the attacks on them.
 //!
 //! One thread starts a program, moves its input and output in one loop over the pipes, and stops it
 //! (`spawn`). It never calls the server's functions. The caller waits for its result, and every
@@ -55,33 +34,31 @@ use guarded_fs::{CheckedPath, Error, Result, Scope};
 use crate::confine::{ChildScope, Confinement};
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 
-/// A program to run with a checked directory as its working directory.
+/// A program to run with a checked directory as its working directory. On Linux, a directory that
+/// replaces that one after the check does not change where the program starts.
 ///
-/// - The environment contains only the variables in [`CHILD_ENVIRONMENT`] and those added with
-///   [`env`](Self::env).
-/// - Standard input is empty, unless [`stdin`](Self::stdin) provides it. Standard output and
-///   standard error are captured. On Linux, no other descriptor is inherited, and the program is
-///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)); processes that it
-///   has started are not. On other systems, descriptors without `FD_CLOEXEC` and inheritable handles
-///   are inherited. Rust creates none.
-/// - The program runs in a new process group. The group is killed when the program exits, when a
-///   limit is reached, when the request that the roots belong to ends, and when its client
-///   withdraws the roots. A process that creates its own session or group (setsid(2)) escapes this.
-///   If the program is not confined, such a process can also be a child of the server
-///   (`CLONE_PARENT`, clone(2)), which nobody reaps. On Windows, only the program itself is killed.
-/// - The call returns at most about two seconds after the program is killed. If the program cannot
-///   be reaped by then, because it hangs in the kernel or another process traces it (ptrace(2)), a
-///   later call reaps it, and it no longer counts as one of the client's programs.
+/// - **Environment.** Only the variables in [`CHILD_ENVIRONMENT`] are inherited. [`env`](Self::env)
+///   adds others.
+/// - **Input and output.** Standard input is empty, unless [`stdin`](Self::stdin) provides it.
+///   Standard output and standard error are captured. On Linux, no other descriptor is inherited.
+///   On other systems, descriptors without `FD_CLOEXEC` and inheritable handles are, of which Rust
+///   creates none.
+/// - **End.** The program's process group is killed when the program exits, at a limit, and when
+///   the request ends or its client withdraws the roots. On Linux, the program itself is also
+///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)). On Windows,
+///   only the program itself is killed. A process that creates its own session or group (setsid(2))
+///   escapes this.
+/// - **Return.** The call returns at most about two seconds after the program is killed, even if
+///   the program hangs in the kernel or is traced (ptrace(2)).
+/// - **Privileges.** On Linux, the program has no capabilities (capabilities(7)) and gains none,
+///   unless it may [keep them](Self::keep_privileges). So a program of a server that runs as root
+///   cannot set the clock, change owners, or use files that only their owner may use, unless root
+///   owns them.
 ///
-/// - On Linux, the program has no capabilities (capabilities(7)) and gains none, unless it is allowed
-///   to [keep them](Self::keep_privileges). A program of a server that runs as root cannot set the
-///   clock, change owners, or use files that only their owner may use, unless root owns them.
-///
-/// The program runs as the server's user. It is **not restricted to the roots** and ignores
-/// read-only access and protected names, unless it is [confined](Self::confined) on
-/// Linux. Even a confined program can use protected names, and can change the modes and times
-/// of files outside that the server's user owns. If that user is root, these are the files of the
-/// system, so run the server as another user.
+/// The program runs as the server's user. It is **not restricted to the roots**, and ignores
+/// read-only access and protected names, unless it is [confined](Self::confined) on Linux. Even
+/// then, it can use protected names, and change the modes and times of files outside that the
+/// server's user owns. For root, these are the system's files, so run the server as another user.
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] fn main() -> guarded_fs::Result<()> {
@@ -114,13 +91,9 @@ pub struct ChildCommand {
     allowed: ChildScope,
 }
 
-/// The working directory of a program.
 enum StartsIn {
-    /// The checked directory, by its descriptor.
     Checked,
-    /// What the path of the checked directory leads to.
     Path,
-    /// A directory that the caller has opened.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     Open(File),
 }
@@ -128,26 +101,25 @@ enum StartsIn {
 impl ChildCommand {
     /// Prepares to run a program with a checked directory as its working directory.
     ///
-    /// `program` is an absolute path, or a name that is looked up in the directories of the
-    /// server's `PATH`. Relative directories in `PATH` and directories inside a writable allowed
-    /// directory are skipped. The program must not be inside one, and no symlink on its path may be
-    /// inside one, because a client could have written it. This applies to each writable allowed
-    /// directory, in force or not, except the filesystem root, outside of which there is no program.
-    /// So without allowed directories, or with a writable `/`, a program can be one that another
-    /// client has written: give an absolute path then. Names are compared regardless of case, like
-    /// [protected](guarded_fs::BoundaryBuilder::protect) ones.
+    /// `program` is an absolute path, or a name that is looked up in the absolute directories of
+    /// the server's `PATH`. Neither it nor a symlink on its path may be inside a writable allowed
+    /// directory, in force or not, because a client could have written it. Names are compared
+    /// regardless of case, like [protected](guarded_fs::BoundaryBuilder::protect) ones. The
+    /// filesystem root is excepted, because no program is outside it. So without allowed
+    /// directories, or with a writable `/`, a name can find a program that another client has
+    /// written: give an absolute path then.
     ///
-    /// This looks up the directories in `PATH`, which can block. In asynchronous work, call it in a
-    /// closure that may block, such as that of `RequestRoots::run` (feature `rmcp`).
+    /// Looking up the directories in `PATH` can block. In asynchronous work, call this in a closure
+    /// that may block, such as that of `RequestRoots::run` (feature `rmcp`).
     ///
     /// # Errors
     ///
-    /// - [`InvalidInput`](guarded_fs::ErrorKind::InvalidInput) (`invalid_program`) if `program` is empty
-    ///   or is a relative path with more than one name.
+    /// - [`InvalidInput`](guarded_fs::ErrorKind::InvalidInput) (`invalid_program`) if `program` is
+    ///   empty or is a relative path with more than one name.
     /// - [`NotFound`](guarded_fs::ErrorKind::NotFound) (`no_such_program`) if there is no such
-    ///   executable file outside the writable directories.
+    ///   executable file.
     /// - [`ForbiddenFile`](guarded_fs::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
-    ///   program is inside a writable directory, or its path follows a symlink inside one.
+    ///   only one is inside a writable directory, or is reached through a symlink inside one.
     pub fn new(directory: &CheckedPath, program: impl AsRef<OsStr>) -> Result<Self> {
         let name = program.as_ref();
         let found = program::find(directory.roots(), name);
@@ -173,7 +145,7 @@ impl ChildCommand {
         })
     }
 
-    /// Adds an argument. It is passed to the program unchanged, without a shell. An argument from a
+    /// Adds an argument, which is passed to the program unchanged, without a shell. One from a
     /// model can be an option (`--output=FILE`), so put `--` before it or reject a leading `-`.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.task.command.arg(argument);
@@ -198,10 +170,10 @@ impl ChildCommand {
         self
     }
 
-    /// Lets the program keep the server's capabilities and run set-user-ID programs such as `sudo`.
-    /// A confined program cannot run them in any case. A program that becomes another user this way
-    /// cannot be killed by a server that is not root: it outlives its limits, its request and the
-    /// server, and no longer counts as one of the client's programs after its limits.
+    /// Lets the program keep the server's capabilities and run set-user-ID programs such as `sudo`,
+    /// which a confined program never can. A program that becomes another user this way cannot be
+    /// killed by a server that is not root: it outlives its limits, its request and the server, and
+    /// does not count as one of the client's programs after its limits.
     pub fn keep_privileges(mut self) -> Self {
         self.task.keeps_privileges = true;
         self
@@ -226,22 +198,22 @@ impl ChildCommand {
         self
     }
 
-    /// Stops the program when this function returns true. It is called about every 50 ms on the
-    /// waiting thread, which [`output_async`](Self::output_async) starts. The program is killed at
-    /// most 20 ms later.
+    /// Stops the program when this function returns true. The waiting thread, which
+    /// [`output_async`](Self::output_async) starts, calls it about every 50 ms, and the program is
+    /// killed at most 20 ms later.
     ///
-    /// Roots that belong to a [scope](guarded_fs::Roots::in_scope), such as those of a request, need
-    /// no such function, because the program is stopped when they end.
+    /// Roots in a [scope](guarded_fs::Roots::in_scope), such as those of a request, need no such
+    /// function, because the program is stopped when they end.
     pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stop = Some(Box::new(stop));
         self
     }
 
-    /// Starts the program in this open directory instead of the checked one, for example in a scratch
+    /// Starts the program in this open directory instead of the checked one, such as a scratch
     /// directory of the application. Nothing checks it: it need not be inside the roots, and a
-    /// [confined](Self::confined) program can use it only as far as the confinement allows. The roots
-    /// of the checked directory still decide everything else. The checked directory itself is not
-    /// opened, but is the one that log events name.
+    /// [confined](Self::confined) program can use it only as far as the confinement allows. The
+    /// checked directory is not opened. Its roots still decide everything else, and it is the one
+    /// that events name.
     ///
     /// The directory must be open for reading or with `O_PATH` (open(2)). If it is not a directory,
     /// [`output`](Self::output) fails with [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory).
@@ -251,9 +223,9 @@ impl ChildCommand {
         self
     }
 
-    /// Sets the working directory by its path. This is for systems other than Linux, where it
-    /// cannot be set by descriptor. If the directory is replaced after it was checked, the program
-    /// can start outside the roots.
+    /// Sets the working directory by its path, for systems other than Linux, where it cannot be set
+    /// by descriptor. If the directory is replaced after it was checked, the program can start
+    /// outside the roots.
     pub fn unguarded_dir(mut self) -> Self {
         self.starts_in = StartsIn::Path;
         self
@@ -261,34 +233,35 @@ impl ChildCommand {
 
     /// Runs the program and waits until it exits or is stopped.
     ///
-    /// In a handler of an MCP server, this occupies one of the client's slots for the whole time. Use
-    /// [`output_async`](Self::output_async) for a program that takes longer than a file operation.
+    /// In a handler of an MCP server, this occupies one of the client's slots for the whole time.
+    /// Use [`output_async`](Self::output_async) for a program that takes longer than a file
+    /// operation.
     ///
     /// # Errors
     ///
-    /// - The error of the scope that the roots belong to, if the program was killed because it ended;
+    /// - The error of the scope that the roots belong to, if it ended;
     ///   [`CANCELLED`](crate::kinds::CANCELLED) because of [`stop_if`](Self::stop_if).
-    /// - [`BUSY`](crate::kinds::BUSY) (`too_many_children`) if this client already runs its
-    ///   share of [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be
-    ///   started.
-    /// - [`Unsupported`](guarded_fs::ErrorKind::Unsupported): `directory_by_path` on a system where the
+    /// - [`BUSY`](crate::kinds::BUSY): `too_many_children` if this client already runs its share of
+    ///   [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be started, or the
+    ///   start of the program does not end.
+    /// - [`Unsupported`](guarded_fs::ErrorKind::Unsupported) (`directory_by_path`) where the
     ///   directory cannot be set by descriptor.
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) and the errors of
     ///   `Confinement::confine_process` for a confined program.
     /// - [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory) and other errors from opening the
-    ///   directory; [`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied),
+    ///   directory; [`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied) and
     ///   [`Io`](guarded_fs::ErrorKind::Io) from starting the program.
     pub fn output(self) -> Result<ChildOutput> {
         let report = self.report();
         report(wait::output(self, || false))
     }
 
-    /// Runs the program and waits without blocking a thread of the runtime. If the future is
-    /// dropped, the program is killed.
+    /// Like [`output`](Self::output), without blocking a thread of the runtime, which can be any.
+    /// If the future is dropped, the program is killed.
     ///
     /// # Errors
     ///
-    /// Same as [`output`](Self::output). No particular runtime is required.
+    /// Those of [`output`](Self::output).
     pub async fn output_async(self) -> Result<ChildOutput> {
         let report = self.report();
         report(wait::output_async(self).await)
@@ -296,7 +269,6 @@ impl ChildCommand {
 }
 
 impl ChildCommand {
-    /// Returns a function that logs how the program ended, in the span of the caller.
     fn report(&self) -> impl FnOnce(Result<ChildOutput, Failure>) -> Result<ChildOutput> + use<> {
         let (directory, name) = (self.directory.clone(), self.task.name.clone());
         move |ended| match ended {
@@ -310,13 +282,12 @@ impl ChildCommand {
     }
 }
 
-/// Adds the program to an error, and logs it.
 fn refused(directory: &CheckedPath, error: Error, program: &OsStr) -> Error {
     let scope = directory.roots().scope().map(Scope::number);
     error.with_request("run", program).logged(scope)
 }
 
-/// Shows the program and its arguments, but not the environment, which can contain secrets.
+/// Omits the environment, which can contain secrets.
 impl fmt::Debug for ChildCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildCommand")

@@ -10,14 +10,13 @@ use crate::confine::ConfinementReport;
 use crate::kinds;
 use crate::limits::CHILD_ERROR;
 
-/// The output of a program, and how the program ended.
+/// The output of a program, and how it ended.
 ///
-/// The output is incomplete if the program was stopped by a limit ([`ended`](Self::ended)), or if a
-/// process that the program left behind still writes to it. Soon after the call has returned, the
-/// other end is closed.
+/// The output is incomplete if a limit stopped the program ([`ended`](Self::ended)), or if a
+/// process that it left behind still writes: soon after the call has returned, the other end is
+/// closed.
 #[derive(Clone)]
 pub struct ChildOutput {
-    /// The program as the caller named it.
     pub(super) name: OsString,
     pub(super) ended: ExitReason,
     pub(super) stdout: Vec<u8>,
@@ -67,16 +66,15 @@ impl ChildOutput {
     ///
     /// # Errors
     ///
-    /// The text of each error has the program's name, its exit status if it exited, and the end of
-    /// what it wrote to standard error, at most 2 KiB of it, in quotes and escaped:
-    /// `run "git": the program failed; exit status: 128, standard error: "fatal: bad revision"`.
-    /// The model sees it. If a program can write what its caller must not know, return another
-    /// error.
-    ///
-    /// - [`PROGRAM_FAILED`](crate::kinds::PROGRAM_FAILED) (`program_failed`) if the program
-    ///   exited with another status than 0 or was ended by a signal.
+    /// - [`PROGRAM_FAILED`](crate::kinds::PROGRAM_FAILED) (`program_failed`) if the program exited
+    ///   with another status than 0 or was ended by a signal.
     /// - [`LimitExceeded`](guarded_fs::ErrorKind::LimitExceeded): `program_timed_out`,
     ///   `program_output_too_large`.
+    ///
+    /// The model sees the text of the error: the program's name, its exit status if it exited, and
+    /// the end of its standard error, at most 2 KiB, quoted and escaped. An example is
+    /// `run "git": the program failed; exit status: 128, standard error: "fatal: bad revision"`.
+    /// If a program can write what its caller must not know, return another error.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
         let error = match self.ended {
             ExitReason::Exited(status) if status.success() => return Ok(self.stdout),
@@ -108,11 +106,9 @@ fn stopped(code: &'static str, text: &'static str) -> Error {
     Error::new(ErrorKind::LimitExceeded, code, text)
 }
 
-/// What a program has written so far.
 pub(super) struct OutputBuffer {
-    /// Standard output and standard error.
     pub(super) streams: [Vec<u8>; 2],
-    /// How much more it may write. `None` if it has written too much.
+    /// `None` if the program has written too much.
     pub(super) left: Option<usize>,
 }
 
@@ -128,7 +124,6 @@ impl OutputBuffer {
     }
 }
 
-/// Shows the lengths of the output.
 impl fmt::Debug for ChildOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildOutput")

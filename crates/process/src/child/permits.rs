@@ -1,4 +1,4 @@
-//! Limits the number of child processes, so that a client that starts many leaves some for others.
+//! Limits the number of child processes for each client.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,19 +6,17 @@ use guarded_fs::Scope;
 
 use crate::limits::CHILDREN;
 
-/// For each running program, the share of the client that started it.
+/// For each running program, the share of its client.
 static RUNNING: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
 
-/// A permit to run a child process. Dropping it returns it.
+/// A permit to run a child process, until it is dropped.
 ///
-/// A client gets another permit only while it has fewer than twice the number of remaining ones.
-/// The first client gets at most two thirds of them, and the next client at most two thirds of the
-/// remainder. A client that takes many permits thus leaves some for others.
+/// A client gets another permit only while it has fewer than twice the number of remaining ones:
+/// the first client at most two thirds of all, and the next one at most two thirds of the rest.
 #[must_use]
 pub(super) struct ChildPermit(Box<str>);
 
 impl ChildPermit {
-    /// Takes a permit, or returns `None` if the client may not take another.
     pub(super) fn take(scope: Option<&dyn Scope>) -> Option<Self> {
         let share = scope.map_or("", Scope::share);
         let mut running = lock();

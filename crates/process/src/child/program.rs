@@ -27,7 +27,6 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
     "USERPROFILE",
 ];
 
-/// Returns the absolute path of a program.
 pub(super) fn find(roots: &Roots, name: &OsStr) -> Result<PathBuf> {
     let (path, writable) = (Path::new(name), roots.writable_places([]));
     let places = if path.is_absolute() {
@@ -55,7 +54,6 @@ pub(super) fn no_such_program(text: &'static str) -> Error {
     Error::new(ErrorKind::NotFound, "no_such_program", text)
 }
 
-/// The inherited environment.
 pub(super) fn environment(roots: &Roots) -> Vec<(&'static str, OsString)> {
     let value = |name| match name {
         "PATH" => std::env::join_paths(search_path(&roots.writable_places([]))).ok(),
@@ -64,7 +62,6 @@ pub(super) fn environment(roots: &Roots) -> Vec<(&'static str, OsString)> {
     CHILD_ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect()
 }
 
-/// The directories of `PATH` that are absolute and outside all writable directories.
 fn search_path(writable: &WritablePlaces<'_>) -> Vec<PathBuf> {
     let entries = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&entries)
@@ -72,14 +69,14 @@ fn search_path(writable: &WritablePlaces<'_>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a path exists and a client can neither have written it nor a symlink on it.
+/// Whether a path exists, and a client can have written neither it nor a symlink on it.
 fn is_outside(writable: &WritablePlaces<'_>, path: &Path) -> bool {
     // Defense: A program that a client could have written is not run.
     writable.resolve(path).is_ok_and(|canonical| !writable.contain(&canonical))
 }
 
-/// The names under which the system looks for a program that is no script. Windows adds an
-/// extension.
+/// The names under which the system looks for a program that is no script. Windows adds one with
+/// an extension.
 fn executables(path: &Path) -> [PathBuf; 2] {
     let mut extended = path.as_os_str().to_owned();
     extended.push(EXE_SUFFIX);

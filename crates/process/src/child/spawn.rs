@@ -1,12 +1,12 @@
 //! The thread that starts a program, moves its input and output, and stops it.
 //!
-//! The thread waits for the program until it has ended, because on Linux the program is killed when
-//! the thread ends. The process group is killed while its leader has not been waited for, because
-//! the number of a process can be reused after that (waitpid(2)).
+//! The thread ends after the program, because on Linux the program is killed when it ends. The
+//! process group is killed while its leader has not been waited for, because the number of a
+//! process can be reused after that (waitpid(2)).
 //!
-//! A killed program cannot be reaped while it hangs in the kernel, while another process traces it,
-//! or while this thread traces one of its threads (ptrace(2)). So the thread waits for a bounded
-//! time and then ends, which releases what it traces. Later starts reap what is left.
+//! A killed program cannot be reaped while it hangs in the kernel, or while another process traces
+//! it or this thread one of its threads (ptrace(2)). So the thread waits for a bounded time and
+//! then ends, which releases what it traces. Later starts reap what is left.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,11 +27,9 @@ use crate::confine::ChildConfinement;
 use crate::kinds;
 use crate::limits::{CHILD_DRAIN, CHILD_KILL, CHILD_PAUSE, CHILD_SHORT_PAUSE};
 
-/// A program to start.
 pub(super) struct Task {
     /// The program as the caller named it.
     pub(super) name: OsString,
-    /// The program, its arguments, its environment and its directory.
     pub(super) command: Command,
     pub(super) stdin: Option<Vec<u8>>,
     pub(super) time: Duration,
@@ -39,7 +37,6 @@ pub(super) struct Task {
     pub(super) keeps_privileges: bool,
 }
 
-/// Starts a thread.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name("guarded-process".into()).spawn(work);
     let error = |error: io::Error| {
@@ -50,8 +47,8 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     thread.map(drop).map_err(error)
 }
 
-/// Runs a program in a directory until it ends. If the caller waits no longer, which is when no
-/// message can be sent, the program is killed.
+/// Runs a program until it ends. It is killed when no message can be sent to the caller, who then
+/// waits no longer.
 pub(super) fn run(
     task: Task,
     directory: File,
@@ -118,8 +115,8 @@ pub(super) fn run(
     Ok(ChildOutput { name: task.name, ended, stdout, stderr, confined })
 }
 
-/// Killed programs that could not be reaped in time. Unless other code of the server reaps them, their
-/// numbers are not reused.
+/// Killed programs that could not be reaped in time. Unless other code of the server reaps them,
+/// their numbers are not reused.
 static LEFT: Mutex<Vec<KilledProcess>> = Mutex::new(Vec::new());
 
 fn reap_left() {
@@ -130,7 +127,6 @@ fn reap_left() {
     });
 }
 
-/// Waits until a killed program is reaped, but not for long. Returns its status if it is known.
 fn reap(child: Child, killed: Instant) -> Option<ExitStatus> {
     let mut left = KilledProcess::new(child);
     let mut pause = CHILD_SHORT_PAUSE;

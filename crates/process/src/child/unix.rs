@@ -20,7 +20,7 @@ use super::permits::ChildPermit;
 
 pub(super) const NULL: &str = "/dev/null";
 
-/// The open pipes of a program. A read or a write of this end does not block.
+/// The open pipes of a program. This end does not block.
 pub(super) struct Pipes {
     input: Option<(File, Cursor<Vec<u8>>)>,
     outputs: Vec<(usize, File)>,
@@ -45,8 +45,8 @@ impl Pipes {
         !self.outputs.is_empty()
     }
 
-    /// Waits at most this long until a pipe is ready, and then reads or writes each pipe at most
-    /// once. Returns false if none was ready.
+    /// Waits at most this long until a pipe is ready, and then reads or writes each at most once.
+    /// Returns false if none was ready.
     pub(super) fn transfer(&mut self, time: Duration, captured: &mut OutputBuffer) -> bool {
         let input = self.input.iter().map(|(pipe, _)| PollFd::new(pipe, PollFlags::OUT));
         let outputs = self.outputs.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN));
@@ -84,12 +84,11 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
-/// Whether the program has exited. It is not reaped, so its number and its group still exist.
+/// Does not reap the program, so its number and its group still exist.
 pub(super) fn has_exited(child: &mut Child) -> bool {
     look(child).unwrap_or(true)
 }
 
-/// Kills the program and its process group.
 pub(super) fn kill(child: &mut Child) {
     // If other code of the server has reaped the program, the number may be in use again.
     // Defense: The process group is killed with the program.
@@ -106,10 +105,8 @@ fn look(child: &Child) -> rustix::io::Result<bool> {
     waitid(WaitId::Pid(Pid::from_child(child)), options).map(|status| status.is_some())
 }
 
-/// A killed program and its process group.
 pub(super) struct KilledProcess {
     pub(super) child: Child,
-    /// How the program ended, once it is reaped.
     pub(super) status: Option<ExitStatus>,
 }
 
@@ -119,8 +116,8 @@ impl KilledProcess {
     }
 
     /// Reaps the program and those processes of its group that are children of the server, as far
-    /// as they have ended: siblings of the program (`CLONE_PARENT`, clone(2)) and, if the server is
-    /// the init process of a container, orphans. Returns whether none of them is left.
+    /// as they have ended: siblings (`CLONE_PARENT`, clone(2)) and, if the server is the init
+    /// process of a container, orphans. Returns whether none of them is left.
     pub(super) fn reap(&mut self) -> bool {
         // Other code of the server has reaped it, and its number may be in use again.
         if self.status.is_none() && look(&self.child).is_err() {

@@ -15,9 +15,8 @@ use crate::confine;
 use crate::kinds;
 use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK};
 
-/// Why a program did not run to its end.
 pub(super) enum Failure {
-    /// The guard has logged the error of its own operation.
+    /// The guard has logged it.
     Logged(Error),
     New(Error),
 }

@@ -15,9 +15,8 @@ use super::spawn::start;
 
 pub(super) const NULL: &str = "NUL";
 
-/// The pipes of a program. Each has a thread, which holds the permit and ends with the pipe.
+/// Each pipe has a thread, which holds the permit and ends with the pipe.
 pub(super) struct Pipes {
-    /// The number of a stream, and bytes that were read from it.
     chunks: Receiver<(usize, Vec<u8>)>,
     have_output: bool,
 }
@@ -55,7 +54,6 @@ impl Pipes {
         Ok(Self { chunks, have_output: true })
     }
 
-    /// Whether the program, or a process that it left behind, can still write.
     pub(super) fn have_output(&self) -> bool {
         self.have_output
     }
@@ -80,7 +78,6 @@ pub(super) fn kill(child: &mut Child) {
     let _ = child.kill();
 }
 
-/// A killed program.
 pub(super) struct KilledProcess {
     pub(super) child: Child,
     pub(super) status: Option<ExitStatus>,
@@ -91,7 +88,6 @@ impl KilledProcess {
         Self { child, status: None }
     }
 
-    /// Returns whether the program has ended.
     pub(super) fn reap(&mut self) -> bool {
         self.status = self.child.try_wait().ok().flatten();
         self.status.is_some()

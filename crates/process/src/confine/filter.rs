@@ -1,22 +1,18 @@
-//! A seccomp filter (seccomp(2)) that denies a child process what Landlock does not.
+//! A seccomp filter (seccomp(2)) that denies a child process what Landlock does not: protocols
+//! other than TCP and UDP, Unix sockets by path before version 9, and processes that the server
+//! would have to reap. These system calls fail with `EACCES`:
 //!
-//! Landlock can deny TCP and UDP, but no other protocol, and Unix sockets by path only from version
-//! 9 on. A program can also create processes that the server would have to reap. The filter makes
-//! these system calls fail with `EACCES`:
-//!
-//! | call | denied |
-//! | --- | --- |
-//! | `socket` | every domain of a denied channel |
-//! | `socketpair` | with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix sockets, the types that can be connected again, by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is the same for them |
-//! | `io_uring_setup` | with sockets, because a ring creates them without these calls |
-//! | `prlimit64` | with signals, because a limit can end another process: setting a limit of a process by its number |
-//! | `clone` | always: `CLONE_PARENT`, which makes the new process a child of the server |
+//! - `socket`: every domain of a denied channel.
+//! - `socketpair`: with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix
+//!   sockets, the types that can be connected again by path: `SOCK_DGRAM`, and `SOCK_RAW`, which is
+//!   the same for them.
+//! - `io_uring_setup`: with sockets, because a ring creates them without these calls.
+//! - `prlimit64`: with signals, setting a limit of a process by its number, which can end it.
+//! - `clone`: always `CLONE_PARENT`, which makes the new process a child of the server.
 //!
 //! `clone3` has its flags in memory, which a filter cannot read. It fails with `ENOSYS`, as on an
-//! old kernel, so the C library uses `clone`.
-//!
-//! A program for another architecture than the server's, such as a 32-bit program, is killed
-//! (`SIGSYS`), because its calls have other numbers.
+//! old kernel, so the C library uses `clone`. A program for another architecture than the server's,
+//! such as a 32-bit program, is killed (`SIGSYS`), because its calls have other numbers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,17 +46,16 @@ impl Filter {
         Some(Self { programs, network, unix, signals })
     }
 
-    /// Applies both filters to the calling thread and everything that it starts from now on. Makes
-    /// only system calls.
+    /// Applies both filters to the calling thread and everything that it starts from now on, with
+    /// system calls only.
     pub(super) fn apply(&self) -> io::Result<()> {
         // Defense: A child process has no socket that Landlock does not restrict.
         let applied = self.programs.iter().try_for_each(|program| apply_filter(program));
         applied.map_err(|_| io::Error::from_raw_os_error(libc::EACCES))
     }
 
-    /// Applies the filter to the calling thread, and tests whether it is enforced. A filter of a
-    /// container can forbid filters, or only report success. Landlock, which is enforced already,
-    /// permits all that is tested.
+    /// Applies the filter to the calling thread, and tests whether it is enforced, because one of a
+    /// container can forbid filters, or only report success. Landlock permits all that is tested.
     pub(super) fn is_enforced_here(&self) -> bool {
         self.apply().is_ok()
             && (!self.unix || is_denied(UnixDatagram::unbound()))
@@ -120,7 +115,6 @@ fn programs(network: bool, unix: bool, signals: bool) -> Option<[BpfProgram; 2]>
     Some([failing(denied, libc::EACCES)?, failing(unknown, libc::ENOSYS)?])
 }
 
-/// A filter that makes these calls fail with this error.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 fn failing(calls: Vec<(i64, Vec<SeccompRule>)>, error: i32) -> Option<BpfProgram> {
     let x32: Vec<_> = calls.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
@@ -139,10 +133,10 @@ fn programs(_: bool, _: bool, _: bool) -> Option<[BpfProgram; 2]> {
 /// Any limit. It is set to its present value.
 const LIMIT: Resource = Resource::Core;
 
-/// The bits of the second argument of socket(2) that are the type. The others are flags (Linux's
-/// include/linux/net.h, `SOCK_TYPE_MASK`).
+/// The bits of the second argument of socket(2) that are the type. The others are flags
+/// (`SOCK_TYPE_MASK` in Linux's include/linux/net.h).
 const SOCKET_TYPES: u64 = 0xf;
 
-/// The bit of the call numbers of the x32 ABI, which x86-64 kernels can support in addition
-/// (syscall(2)). No other architecture has a call with this bit.
+/// The bit of the call numbers of the x32 ABI, which x86-64 kernels can support too (syscall(2)).
+/// No other architecture has a call with this bit.
 const X32: i64 = 0x4000_0000;

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::kinds;
 
-/// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
-/// leaves the process as it was.
+/// Nothing changes before [`restrict`] is called, so an earlier refusal leaves the process as it
+/// was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<ConfinementReport> {
     let directories = boundary.directories();
     if directories.is_empty() {
@@ -53,21 +53,18 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     report.after(&restrict(ruleset, threads)?)
 }
 
-/// The confinement of a child process, which its parent has prepared.
 pub(crate) struct ChildConfinement {
     ruleset: RulesetCreated,
     report: ConfinementReport,
     is_partial_allowed: bool,
 }
 
-/// A confinement that the kernel enforces, for the new process.
+/// Enforced by the new process.
 pub(crate) struct Restriction {
     ruleset: Option<RulesetCreated>,
     filter: Option<Filter>,
 }
 
-/// Prepares to confine a program to the roots in force, to the extras, and to what its start
-/// requires.
 pub(crate) fn prepare(
     directory: &Proof,
     confinement: &Confinement,
@@ -123,8 +120,8 @@ impl ChildConfinement {
 }
 
 impl Restriction {
-    /// Confines the calling thread and everything that it starts from now on. Makes only system
-    /// calls, so that a new process can call it before it executes a program.
+    /// Confines the calling thread and everything that it starts from now on, with system calls
+    /// only, so that a new process can call it before it executes a program.
     pub(crate) fn enforce(&mut self) -> io::Result<()> {
         if let Some(ruleset) = self.ruleset.take() {
             ruleset
@@ -136,7 +133,6 @@ impl Restriction {
 }
 
 impl ConfinementReport {
-    /// Completes the report after the kernel was asked to enforce the rules.
     fn after(mut self, status: &RestrictionStatus) -> Result<Self> {
         let abi = match status.landlock {
             LandlockStatus::Available { effective_abi, kernel_abi } => {
@@ -159,7 +155,7 @@ impl ConfinementReport {
     }
 }
 
-/// Tests whether the kernel now denies an access that it must deny. A seccomp filter can report
+/// Tests whether the kernel now denies what it must deny, because a seccomp filter can report
 /// success without doing anything. If access to `/` is allowed, nothing can be tested, and the
 /// result is true.
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
@@ -170,15 +166,13 @@ fn is_enforced(paths: &[ConfinedPath]) -> bool {
         || root_dir.is_err_and(|error| error == rustix::io::Errno::ACCESS)
 }
 
-/// An extra that exists.
 struct OpenExtra<'a> {
     named: &'a Extra,
-    /// The path with all symlinks resolved.
+    /// With all symlinks resolved.
     path: PathBuf,
     file: File,
 }
 
-/// Opens the file or directory that an extra names.
 fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra<'a>> {
     let path = writable.resolve(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
@@ -191,11 +185,9 @@ fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra
     Ok(OpenExtra { named, path, file })
 }
 
-/// The rules to enforce, and the paths that the report lists.
 struct Rules<'a> {
     roots: &'a Roots,
     ruleset: RulesetCreated,
-    /// Whether files in the roots can be run as programs.
     has_programs: bool,
     paths: Vec<ConfinedPath>,
     /// The optional paths that do not exist.
@@ -207,7 +199,7 @@ impl<'a> Rules<'a> {
         Self { roots, ruleset, has_programs: false, paths: Vec::new(), missing: Vec::new() }
     }
 
-    /// Adds the roots in force. One that is not there grants nothing.
+    /// Adds the roots in force. One that is not there grants nothing, or is an error.
     fn with_roots(self, if_missing: IfMissing) -> Result<Self> {
         let is_ignored = |error: &Error| {
             if_missing == IfMissing::Ignored && error.kind() == ErrorKind::RootUnavailable
@@ -246,7 +238,6 @@ impl<'a> Rules<'a> {
         Ok(self)
     }
 
-    /// Adds a rule for the directory or file that a root's name leads to.
     fn with_root(mut self, root: &Root, file: &File) -> Result<Self> {
         let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
@@ -275,7 +266,6 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// The channels to deny.
 fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel> {
     let is_denied = |channel: &Channel| {
         let choice = confinement.choices.iter().rev().find(|(of, _)| of == channel);
@@ -285,9 +275,9 @@ fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel
     channels.into_iter().filter(is_denied).collect()
 }
 
-/// Creates a ruleset that denies these channels, and every access to files that no rule allows. It
-/// covers every right of the first version, which the kernel must support, and the rights of later
-/// versions that the kernel supports.
+/// Denies these channels, and every access to files that no rule allows. This covers every right of
+/// the first version of Landlock, which the kernel must support, and those of later versions that
+/// it supports.
 fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted
@@ -316,8 +306,8 @@ fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
     wanted.create().map_err(io_error)
 }
 
-/// Why the kernel has no Landlock (landlock_create_ruleset(2)). Only a thread that was restricted
-/// learns it, so a thread that ends then asks.
+/// Why the kernel has no Landlock (landlock_create_ruleset(2)). Only a restricted thread learns it,
+/// so a thread that ends then asks.
 fn why_unavailable() -> &'static str {
     let ask = || {
         let best_effort = Ruleset::default().handle_access(AccessFs::Execute)?.create()?;
@@ -352,9 +342,8 @@ fn add(
     ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
 
-/// Renaming a symlink, a FIFO or a socket requires the right to create one (landlock(7)), and the
-/// guard renames all of these. Read-write access therefore includes these rights. The guard does
-/// not rename device nodes.
+/// Read-write access includes the rights to create symlinks, FIFOs and sockets, because renaming
+/// one requires them (landlock(7)), and the guard renames these, but not device nodes.
 fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {
@@ -383,9 +372,9 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
     ruleset.restrict_self().map_err(io_error)
 }
 
-/// Returns the number of threads of this process. `/proc/self/task` has one hard link for itself,
-/// one for its parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). The
-/// directory is not listed, because a process that is already confined cannot list it.
+/// Counts the threads of this process: `/proc/self/task` has one hard link for itself, one for its
+/// parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). A process that
+/// is already confined could not list it.
 fn threads() -> Result<usize> {
     let unknown = |error: Error| threads_running(UNKNOWN, format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
@@ -408,14 +397,13 @@ const RUNNING: &str =
     "the process has other threads; confine it before any thread or runtime is started";
 const UNKNOWN: &str = "the process's threads cannot be counted: is /proc mounted?";
 
-/// Opens a path to read its metadata and to create a rule for it.
 fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
     let opened = openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty());
     Ok(File::from(opened.map_err(io::Error::from)?))
 }
 
-/// Returns the path of an open file as the kernel reports it now (proc(5), `/proc/PID/fd`). Returns
-/// `None` if the file was removed or the kernel does not report its path.
+/// The path of an open file as the kernel reports it now (proc(5), `/proc/PID/fd`), or `None` if
+/// the file was removed or has none.
 fn name_of(file: &File) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let text = readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
@@ -433,8 +421,8 @@ fn io_error(error: RulesetError) -> Error {
 mod tests {
     use super::*;
 
-    /// The kernel appends a suffix to the name of a removed file. The name of an existing file can
-    /// end in the same suffix. Both names are refused.
+    /// The kernel appends a suffix to the name of a removed file, in which that of an existing file
+    /// can end. Both are refused.
     #[test]
     fn names_with_the_suffix_of_removed_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,41 +1,18 @@
-//! Confines the whole process to the allowed directories, or a child process to the roots in force.
+//! Confines the whole process to the allowed directories ([`Confinement::confine_process`]), or a
+//! child process to the roots in force ([`ChildCommand::confined`](crate::ChildCommand::confined)).
 //!
-//! A [`Confinement`] lists the paths that the process needs in addition to the allowed directories
-//! ([`confine_process`](Confinement::confine_process)). From then on, no
-//! thread of the process and no program that it starts can open, create, remove, rename or run a
-//! file outside these paths and the allowed directories, whether or not the code uses the guard.
-//! This cannot be undone. The result is a [`ConfinementReport`], which reports what the kernel
-//! enforces.
+//! The mechanism is Landlock (landlock(7), Linux 5.13) and, for a child process, also a seccomp
+//! filter (`filter`). The rules refer to file and directory objects, and the kernel checks them
+//! whenever the process opens, creates, removes, renames or runs something by path. They are
+//! created from the guard's own handles, so a path that is swapped in the meantime does not widen
+//! access.
 //!
-//! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. The child process
-//! confines itself, and with it everything that it starts, before it executes the program. The rules
-//! are those of the roots in force for the request. A child process is also denied each [`Channel`] to other processes that it is not allowed.
+//! The guard continues to work: its look-ups use `O_PATH` descriptors, `statx` and `readlink`,
+//! which Landlock does not restrict, and all its other operations are beneath the allowed
+//! directories.
 //!
-//! The mechanism is Landlock (landlock(7), Linux 5.13), and for the sockets of a child process also
-//! a seccomp filter (`filter`). Its rules refer to file and directory
-//! objects, and the kernel checks them whenever the process opens, creates, removes, renames or
-//! runs something by path. The rules are created from the guard's own handles, so a path that is
-//! swapped in the meantime does not widen access. The guard itself continues to work. Its look-ups
-//! use `O_PATH` descriptors, `statx` and `readlink`, which Landlock does not restrict. All its
-//! other operations are beneath the allowed directories.
-//!
-//! Confinement is refused, and nothing is enforced, in these cases among others:
-//!
-//! | case | refusal |
-//! | --- | --- |
-//! | no allowed directory | `no_directories` |
-//! | another system, or a kernel without Landlock | `confinement_unavailable` |
-//! | other threads, if the kernel confines only the calling thread, or threads that cannot be counted | `threads_running` |
-//! | a writable extra that contains or is a read-only directory, also under another name | `access_conflict` |
-//! | an extra named through a symlink that a tool could have created | `through_link` |
-//!
-//! Landlock only adds rights, so a writable directory, allowed or an extra, inside a read-only one
-//! is enforced exactly. Patterns for protected names are the guard's alone.
-//!
-//! An older version of Landlock with fewer rights does not cause a refusal.
-//! [`ConfinementReport::not_enforced`] lists the restrictions that the older version does not
-//! enforce.
-//!
+//! Landlock only adds rights, so a writable directory or extra inside a read-only one is enforced
+//! exactly. Patterns for protected names are the guard's alone.
 
 #[cfg(target_os = "linux")]
 mod filter;
@@ -58,10 +35,9 @@ use guarded_fs::Error;
 
 use crate::kinds;
 
-/// The paths that a process may use in addition to the allowed directories
-/// ([`confine_process`](Self::confine_process)).
+/// The paths and [channels](Channel) that a process may use in addition to the allowed directories.
 ///
-/// The default is the allowed directories alone. This is sufficient for the guard, for a Rust
+/// The default is the allowed directories alone, which is sufficient for the guard, for a Rust
 /// program that is already running, and for tokio.
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -89,14 +65,14 @@ pub enum ExtraAccess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Channel {
-    /// TCP (Landlock 4) and UDP (Landlock 10). A child process is also denied the sockets of all
-    /// other protocols except Unix sockets, by a seccomp filter (on x86-64, AArch64 and RISC-V).
+    /// TCP (Landlock 4) and UDP (Landlock 10). A seccomp filter (on x86-64, AArch64 and RISC-V)
+    /// also denies a child process all other protocols except Unix sockets.
     Network,
     /// Signals to processes outside the confinement (Landlock 6).
     Signals,
-    /// Unix sockets of processes outside the confinement, by path (Landlock 9) or by abstract name
-    /// (Landlock 6), such as those of a container daemon, `systemd --user` or an SSH agent. Before
-    /// Landlock 9, a child process is denied all Unix sockets by a seccomp filter, except connected
+    /// Unix sockets of processes outside the confinement, such as those of a container daemon,
+    /// `systemd --user` or an SSH agent: by path (Landlock 9) or by abstract name (Landlock 6).
+    /// Before Landlock 9, a seccomp filter denies a child process all Unix sockets except connected
     /// pairs (socketpair(2)).
     UnixSockets,
 }
@@ -109,7 +85,6 @@ struct Extra {
     missing: IfMissing,
 }
 
-/// What to do if an extra does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IfMissing {
     Refused,
@@ -120,30 +95,29 @@ enum IfMissing {
 
 impl Confinement {
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
-    /// trusted. The exceptions are symlinks in a writable allowed directory or a writable extra, where
-    /// a tool could have created them. If the process needs a temporary directory, add it too. Add a
-    /// directory that only the server uses, rather than all of `/tmp`, which other programs also
-    /// use.
+    /// trusted, except in a writable allowed directory or a writable extra, where a tool could have
+    /// created them. If the process needs a temporary directory, add one that only the server uses,
+    /// rather than all of `/tmp`.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, IfMissing::Refused);
         self
     }
 
-    /// Like [`extra`](Self::extra), but the path may be missing. A missing path is reported
-    /// ([`ConfinementReport::missing`]), and stays inaccessible if it is created later, unless
-    /// another accessible path contains it.
+    /// Like [`extra`](Self::extra), but the path may be missing. It is then
+    /// [reported](ConfinementReport::missing), and stays inaccessible if it is created later,
+    /// unless another accessible path contains it.
     pub fn optional_extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, IfMissing::Reported);
         self
     }
 
     /// Adds the files that system libraries read for host names, time zones and certificates
-    /// ([`RUNTIME_FILES`]). They are read-only, and missing files are ignored. It also adds
-    /// `/dev/null`, which is writable. It adds no programs and nothing in `/proc`, which contains
-    /// the process's own environment. With glibc 2.34 or later, resolving host names needs nothing
-    /// more. A file that is replaced, as some programs replace `resolv.conf` when the network
-    /// changes, is inaccessible until a restart. If that matters, add the directory that contains
-    /// the file.
+    /// ([`RUNTIME_FILES`]), read-only and as far as they exist, and `/dev/null`, which is writable.
+    /// It adds no programs, and nothing in `/proc`, which contains the process's own environment.
+    /// With glibc 2.34 or later, resolving host names needs nothing more.
+    ///
+    /// A file that is replaced, as `resolv.conf` can be when the network changes, is inaccessible
+    /// until a restart. If that matters, add its directory.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
             self.push(path.into(), ExtraAccess::ReadOnly, IfMissing::Ignored);
@@ -153,10 +127,11 @@ impl Confinement {
     }
 
     /// Adds the directories of the system's programs and libraries ([`PROGRAM_DIRECTORIES`]), which
-    /// almost every program needs to start, and [the runtime files](Self::runtime_files). Missing
-    /// directories are ignored. Nothing in `/proc` and no temporary or home directory is added. A
-    /// root inside one of these directories, such as `/usr/src/project`, can be read and its files
-    /// can be run, even if it is not among the roots in force.
+    /// almost every program needs to start, as far as they exist, and [the runtime
+    /// files](Self::runtime_files). Nothing in `/proc` and no temporary or home directory is added.
+    ///
+    /// A root inside one of these directories, such as `/usr/src/project`, can be read and its
+    /// files can be run, even if it is not in force.
     pub fn programs(mut self) -> Self {
         for path in PROGRAM_DIRECTORIES {
             self.push(path.into(), ExtraAccess::Execute, IfMissing::Ignored);
@@ -173,9 +148,9 @@ impl Confinement {
         self
     }
 
-    /// Denies a channel, which the whole process is otherwise allowed. A server without a network
-    /// can be denied [`Network`](Channel::Network). Denied [`UnixSockets`](Channel::UnixSockets),
-    /// it can no longer connect to a system log, a name service or a session bus.
+    /// Denies a channel, which the whole process is otherwise allowed. Denied
+    /// [`UnixSockets`](Channel::UnixSockets), a server can no longer connect to a system log, a
+    /// name service or a session bus.
     pub fn deny(mut self, channel: Channel) -> Self {
         self.choices.push((channel, false));
         self
@@ -226,8 +201,8 @@ const PROGRAM_FILES: &[&str] = &[
     "/etc/ld.so.preload",
 ];
 
-/// A report of the confinement that the kernel enforces. `Display` formats it for the operator's
-/// log, with one line for each path.
+/// What the kernel enforces. `Display` formats it for the operator's log, with one line for each
+/// path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it reports the restrictions that are not enforced"]
 pub struct ConfinementReport {
@@ -236,12 +211,11 @@ pub struct ConfinementReport {
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
     denied: Vec<Channel>,
-    /// Whether the seccomp filter of a child process is enforced. `None` if no channel is denied
-    /// and filters are not supported, and for the whole process.
+    /// Whether the seccomp filter of a child process is enforced. `None` for the whole process, and
+    /// if no channel is denied and filters are not supported.
     is_filtered: Option<bool>,
 }
 
-/// The exceptions from the confinement of a child process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChildScope {
     /// Whether files in the roots can be run.
@@ -250,7 +224,6 @@ pub(crate) struct ChildScope {
     pub(crate) partial: bool,
 }
 
-/// A path that is accessible with everything beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ConfinedPath {
     path: PathBuf,
@@ -266,15 +239,14 @@ impl ConfinementReport {
     }
 
     /// The requested restrictions that are not enforced, or are enforced differently, because the
-    /// kernel is too old or does not permit a seccomp filter. If there are none, everything that was
-    /// requested is enforced, including the denied channels. For what is never restricted, see
-    /// [`Confinement::confine_process`](crate::Confinement::confine_process).
+    /// kernel is too old or does not permit a seccomp filter. For what is never restricted, see
+    /// [`Confinement::confine_process`].
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         self.gaps().map(|(_, _, what)| *what)
     }
 
     /// The restrictions of [`not_enforced`](Self::not_enforced) that concern this channel or, with
-    /// `None`, files. For a server that must not start unless all of one kind are enforced.
+    /// `None`, files, for a server that must not start without them.
     pub fn not_enforced_of(&self, channel: Option<Channel>) -> impl Iterator<Item = &'static str> {
         self.gaps().filter(move |(_, of, _)| *of == channel).map(|(_, _, what)| *what)
     }
@@ -290,15 +262,15 @@ impl ConfinementReport {
     }
 
     /// The accessible paths, with all symlinks resolved, and the operations allowed on each and
-    /// everything beneath it. The allowed directories come before the extras. An earlier
-    /// confinement of this process, or of its parent, may still deny a path.
+    /// everything beneath it. The allowed directories come first. An earlier confinement of this
+    /// process, or of its parent, may still deny a path.
     #[must_use]
     pub fn paths(&self) -> impl ExactSizeIterator<Item = (&Path, ExtraAccess)> {
         self.paths.iter().map(|path| (path.path.as_path(), path.access))
     }
 
-    /// The optional allowed directories and extras that did not exist. A path that is created later
-    /// is inaccessible, unless it is inside one of [`paths`](Self::paths).
+    /// The optional allowed directories and extras that did not exist. One that is created later is
+    /// inaccessible, unless it is inside one of [`paths`](Self::paths).
     #[must_use]
     pub fn missing(&self) -> &[PathBuf] {
         &self.missing

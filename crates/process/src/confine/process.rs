@@ -5,50 +5,16 @@ use guarded_fs::{Boundary, Result};
 use super::{Confinement, ConfinementReport};
 
 impl Confinement {
-    /// Restricts the whole process to the allowed directories of a boundary, with their configured
-    /// access, and to the extras. The restriction also applies to code that does not use the guard. This is
-    /// permanent, so neither this process nor a program that it starts can undo it. Each further
-    /// call, up to 16 in total, narrows the confinement (landlock(7)).
+    /// Restricts the whole process, also code that does not use the guard, to the allowed
+    /// directories of a boundary, with their configured access, and to the extras. Neither this
+    /// process nor a program that it starts can undo this. Each further call, up to 16 in total,
+    /// narrows the confinement (landlock(7)).
     ///
     /// Call this right after the boundary is built, before any thread or runtime exists. From Linux
     /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
-    /// thread and the threads that it starts later, so the call is refused without any effect if
-    /// `/proc/self/task` lists more than one thread. On any kernel, it is refused if the threads
-    /// cannot be counted. A thread that was just joined can still be counted for an instant.
-    ///
-    /// This is a second line of defense and does not replace the guard, because Landlock applies
-    /// the same rules to all clients. **It does not restrict**, on any kernel:
-    ///
-    /// - descriptors that are already open, including standard input and output;
-    /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
-    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
-    ///   entries in a watched directory (`inotify`);
-    /// - changes to modes, owners, times and extended attributes that the user is permitted to
-    ///   make, even outside the accessible paths;
-    /// - the network, signals, and Unix sockets, by which a service such as a session bus or a
-    ///   container daemon executes requests unconfined, unless they are
-    ///   [denied](Confinement::deny); and network protocols other than TCP and UDP, such as
-    ///   Multipath TCP, which reaches TCP servers;
-    /// - other privileges: a process that runs as root can set the clock and the host's name;
-    /// - limits, priority and processors of other processes of the same user (prlimit(2));
-    /// - access through other names of the same object, which bind mounts and hard links create. A
-    ///   file in a read-only directory can be written through a name in a writable one, and a file
-    ///   inside can also have a name outside.
-    ///
-    /// The rules are tied to the objects that exist when this method is called. A directory that is
-    /// moved away stays accessible under its new name. A directory that **replaces it or is created
-    /// later is not accessible**: the guard resolves it again, and operations there are refused
-    /// ([`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied)) until the process is restarted.
-    /// So a deployment that replaces an allowed directory requires a restart, but one that replaces
-    /// only its content does not. A single-file root also becomes inaccessible once another file
-    /// has its name.
-    ///
-    /// A file can be run as a program only if it is in an extra with
-    /// [`Execute`](super::ExtraAccess::Execute). A program that exists only in memory
-    /// (memfd_create(2)) can be run, but it is also confined. The dynamic loader, where it can be run,
-    /// runs any file that can be read. Device nodes cannot be created except whiteouts, and a
-    /// device that is opened later accepts none of its own ioctls. `no_new_privs` is set
-    /// (prctl(2)), so programs that are started later gain no privileges from a set-user-ID bit.
+    /// thread and those that it starts later, so the call is refused without any effect if
+    /// `/proc/self/task` has more than one thread. One that was just joined can still be counted
+    /// for an instant.
     ///
     /// ```no_run
     /// use guarded_fs::{Access, Boundary};
@@ -66,27 +32,60 @@ impl Confinement {
     /// }
     /// ```
     ///
+    /// This is a second line of defense and does not replace the guard, because Landlock applies
+    /// the same rules to all clients. **It does not restrict**, on any kernel:
+    ///
+    /// - descriptors that are already open, including standard input and output;
+    /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
+    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
+    ///   entries in a watched directory (`inotify`);
+    /// - changes to modes, owners, times and extended attributes that the user may make, even
+    ///   outside the accessible paths;
+    /// - the network, signals, and Unix sockets, by which a service such as a session bus or a
+    ///   container daemon executes requests unconfined, unless they are
+    ///   [denied](Confinement::deny); and protocols other than TCP and UDP, such as Multipath TCP,
+    ///   which reaches TCP servers;
+    /// - other privileges: a process that runs as root can set the clock and the host's name;
+    /// - limits, priority and processors of other processes of the same user (prlimit(2));
+    /// - other names of the same object, by bind mounts and hard links. A file in a read-only
+    ///   directory can be written through a name in a writable one, and a file inside can also have
+    ///   a name outside.
+    ///
+    /// The rules are tied to the objects that exist now. A directory that is moved away stays
+    /// accessible under its new name. One that **replaces it or is created later is not
+    /// accessible**: operations there are refused
+    /// ([`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied)) until the process is
+    /// restarted. The same applies to a file that replaces a single-file root. So a deployment that
+    /// replaces an allowed directory requires a restart, but one that replaces only its content
+    /// does not.
+    ///
+    /// Only a file in an extra with [`Execute`](super::ExtraAccess::Execute) can be run as a
+    /// program, except one that exists only in memory (memfd_create(2)), which is also confined.
+    /// The dynamic loader, where it can be run, runs any readable file. Device nodes cannot be
+    /// created except whiteouts, and a device that is opened later accepts none of its own ioctls.
+    /// `no_new_privs` is set (prctl(2)), so programs that are started later gain no privileges from
+    /// a set-user-ID bit.
+    ///
     /// # Errors
     ///
-    /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration) (`no_directories`) if
-    ///   there are no allowed directories, because the clients' lists are not known yet.
-    /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE)
-    ///   (`confinement_unavailable`) if Landlock is not available: on other systems, on kernels
-    ///   before 5.13, on kernels where it is not built in or not enabled (`lsm=`), and under a
-    ///   seccomp filter that blocks it or only reports success.
-    /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE) (`threads_running`)
-    ///   if other threads exist that the kernel would not confine, or if the threads cannot be
-    ///   counted.
-    /// - [`RootUnavailable`](guarded_fs::ErrorKind::RootUnavailable) and similar errors for an allowed
-    ///   directory that is gone.
-    /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
-    ///   writable extra that is a read-only allowed directory, also under another name, or contains
-    ///   one. A writable extra inside a read-only allowed directory is granted.
-    /// - [`RootRejected`](guarded_fs::ErrorKind::RootRejected) (`through_link`) for an extra that is
-    ///   named through a symlink in a writable allowed directory or in a writable extra.
-    /// - The error from opening an extra path that is not optional.
-    /// - [`Io`](guarded_fs::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
-    ///   nothing else changes.
+    /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration):
+    ///   - `no_directories` without allowed directories, because the clients' lists are not known
+    ///     yet.
+    ///   - `access_conflict` for a writable extra that is a read-only allowed directory, also under
+    ///     another name, or contains one. One inside a read-only allowed directory is granted.
+    /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE):
+    ///   - `confinement_unavailable` on other systems, on kernels before 5.13 or where Landlock is
+    ///     not built in or not enabled (`lsm=`), and under a seccomp filter that blocks it or only
+    ///     reports success.
+    ///   - `threads_running` if the kernel would not confine other threads, or, on any kernel, if
+    ///     the threads cannot be counted.
+    /// - [`RootUnavailable`](guarded_fs::ErrorKind::RootUnavailable) and similar errors for an
+    ///   allowed directory that is gone.
+    /// - [`RootRejected`](guarded_fs::ErrorKind::RootRejected) (`through_link`) for an extra that
+    ///   is named through a symlink in a writable allowed directory or in a writable extra.
+    /// - The error from opening an extra that is not optional.
+    /// - [`Io`](guarded_fs::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set,
+    ///   but nothing else changes.
     pub fn confine_process(&self, boundary: &Boundary) -> Result<ConfinementReport> {
         super::system::confine(boundary, self)
     }

@@ -1,18 +1,15 @@
 //! Compares names as macOS filesystems do by default, ignoring case and Unicode normalization.
 //!
-//! APFS and HFS+ store a name as it was written, and find it by any canonically equivalent name.
-//! Unless formatted to be case-sensitive, they also ignore case (Apple File System Reference,
-//! `j_drec_hashed_key_t`).
+//! APFS and HFS+ find a name by any canonically equivalent one and, unless formatted to be
+//! case-sensitive, ignoring case (Apple File System Reference, `j_drec_hashed_key_t`).
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Decomposes the name, converts it to uppercase and then to lowercase (some letters share only one
-/// of these forms), and decomposes it again. Because of ligatures, some names are equal here that
-/// the filesystems distinguish. A request that uses such a name is treated as a request for the
-/// root, and stays inside it.
+/// Some letters share only an uppercase or a lowercase form, so both are applied. Because of
+/// ligatures, some names are equal here that the filesystems distinguish.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);
@@ -20,7 +17,7 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect())
 }
 
-/// The aliases of a canonical path through the system's own symlinks, such as `/tmp/x` for
+/// The aliases of a canonical path through the system's own symlinks: `/tmp/x` for
 /// `/private/tmp/x`.
 pub(crate) fn aliases(canonical: &Path, links: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
     let alias = |(link, target): &(PathBuf, PathBuf)| {

@@ -1,15 +1,14 @@
-//! Parses the Windows paths that a client sends to a server on another system.
+//! Windows paths that a client sends to a server on another system.
 //!
-//! The path begins with a drive. Names are separated by slashes or backslashes, and are compared
-//! ignoring ASCII case. A `file:` URI such as `file:///c%3A/proj` is decoded to a path with a slash
-//! before the drive.
+//! Slashes and backslashes separate names, which are compared ignoring ASCII case. A `file:` URI
+//! such as `file:///c%3A/proj` is decoded to a path with a slash before the drive.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// The lowercase names of a path that begins with a drive, each with the rest of the path after the
-/// name and one separator. The drive is the first name.
+/// The drive and the names of a path in lowercase, each with the rest of the path after one
+/// separator.
 pub(crate) fn names(path: &OsStr) -> Option<impl Iterator<Item = (OsString, &OsStr)>> {
     let mut rest = starts_with_drive(path)?;
     Some(std::iter::from_fn(move || {
@@ -23,8 +22,8 @@ pub(crate) fn names(path: &OsStr) -> Option<impl Iterator<Item = (OsString, &OsS
     }))
 }
 
-/// Replaces backslashes with slashes in a path that begins with a drive. The path is unchanged if a
-/// slash precedes the drive, as in a decoded URI, because its backslashes are part of names.
+/// Replaces the backslashes of a path that begins with a drive. After a slash, as in a decoded URI,
+/// they are part of names and stay.
 pub(crate) fn with_slashes(path: &OsStr) -> Cow<'_, OsStr> {
     let bytes = path.as_bytes();
     if bytes.starts_with(b"/") || starts_with_drive(path).is_none() || !bytes.contains(&b'\\') {
@@ -34,8 +33,8 @@ pub(crate) fn with_slashes(path: &OsStr) -> Cow<'_, OsStr> {
     Cow::Owned(OsString::from_vec(slashes.collect()))
 }
 
-/// The path without a slash before the drive, or `None` if it does not begin with a drive. `C:` is
-/// a drive only if a slash precedes it or a separator follows it.
+/// The path from its drive on. `C:` is a drive only if a slash precedes it or a separator follows
+/// it.
 pub(crate) fn starts_with_drive(path: &OsStr) -> Option<&[u8]> {
     let path = path.as_bytes();
     let from = path.strip_prefix(b"/").unwrap_or(path);

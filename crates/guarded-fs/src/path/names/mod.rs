@@ -1,20 +1,16 @@
 //! Splits paths into names, and compares names, as each operating system does.
 //!
-//! These functions take a path in the form of the current system. On Windows, it must be in the
-//! normal form of `windows::path`. They do no I/O.
+//! Paths have the form of the current system: on Windows, the normal form of `windows::path`.
 //!
 //! | | Linux | macOS | Windows |
 //! | --- | --- | --- | --- |
 //! | names are separated by | `/` | `/` | `\`, `/` |
-//! | an absolute path begins with | `/` | `/` | a volume, `C:\` or `\\server\share\` |
+//! | an absolute path begins with | `/` | `/` | a volume, its first name: `C:\` or `\\server\share\` |
 //! | names are compared | by bytes | ignoring case and normalization (`apple::key`) | ignoring case (`windows::key`) |
 //!
-//! On Windows the volume is the first name of an absolute path.
-//!
-//! Only the names of a root and of its ancestors are compared this way. Beneath a root, the
-//! filesystem decides which names are equal. If a filesystem distinguishes two names that are equal
-//! here, a request that uses the other name is treated as a request for the root, and stays inside
-//! it.
+//! Only the names of a root and its ancestors are compared this way. Beneath a root, the filesystem
+//! decides which names are equal. If it distinguishes two names that are equal here, a request that
+//! uses the other name is treated as a request for the root, and stays inside it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -36,15 +32,13 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || (absolute(one) == absolute(other) && path_key(one) == path_key(other))
 }
 
-/// A key that is equal for paths with equal names. It does not distinguish an absolute path from a
-/// relative one.
+/// A key that is equal for paths with equal names, absolute or relative.
 pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
 }
 
-/// The names of a path in the form in which they are compared with a declared alias, each with the
-/// rest of the path after it. Yields nothing unless the path is absolute on this system or, on
-/// Unix, begins with a Windows drive.
+/// The names of a path as compared with declared aliases, each with the rest after it. Only a path
+/// that is absolute or, on Unix, begins with a Windows drive has any.
 pub(crate) fn alias_names(path: &OsStr) -> Box<dyn Iterator<Item = (Cow<'_, OsStr>, &OsStr)> + '_> {
     #[cfg(unix)]
     if let Some(names) = drive::names(path) {
@@ -67,7 +61,7 @@ mod system {
         path.as_bytes().starts_with(b"/")
     }
 
-    /// The names of a path, including `.` and `..`, each with the rest of the path after it.
+    /// The names of a path, including `.` and `..`, each with the rest after it.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let mut rest = path.as_bytes();
         std::iter::from_fn(move || {
@@ -80,14 +74,13 @@ mod system {
         })
     }
 
-    /// The rest of a path that starts with `base`, compared byte for byte. It is empty or begins
-    /// with a slash.
+    /// The rest of a path that starts with `base`, compared byte for byte.
     pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
         let below = path.as_bytes().strip_prefix(base.as_os_str().as_bytes())?;
         (below.is_empty() || below.starts_with(b"/")).then_some(OsStr::from_bytes(below))
     }
 
-    /// Whether a path ends in a slash and must therefore name a directory.
+    /// Whether a path ends in a separator and so names a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.as_bytes().ends_with(b"/")
     }
@@ -112,33 +105,28 @@ mod system {
         path.to_str().is_some_and(windows::is_absolute)
     }
 
-    /// The names of a path, including `.` and `..`, each with the rest of the path after it. The
-    /// first name of an absolute path is its volume. A path that is not valid Unicode yields no
-    /// names, but a [`Location`](crate::Location) never contains such a path.
+    /// A path that is not valid Unicode has no names, but a [`Location`](crate::Location) never
+    /// contains one.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         windows::components(path.to_str().unwrap_or_default())
             .map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
     }
 
-    /// The rest of a path that starts with `base`, compared literally. It is empty or begins with a
-    /// separator.
     pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
         let below = path.to_str()?.strip_prefix(base.to_str()?)?;
         (below.is_empty() || below.starts_with('\\')).then_some(OsStr::new(below))
     }
 
-    /// Whether a path ends in a separator and must therefore name a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.to_str().is_some_and(|path| path.ends_with(['\\', '/']))
     }
 
-    /// A key that is equal for equal names.
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         super::of_text(name, windows::key)
     }
 }
 
-/// The key of a name that is valid Unicode. Any other name is its own key.
+/// A name that is not valid Unicode is its own key.
 #[cfg(any(windows, target_vendor = "apple"))]
 fn of_text(name: &OsStr, key: impl Fn(&str) -> Cow<'_, str>) -> Cow<'_, OsStr> {
     match name.to_str().map(key) {

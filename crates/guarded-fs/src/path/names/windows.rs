@@ -1,17 +1,16 @@
-//! The Windows rules for paths and names, as functions of text.
+//! The Windows rules for paths and names.
 //!
 //! Every path or `file:` URI is either refused or converted to a normal form: `C:\a\b`,
-//! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. A normal form contains no separator
-//! except `\`, and no `.` or `..` except at the start of a relative path. Windows does not
-//! reinterpret any of its names, and normalizing it again does not change it. This file does no I/O
-//! and does not depend on the operating system, so `tests/properties/windows.rs` can verify these
-//! properties on any system.
+//! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. It contains no separator except `\`, and
+//! no `.` or `..` except at the start of a relative path. Windows does not reinterpret any of its
+//! names, and normalizing it again does not change it. `tests/properties/windows.rs` verifies this
+//! on any system.
 //!
 //! | text | meaning |
 //! | --- | --- |
 //! | `C:\a`, `c:/a` | an absolute path on a drive |
 //! | `\\server\share\a`, `//server/share/a` | an absolute path on a share |
-//! | `\\?\C:\a`, `\\?\UNC\server\share\a` | the same, if each name has the same meaning without the prefix |
+//! | `\\?\C:\a`, `\\?\UNC\server\share\a` | the same, if each name means the same without the prefix |
 //! | `a\b`, `..\a` | a relative path |
 //! | `C:a`, `C:`, `\a` | relative to the process's current drive or directory: refused |
 //! | any other `\\?\`, `\\.\`, `\??\`, `\\server` | not the path of a file: refused |
@@ -32,7 +31,7 @@ use crate::path::escapes;
 ///
 /// As Windows defines it, `..` is removed together with the name before it, and has no effect at
 /// the top of a drive or share. Each name is checked first, even if `..` removes it. A path that
-/// ends in a separator, `.` or `..` names a directory. Its normal form ends in `\`, unless it is
+/// ends in a separator, `.` or `..` names a directory: its normal form ends in `\`, unless it is
 /// `.` or ends in `..`.
 pub fn path(text: &str) -> Result<String, Code> {
     if text.is_empty() {
@@ -70,11 +69,10 @@ pub fn path(text: &str) -> Result<String, Code> {
 
 /// Returns the normal form of the absolute path that a `file:` URI names.
 ///
-/// Everything that a URL parser would silently repair is refused first. The path must begin with a
-/// drive. If the URI has a host, the host is a server, and the path must begin with a share. A `..`
-/// above the drive or share is refused. Some clients write `d:\a` as `file://d:\a` or
-/// `file://d:/a`. The URL Standard interprets these in the same way ("file host state"), so they
-/// are accepted.
+/// The path must begin with a drive or, if the URI has a host, with a share of that server.
+/// Everything that a URL parser would silently repair is refused, and so is a `..` above the drive
+/// or share. Some clients write `d:\a` as `file://d:\a` or `file://d:/a`. Both are accepted,
+/// because the URL Standard interprets them in the same way ("file host state").
 pub fn uri(text: &str) -> Result<String, Code> {
     let is_unescaped = |rest: &str| rest.strip_prefix("//").is_some_and(is_from_drive);
     let rest = escapes::after_scheme(text, is_unescaped)?;
@@ -86,13 +84,12 @@ pub fn uri(text: &str) -> Result<String, Code> {
     }
 }
 
-/// Returns the key by which the filesystem compares a name. A character is replaced by its
-/// uppercase form if that is a single character whose lowercase form is the original character.
+/// The key by which the filesystem compares a name: each character in uppercase, if that is a
+/// single character whose lowercase form is the original one.
 ///
 /// The uppercase table of NTFS works the same way. It maps UTF-16 code units, so characters beyond
 /// U+FFFF are unchanged. In that table `ı` is not `I`, `µ` is not a Greek letter, and `ς` equals
-/// `Σ`. The table may distinguish letters that later versions of Unicode pair. Names that differ
-/// only in such letters are equal here.
+/// `Σ`. It may distinguish letters that later versions of Unicode pair, which are equal here.
 pub fn key(name: &str) -> Cow<'_, str> {
     if name.chars().all(|c| upper(c) == c) {
         return Cow::Borrowed(name);
@@ -105,8 +102,8 @@ pub fn is_absolute(normal: &str) -> bool {
     is_from_drive(normal) || is_from_share(normal)
 }
 
-/// The names of a normal form, including `.` and `..`, each with the rest of the path after it. The
-/// first name of an absolute path is its volume, `C:` or `\\server\share`.
+/// The names of a normal form, including `.` and `..`, each with the rest after it. The volume of
+/// an absolute path, `C:` or `\\server\share`, is its first name.
 pub fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     let (volume, mut rest) = volume(normal);
     let volume = (!volume.is_empty()).then_some((volume, rest));
@@ -119,7 +116,6 @@ pub fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     volume.into_iter().chain(names)
 }
 
-/// Splits a normal form into its volume, which may be empty, and the rest.
 fn volume(normal: &str) -> (&str, &str) {
     let end = if is_from_drive(normal) {
         2
@@ -131,8 +127,8 @@ fn volume(normal: &str) -> (&str, &str) {
     normal.split_at_checked(end).unwrap_or(("", normal))
 }
 
-/// Returns the plain form of the text after `\\?\`. Windows interprets that text literally, so
-/// anything that Windows would change in a plain path is refused.
+/// The plain form of the text after `\\?\`, which Windows interprets literally, so anything that it
+/// would change in a plain path is refused.
 fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
@@ -149,8 +145,7 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     Ok(plain)
 }
 
-/// Splits a path into its drive or share in normal form, which is empty if the path is relative,
-/// and the rest.
+/// Splits off the drive or share in normal form, which is empty for a relative path.
 fn prefix(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
@@ -166,7 +161,6 @@ fn prefix(text: &str) -> Result<(String, &str), Code> {
     }
 }
 
-/// Splits the text after two leading separators into the share in normal form and the rest.
 fn share(text: &str) -> Result<(String, &str), Code> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
@@ -189,7 +183,6 @@ fn check_name(name: &str) -> Result<(), Code> {
     }
 }
 
-/// Checks the characters of a name.
 fn check_characters(name: &str) -> Result<(), Code> {
     match name {
         _ if name.contains(|c| c < ' ' || r#"<>"|?*"#.contains(c)) => Err(Code::InvalidName),
@@ -200,8 +193,8 @@ fn check_characters(name: &str) -> Result<(), Code> {
     }
 }
 
-/// Whether a device has this name in every directory. An extension, and spaces before it, are
-/// ignored.
+/// Whether a device has this name in every directory, whatever its extension and the spaces before
+/// that.
 fn is_reserved(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default().trim_end_matches(' ');
     let port = base
@@ -213,8 +206,7 @@ fn is_reserved(name: &str) -> bool {
     is_port || DEVICES.iter().any(|device| base.eq_ignore_ascii_case(device))
 }
 
-/// Whether this could be an 8.3 short name that the filesystem generated for a longer name, such as
-/// `PROGRA~1` or `TEXTFI~2.TXT`.
+/// Whether this could be a generated 8.3 short name, such as `PROGRA~1` or `TEXTFI~2.TXT`.
 fn is_short(name: &str) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((name, ""));
     let number = base.rsplit_once('~').map_or("", |(_, number)| number);
@@ -225,8 +217,7 @@ fn is_short(name: &str) -> bool {
         && !extension.contains('.')
 }
 
-/// Returns the path that a URI names, given the text after its scheme. The path is decoded once,
-/// and its dot segments are removed (RFC 3986).
+/// The path in the text after a URI's scheme, decoded once and without dot segments (RFC 3986).
 fn uri_path(rest: &str) -> Result<String, Code> {
     let (host, path) = escapes::split_host(rest);
     // The URL Standard's host parser decodes this escape. A server name needs no other escape.
@@ -279,9 +270,8 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     Ok(format!(r"{prefix}\{}{end}", names.join(r"\")))
 }
 
-/// Whether the host of a URI is a server name that a URL parser would not change. A URL parser
-/// treats a host that ends in a number as an IPv4 address (URL Standard, "ends in a number
-/// checker").
+/// Whether a URL parser would leave the name of a server unchanged. It reads a host that ends in a
+/// number as an IPv4 address (URL Standard, "ends in a number checker").
 fn is_server(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
@@ -292,7 +282,6 @@ fn is_server(host: &str) -> bool {
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Whether the text consists of a letter and a colon.
 fn is_drive(text: &str) -> bool {
     matches!(text.as_bytes(), [b'a'..=b'z' | b'A'..=b'Z', b':'])
 }
@@ -317,19 +306,18 @@ fn upper(c: char) -> char {
 
 const SEPARATORS: [char; 2] = ['\\', '/'];
 
-/// The prefix of a path that Windows interprets literally ("Naming Files, Paths, and Namespaces",
-/// Win32 file namespaces).
+/// The prefix of Win32 file namespaces ("Naming Files, Paths, and Namespaces").
 const VERBATIM: &str = r"\\?\";
 
-/// Shares that exist on every server but are not disks (Win32, "Pipe Names" and "Mailslot Names").
-/// SMB provides the pipes in `ipc$`.
+/// Shares of every server that are not disks (Win32, "Pipe Names" and "Mailslot Names"). SMB
+/// provides the pipes in `ipc$`.
 const NON_DISK_SHARES: &[&str] = &["pipe", "mailslot", "ipc$"];
 
 /// Device names ("Naming Files, Paths, and Namespaces", naming conventions). `CONIN$` and `CONOUT$`
 /// belong to the console, and `CLOCK$` to MS-DOS.
 const DEVICES: &[&str] = &["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"];
 
-/// Device names that are followed by one digit, which may be a superscript digit of ISO 8859-1.
+/// Device names followed by one digit, which may be a superscript digit of ISO 8859-1.
 const PORTS: &[&str] = &["COM", "LPT"];
 
 /// The longest name in UTF-16 code units: NTFS's `lpMaximumComponentLength` (GetVolumeInformation).

@@ -1,14 +1,11 @@
 //! Resolves a request without ever looking outside the roots.
 //!
-//! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), whether the [`LastName`] is
-//! followed, and a [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside
-//! a root or at an ancestor of roots, or a refusal. Every look-up consists of plain names inside a
-//! root, so nothing outside is opened, read or looked up.
+//! [`resolve`] returns a [`Place`] inside a root or at an ancestor of roots, or a refusal. Every
+//! look-up consists of plain names inside a root, so nothing outside is opened, read or looked up.
 //!
-//! The resolver is a state machine. Its state is the position, the remaining components, and the
-//! number of symlinks followed. The position is either inside a root, where names are looked up, or
-//! at an ancestor of a root. Ancestors are known from the canonical paths of the roots and are
-//! never looked up. Each component moves the position:
+//! It is a state machine of a position, the remaining components, and the number of symlinks
+//! followed. The position is inside a root, where names are looked up, or at an ancestor of roots,
+//! which is known from their canonical paths and never looked up. Each component moves it:
 //!
 //! | position | component | next position |
 //! | --- | --- | --- |
@@ -17,8 +14,8 @@
 //! | an ancestor | any other name | none: refused as outside |
 //! | inside a root | `..` | the parent directory; for the root itself, the enclosing root or an ancestor |
 //! | inside a root | a directory or file | that directory or file |
-//! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root; with [`LastName::Unfollowed`], a symlink at the end of the path is not followed |
-//! | inside a root | a missing name | the end of the walk: the rest must be plain names, which are not looked up |
+//! | inside a root | a symlink | unchanged, and its target is next; an absolute one starts at `/` or at a root; with [`LastName::Unfollowed`], a symlink at the end is not followed |
+//! | inside a root | a missing name | the end: the rest must be plain names, which are not looked up |
 //! | inside a root | a name that is [denied](Lookup::is_denied) | none: refused, without a look-up |
 //! | not a directory | any | none: refused |
 
@@ -32,34 +29,30 @@ use crate::dir::Stat;
 use crate::error::{Code, Result};
 use crate::path::index::{Node, PathIndex, Position};
 
-/// What an operation does with the last name of a request. This decides whether a symlink there is
-/// followed, and otherwise only which look-up comes first.
+/// What an operation does with the last name of a request. Only [`Unfollowed`](Self::Unfollowed)
+/// does not follow a symlink there. The others differ in the first look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastName {
-    /// Uses what is there. A symlink is followed. [`Roots::decide`](crate::Roots::decide) refuses a
-    /// missing name at once.
+    /// Uses what is there. [`Roots::decide`](crate::Roots::decide) refuses a missing name at once.
     Existing,
-    /// Names a place, whether or not something is there. A symlink is followed.
+    /// Names a place, whether or not something is there.
     Any,
-    /// Like [`Any`](Self::Any), for a name that is created or replaced, so its directory is looked
-    /// up first.
+    /// Names a place to create or replace, so its directory is looked up first.
     New,
-    /// Names the entry itself. A symlink is not followed.
+    /// Names the entry itself.
     Unfollowed,
 }
 
-/// Performs the look-ups of the resolver.
 pub(crate) trait Lookup {
-    /// Returns what is at `path` in root number `root`. `path` consists of plain names, and no
-    /// symlink in it may be followed. An empty path is the root itself.
+    /// Returns what is at `path` in root number `root`. `path` consists of plain names, none of
+    /// which may be followed as a symlink. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<Stat>;
 
-    /// Returns whether one of the last `names` names of `path` in root number `root` is denied.
-    /// `path` consists of plain names. A denied name is refused before it is looked up.
+    /// Whether one of the last `names` names of `path`, which consists of plain names, is denied. A
+    /// denied name is refused before it is looked up.
     fn is_denied(&self, root: usize, path: &Path, names: usize) -> bool;
 }
 
-/// The result of resolving a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Inside(PlaceInRoot),
@@ -67,14 +60,13 @@ pub(crate) enum Place {
     Above(Node),
 }
 
-/// A place inside a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceInRoot {
     pub(crate) root: usize,
-    /// The path relative to the root. It consists of plain names.
+    /// The path in the root, of plain names.
     pub(crate) path: PathBuf,
     pub(crate) found: Presence,
-    /// Whether the last name of the request is a symlink that was followed.
+    /// Whether the last name of the request was a followed symlink.
     pub(crate) is_target: bool,
     /// Whether the path that led here ends in a slash, `.` or `..`, and so names a directory.
     pub(crate) names_directory: bool,
@@ -87,18 +79,17 @@ impl PlaceInRoot {
     }
 }
 
-/// What exists at a place inside a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Presence {
     Exists,
-    /// It is a symlink. Only used with [`LastName::Unfollowed`].
+    /// A symlink, with [`LastName::Unfollowed`].
     Link,
-    /// The number of trailing components that do not exist.
+    /// The number of trailing names that do not exist.
     Missing(usize),
 }
 
-/// Resolves `request`. A relative request starts at the root `base`, and fails with `OutsideRoots`
-/// if there is no base.
+/// Resolves `request`. A relative one starts at the root `base`, and fails with `OutsideRoots`
+/// without one.
 pub(crate) fn resolve<'a>(
     lookup: &'a mut impl Lookup,
     aliases: &'a PathIndex,
@@ -116,8 +107,7 @@ pub(crate) fn resolve<'a>(
     })
 }
 
-/// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink
-/// exists. `link` consists of plain names.
+/// Resolves the target of a symlink at `link`, whether or not that exists.
 pub(crate) fn resolve_symlink(
     lookup: &mut impl Lookup,
     aliases: &PathIndex,

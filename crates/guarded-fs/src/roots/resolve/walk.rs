@@ -17,19 +17,17 @@ pub(super) struct PathWalk<'a, N> {
     aliases: &'a PathIndex,
     last_name: LastName,
     position: Position,
-    /// The path in the root, if the position is in one.
     path: PathBuf,
-    /// Whether the position in a root is a directory, if that is known.
+    /// Whether the position in a root is a directory, if known.
     is_dir: Option<bool>,
-    /// The remaining components. The next one is last.
+    /// The remaining components, the next one last.
     todo: Vec<Cow<'a, OsStr>>,
     steps: usize,
     hops: usize,
-    /// Whether the last name of the request is a symlink that was followed.
     is_target: bool,
-    /// Whether the last component is `.` or `..`.
+    /// Whether the last component was `.` or `..`.
     is_dot: bool,
-    /// The last symlink that was followed, and its target. They are reported only to the operator.
+    /// The last followed symlink and its target, for the operator only.
     last_link: Option<(PathBuf, OsString)>,
 }
 
@@ -51,7 +49,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         }
     }
 
-    /// Resolves the path that `start` adds.
     pub(super) fn run(mut self, start: impl FnOnce(&mut Self) -> Result<()>) -> Result<Place> {
         let place = start(&mut self).and_then(|()| self.walk());
         place.map_err(|error| match (self.position, self.last_link) {
@@ -99,7 +96,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         Ok(())
     }
 
-    /// Processes one component at an ancestor of a root.
+    /// Takes a component at an ancestor of roots.
     fn step_above(&mut self, node: Node, name: &OsStr) -> Result<()> {
         match name.as_encoded_bytes() {
             b"." => {}
@@ -113,7 +110,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         Ok(())
     }
 
-    /// Processes one component inside a root. Returns what is there if the walk ends there.
+    /// Takes a component inside a root. Returns what is there if the walk ends.
     fn step(&mut self, root: usize, name: &OsStr) -> Result<Option<Presence>> {
         match self.is_dir_here(root)? {
             Some(true) => {}
@@ -141,7 +138,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         }
     }
 
-    /// Processes a symlink inside a root.
     fn link(&mut self, text: OsString) -> Result<Option<Presence>> {
         let only_dots_follow = self.todo.iter().all(|name| &**name == ".");
         if self.last_name == LastName::Unfollowed && only_dots_follow {
@@ -167,7 +163,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         error
     }
 
-    /// Refuses the last `names` names of the path if one of them is denied.
     fn refuse_denied(&self, root: usize, names: usize) -> Result<()> {
         // Defense: A denied name is never looked up.
         if self.lookup.is_denied(root, &self.path, names) {
@@ -176,7 +171,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         Ok(())
     }
 
-    /// Starts a walk at the symlink at `link` in a root, as if the walk had just met it.
+    /// Starts as if the walk had just met the symlink at `link` in a root.
     pub(super) fn start_at_symlink(
         &mut self,
         root: usize,
@@ -228,7 +223,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         Ok(Presence::Missing(count))
     }
 
-    /// Ends the walk at the position.
     fn end(&mut self, root: usize) -> Result<Presence> {
         if self.path.as_os_str().is_empty() {
             return self.look_at_root(root);
@@ -239,8 +233,8 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         }
     }
 
-    /// Refuses a request that ends at a root if the root's name does not lead to what the root is.
-    /// A root's own name is never created.
+    /// Refuses a request that ends at a root whose name does not lead to what the root is, and is
+    /// never created.
     fn look_at_root(&mut self, root: usize) -> Result<Presence> {
         let is_dir = self.aliases.is(root) == RootKind::Directory;
         match self.lookup.look(root, &self.path)? {
@@ -262,7 +256,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         Ok(self.is_dir)
     }
 
-    /// Starts an absolute path where its text begins.
     pub(super) fn start(&mut self, path: &'a OsStr) -> Result<()> {
         let rest = self.begin(path, Origin::Request);
         self.push(rest)
@@ -275,7 +268,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         rest
     }
 
-    /// Moves from a root to the position above it.
     fn leave(&mut self, root: usize) -> Result<()> {
         let (above, path) = self.aliases.above(root);
         self.go_to(above);
@@ -287,7 +279,6 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         Ok(())
     }
 
-    /// Moves to a root itself, or to an ancestor of roots.
     pub(super) fn go_to(&mut self, position: Position) {
         let is_directory = |root| self.aliases.is(root) == RootKind::Directory;
         self.is_dir =
@@ -299,13 +290,12 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         self.push_all(path, Cow::Borrowed)
     }
 
-    /// Like [`push`](Self::push), for text that is not part of the request.
     fn push_owned(&mut self, path: &OsStr) -> Result<()> {
         self.push_all(path, |name| Cow::Owned(name.to_owned()))
     }
 
-    /// Adds a path's components before the remaining ones. At an ancestor of a root, no look-up is
-    /// needed, so the first components are processed at once.
+    /// Adds a path's components before the remaining ones. At an ancestor of a root, the first are
+    /// taken at once.
     fn push_all<'p>(
         &mut self,
         path: &'p OsStr,
@@ -331,7 +321,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
     }
 }
 
-/// The number of components that most requests have at most.
+/// Most requests have no more components.
 const TODO: usize = 24;
 
 #[cfg(test)]
@@ -344,8 +334,7 @@ mod tests {
     use super::*;
     use crate::dir::{Handle, Metadata};
 
-    /// Converts a path with slashes to the form of this system. On Windows, an absolute path is on
-    /// drive C.
+    /// The form of a path on this system: on Windows, an absolute one is on drive C.
     fn native(path: &str) -> String {
         if !cfg!(windows) {
             return path.to_owned();
@@ -360,7 +349,6 @@ mod tests {
         roots: Vec<PathBuf>,
         directory: Stat,
         asked: Vec<PathBuf>,
-        /// The denied name.
         denied: Option<&'static str>,
     }
 
@@ -526,7 +514,6 @@ mod tests {
         assert_eq!(memory.asked.iter().find(is_denied), None);
     }
 
-    /// As on Linux, at most forty symlinks are followed.
     #[test]
     fn symlinks_and_steps_are_bounded() {
         let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
@@ -546,7 +533,6 @@ mod tests {
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Any), "too_long");
     }
 
-    /// The resolver itself refuses a name that is too long, without a look-up.
     #[test]
     fn name_that_is_too_long_is_not_looked_up() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/d/"]);
@@ -577,7 +563,6 @@ mod tests {
         assert!(memory.asked.is_empty());
     }
 
-    /// Only the operator learns the target of a symlink.
     #[test]
     fn symlink_to_the_outside_is_shown_only_to_the_operator() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/l>/etc/shadow"]);
