@@ -106,6 +106,14 @@ def wheel():
         form.run(venv / "bin/pip", *QUIET_PIP, "uninstall", "--yes", NAME)
         left = [*venv.rglob("*filesystem?guarded*")]
         assert not left, f"pip left files behind: {left}"
+    # There is no Python for musl here, so pip is told that it installs for one. The program needs
+    # no C library, which the container image shows.
+    with Form("pip, for musl", file) as form:
+        venv, target = form.home / "venv", form.home / "target"
+        form.run("python3", "-m", "venv", venv)
+        musl = ["--platform", "musllinux_1_1_x86_64", "--only-binary", ":all:", "--target", target]
+        form.run(venv / "bin/pip", *QUIET_PIP, "install", "--no-index", *musl, file)
+        form.drive([target / "bin" / NAME], target)
 
 
 def uvx():

@@ -1,6 +1,7 @@
 //! Compares whole MCP calls of guarded servers with those of unguarded ones:
 //! `cargo bench -p benches --bench calls [-- [--update] WORD...]`. The words select rows by their
-//! names. `--update` writes the table to docs/speed.md, or to docs/servers.md with `--beside`.
+//! names. `--update` writes the rows over stdio to docs/speed.md, or to docs/servers.md with
+//! `--beside`.
 //!
 //! `-- --beside SERVER OTHER [--update]` compares two other servers instead, each given by its
 //! command in one argument. Both must have the tools `read_file` and `list_directory` and take
