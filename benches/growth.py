@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/growth.md"
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 320, 70, 20, 20, 50
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 320, 70, 20, 40, 50
 COLOURS = ["#2a6f4e", "#b4541a", "#3b5b92", "#8a8f98"]
 QUESTIONS = {
     "roots": ("roots in force", "time of a check"),

@@ -122,13 +122,13 @@ fn roots(scale: Scale) {
         });
         match builder.build() {
             Ok(boundary) => made.push(("allowed directories", count, boundary.allowed_roots())),
-            Err(error) => println!("# {count} allowed directories: {error}"),
+            Err(error) => println!("# {count} allowed directories: \"{error}\""),
         }
         let whole = Boundary::without_directories().build().unwrap();
         let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
         match whole.narrow(entries, &Deadline::default()) {
             Ok(roots) => made.push(("roots of a client", count, roots)),
-            Err(error) => println!("# a list of {count} roots: {error}"),
+            Err(error) => println!("# a list of {count} roots: \"{error}\""),
         }
     }
     let subject = |(series, count, roots): &(&'static str, usize, Roots)| {
@@ -215,17 +215,17 @@ fn entries(scale: Scale) {
         for number in 0..count {
             File::create(directory.join(format!("file{number}.txt"))).unwrap();
         }
-        let walk = |roots: &Roots| {
+        let walk = |roots: &Roots| -> guarded_fs::Result<()> {
             let mut walk = roots.walk(&name, options)?;
             let mut seen = 0;
             while walk.next_entry()?.is_some() {
                 seen += 1;
             }
             assert_eq!(seen, count);
-            guarded_fs::Result::Ok(())
+            Ok(())
         };
         if let Err(error) = walk(&roots) {
-            println!("# a walk of a directory of {count} entries: {error}");
+            println!("# a walk of a directory of {count} entries: \"{error}\"");
         } else {
             let (roots, name) = (roots.clone(), name.clone());
             let call = move || {
@@ -265,7 +265,7 @@ fn clients(scale: Scale) {
     let sessions = begin(most);
     let refused = guard.session(ClientCapabilities::with_announced_roots());
     if let Err(error) = refused {
-        println!("# a session more than {most}: {error}");
+        println!("# one session more than {most}: \"{error}\"");
     }
     let subjects = scale.up_to(most).into_iter().map(|count| {
         let (next, sessions) = (std::cell::Cell::new(0), sessions.get(..count).unwrap());
