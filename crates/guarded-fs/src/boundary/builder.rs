@@ -158,8 +158,9 @@ impl BoundaryBuilder {
     ///
     /// A pattern consists of names separated by `/`. If it begins with `/`, it matches directly
     /// below each allowed directory, and otherwise at any depth. The last name may contain `*`,
-    /// which matches any number of characters, and `?`, which matches exactly one. Without allowed
-    /// directories, patterns match below the filesystem root, or below each volume on Windows.
+    /// which matches any number of characters, and `?`, which matches exactly one. No other
+    /// character is special. Without allowed directories, patterns match below the filesystem root,
+    /// or below each volume on Windows.
     ///
     /// | pattern | matches in the allowed directory `/srv` |
     /// | --- | --- |

@@ -47,9 +47,11 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///   the request ends or its client withdraws the roots. On Linux, the program itself is also
 ///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)). On Windows,
 ///   only the program itself is killed. A process that creates its own session or group (setsid(2))
-///   escapes this.
+///   escapes this. Unless it is confined, it can also be a child of the server (`CLONE_PARENT`,
+///   clone(2)), which nobody reaps.
 /// - **Return.** The call returns at most about two seconds after the program is killed, even if
-///   the program hangs in the kernel or is traced (ptrace(2)).
+///   the program hangs in the kernel or is traced (ptrace(2)). It then no longer counts as one of
+///   the client's programs, and a later call reaps it.
 /// - **Privileges.** On Linux, the program has no capabilities (capabilities(7)) and gains none,
 ///   unless it may [keep them](Self::keep_privileges). So a program of a server that runs as root
 ///   cannot set the clock, change owners, or use files that only their owner may use, unless root
