@@ -107,8 +107,8 @@ const NOT_SERVED: [ErrorKind; 9] = [
 ];
 
 impl ErrorBody {
-    /// The HTTP status that the protocol requires for a response with this error: 400 for -32021.
-    /// `None` if the transport chooses it.
+    /// The HTTP status that the protocol requires for a response with this error. `None` if the
+    /// transport chooses it.
     #[must_use]
     pub const fn http_status(&self) -> Option<u16> {
         match self.code {

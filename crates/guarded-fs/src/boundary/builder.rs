@@ -103,7 +103,7 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Trusts symlinks in writable allowed directories that last changed before this time
+    /// Trusts symlinks in writable allowed directories if they last changed before this time
     /// (`st_ctime`, inode(7)), by default that at which the process built its first boundary. An
     /// entry of a root list that runs through another symlink there is refused (`through_link`),
     /// because a tool may have created it to widen the list.
