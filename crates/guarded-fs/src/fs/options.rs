@@ -116,8 +116,8 @@ pub enum Overwrite {
     ///
     /// A write compares the content when it begins and when it is committed. Immediately before the
     /// change, the name must still refer to the file that was compared, with the same size and
-    /// times of modification and status change. From then on, conditional changes of this process
-    /// in the same directory exclude one another. While a file is overwritten [in
+    /// times of modification and status change. Until the change, conditional changes of this
+    /// process in the same directory exclude one another. While a file is overwritten [in
     /// place](WriteOptions::in_place), others of it fail with
     /// [`Changed`](crate::ErrorKind::Changed).
     ///
