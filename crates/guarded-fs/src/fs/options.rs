@@ -38,7 +38,8 @@ impl WriteOptions {
     }
 
     /// Overwrites a file [in place](Self::in_place) only if a new file could not have its owner,
-    /// group and access control list. That is always so on Windows, where it never has the old list.
+    /// group and access control list. That is always so on Windows, where it never has the old
+    /// list.
     pub fn in_place_if_owner_changes(self) -> Self {
         Self { in_place: InPlace::IfOwnerChanges, ..self }
     }
