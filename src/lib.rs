@@ -69,7 +69,9 @@
 //! - About requests and files, what [`guarded_fs`](https://docs.rs/guarded-fs#what-is-guaranteed)
 //!   guarantees. Above all, a request is allowed if and only if the file that it named, with all
 //!   symlinks followed, was inside a root **when it was checked**, and the file is then reached
-//!   without following any other symlink. A root is a name below an allowed directory.
+//!   without following any other symlink. A root is a name below an allowed directory. The other
+//!   guarantees are about what a refusal reveals, special files, failed writes, who gains access by
+//!   a write, and the time that a decision takes.
 //! - If allowed directories are configured, no root outside them is ever in force, whatever a
 //!   client lists. No list and no narrowing raises the access of a place.
 //! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
@@ -87,7 +89,7 @@
 //!   Above all, hard links to files outside the roots are served, unless the boundary
 //!   [refuses](BoundaryBuilder::refuse_hard_links) them, and code that opens files without the
 //!   guard is not stopped. On Linux, the feature `process` confines such code to the allowed
-//!   directories.
+//!   directories. The other limits are about FIFOs, and directories that are replaced or moved.
 //! - A child process (`ChildCommand`) starts inside a root, but is not restricted to the roots
 //!   unless it is confined (Linux, feature `process`). Protected names are not enforced for it.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
@@ -120,11 +122,10 @@
 //!
 //! # Events
 //!
-//! With the feature `tracing`, the crate emits these events with the target `mcp_roots_guard`.
-//! Those of operations and refusals, `allowed` and `refused`, have the target `guarded_fs`. The
-//! [documentation of `guarded_fs`](https://docs.rs/guarded-fs#events) describes them, the other
-//! fields, and the contract that applies to all: what may change, and what must not leave the
-//! operator's log.
+//! With the feature `tracing`, operations and refusals are the events `allowed` and `refused` of
+//! [`guarded_fs`](https://docs.rs/guarded-fs#events), whose documentation describes them, the
+//! fields that are missing below, and the contract that applies to all events: what may change, and
+//! what must not leave the operator's log. This crate emits, with the target `mcp_roots_guard`:
 //!
 //! | message | level | when | fields |
 //! | --- | --- | --- | --- |

@@ -909,13 +909,13 @@
 //!
 //! # Run git in a workspace
 //!
-//! With the feature `process`, on Linux. Git is confined to the roots in force, here read-only, so
-//! that a program named by the repository's configuration can read or change nothing else. The
-//! options and variables keep git from running the repository's hooks and monitors. A filter that
-//! its attributes and configuration name still runs, confined, where git compares contents. For
-//! `diff`, add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an argument from
-//! a model, which could otherwise be an option. The roots must contain `.git`: below the
-//! repository, git finds none.
+//! This needs the feature `process` and Linux. Git is confined to the roots in force, here
+//! read-only, so that a program named by the repository's configuration can read or change nothing
+//! else. The options and variables keep git from running the repository's hooks and monitors. A
+//! filter that its attributes and configuration name still runs, confined, where git compares
+//! contents. For `diff`, add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an
+//! argument from a model, which could otherwise be an option. The roots must contain `.git`: below
+//! the repository, git finds none.
 //!
 #![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
 #![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
@@ -1150,11 +1150,11 @@
 //!
 //! # An audit log
 //!
-//! With the features `tracing` and `rmcp`. `examples/audit.rs` is a layer for `tracing_subscriber`
-//! that writes each [event](crate#events) as one line of JSON, and says what becomes of requests
-//! when the disk is full. It copies fields by name, without `error` and `detail`, so the log
-//! contains no content of files, and no name outside the roots that the client did not send.
-//! `tests/data/audit.txt` is an attack with its log.
+//! This needs the features `tracing` and `rmcp`. `examples/audit.rs` is a layer for
+//! `tracing_subscriber` that writes each [event](crate#events) as one line of JSON, and says what
+//! becomes of requests when the disk is full. It copies fields by name, without `error` and
+//! `detail`, so the log contains no content of files, and no name outside the roots that the client
+//! did not send. `tests/data/audit.txt` is an attack with its log.
 //!
 //! Only the server knows which tool was called. It runs each call in a span, which the guard enters
 //! on its own threads: `guard.tool(&ctx, &call, work).instrument(span).await`, where `span` is

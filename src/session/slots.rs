@@ -42,7 +42,7 @@ use crate::session::runtime::{Instant, Mutex, MutexGuard, Threads, lock, timeout
 
 pub(crate) struct Slots {
     threads: Threads,
-    /// Apart, because an allocator keeps memory for each thread, and a large list needs much.
+    /// Separate, because an allocator keeps memory for each thread, and a large list needs much.
     resolving: Threads,
     work: Lane,
     resolutions: Lane,
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(run(&slots, 7).await.unwrap(), 7);
     }
 
-    /// Once fewer jobs run than there are slots.
+    /// Others are refused nothing once fewer jobs run than there are slots.
     #[tokio::test]
     async fn one_hung_job_restricts_only_its_own_client() {
         let slots = Slots::new(8, None);

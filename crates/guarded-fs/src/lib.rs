@@ -84,6 +84,11 @@
 //! - A directory that is moved out of the root while it is open stays accessible through its
 //!   handle.
 //!
+//! # Platforms
+//!
+//! Linux, macOS and Windows are supported. The repository's `docs/platforms.md` says what each
+//! guarantees and lacks.
+//!
 //! # Features
 //!
 //! - `tracing`: [events](#events) for the operator's log and for an audit log.

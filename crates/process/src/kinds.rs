@@ -4,14 +4,14 @@
 //!
 //! - `no_such_program` ([`NotFound`](ErrorKind::NotFound)): no directory of `PATH` that clients
 //!   cannot write to contains the program, or its interpreter does not exist.
-//! - `program_inside_roots` ([`ForbiddenFile`](ErrorKind::ForbiddenFile)): it is inside a writable
-//!   allowed directory, or its path follows a symlink inside one.
+//! - `program_inside_roots` ([`ForbiddenFile`](ErrorKind::ForbiddenFile)): the program is inside a
+//!   writable allowed directory, or its path follows a symlink inside one.
 //! - `program_timed_out`, `program_output_too_large` ([`LimitExceeded`](ErrorKind::LimitExceeded)):
-//!   it was killed at its time limit, or because it wrote more than its limit.
+//!   the program was killed at its time limit, or because it wrote more than its limit.
 //! - `directory_by_path` ([`Unsupported`](ErrorKind::Unsupported)): the working directory can be
 //!   set only by its path (`ChildCommand::unguarded_dir`).
-//! - `invalid_program` ([`InvalidInput`](ErrorKind::InvalidInput)): neither a name nor an absolute
-//!   path.
+//! - `invalid_program` ([`InvalidInput`](ErrorKind::InvalidInput)): the program is neither a name
+//!   nor an absolute path.
 //! - `panicked` ([`Io`](ErrorKind::Io)): the work panicked.
 
 use guarded_fs::{Error, ErrorKind};

@@ -103,7 +103,7 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Trusts symlinks in writable allowed directories that last changed before this time
+    /// Trusts symlinks in writable allowed directories if they last changed before this time
     /// (`st_ctime`, inode(7)), by default that at which the process built its first boundary. An
     /// entry of a root list that runs through another symlink there is refused (`through_link`),
     /// because a tool may have created it to widen the list.
@@ -158,8 +158,9 @@ impl BoundaryBuilder {
     ///
     /// A pattern consists of names separated by `/`. If it begins with `/`, it matches directly
     /// below each allowed directory, and otherwise at any depth. The last name may contain `*`,
-    /// which matches any number of characters, and `?`, which matches exactly one. Without allowed
-    /// directories, patterns match below the filesystem root, or below each volume on Windows.
+    /// which matches any number of characters, and `?`, which matches exactly one. No other
+    /// character is special. Without allowed directories, patterns match below the filesystem root,
+    /// or below each volume on Windows.
     ///
     /// | pattern | matches in the allowed directory `/srv` |
     /// | --- | --- |

@@ -90,9 +90,9 @@ impl DirectoryOptions {
     /// `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
     ///
     /// [`BoundaryBuilder::build`](crate::BoundaryBuilder::build) fails if an alias is not absolute,
-    /// contains `.` or `..` (`invalid_alias`), exists and is a different directory, or equals,
-    /// contains or is inside another allowed directory or alias (`alias_conflict`). So none can be
-    /// declared if `/` is allowed.
+    /// contains `.` or `..`, or is the ninth (`invalid_alias`); or if it exists and is a different
+    /// directory, or equals, contains or is inside another allowed directory or alias
+    /// (`alias_conflict`). So none can be declared if `/` is allowed.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};

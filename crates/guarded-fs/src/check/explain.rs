@@ -97,9 +97,9 @@ impl Lookup for Recorder<'_, '_> {
 }
 
 impl Roots {
-    /// Decides whether a place can be read and written, and returns the steps, for an operator who
-    /// asks why a request is refused. A refusal by the [check](Self::check) is logged like any
-    /// other. Nothing outside the roots is looked up.
+    /// Decides whether the place that a request names can be read and written, and returns the
+    /// steps, for an operator who asks why a request is refused. A refusal by the
+    /// [check](Self::check) is logged like any other. Nothing outside the roots is looked up.
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {

@@ -22,7 +22,7 @@ impl Roots {
     /// same, too. No other request is affected.
     ///
     /// Like every root, the result is a name: nothing is held open, and a directory that takes the
-    /// place of this one is served. It can be named by its canonical path, by an absolute
+    /// place of this one is served. This root can be named by its canonical path, by an absolute
     /// `request`, and by the aliases of the root that contains it.
     /// [`still_allows`](Self::still_allows) accepts a proof from the result as long as a root in
     /// force contains its place.

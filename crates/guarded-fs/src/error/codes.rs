@@ -96,9 +96,9 @@ errors! {
         /// `\\.\`, a volume GUID, or `\\?\` with anything but a drive or a share.
         DevicePath = "device_path",
             "the path names a device or a volume; use a path that begins with a drive letter";
-        /// On Windows, such as `NUL`, `COM1` or `CON.txt`.
+        /// On Windows, the name of a device, such as `NUL`, `COM1` or `CON.txt`.
         ReservedName = "reserved_name", "a name in the path is reserved for a device";
-        /// On Windows, such as `a.txt:s`.
+        /// On Windows, a name with a colon, such as `a.txt:s`.
         Stream = "stream", "a name in the path contains a colon, which would refer to a stream";
         /// On Windows, a name that ends in a dot or a space.
         TrailingDot = "trailing_dot",
@@ -115,6 +115,7 @@ errors! {
 
     /// The text is not a `file:` URI, or has a form that is refused.
     InvalidUri {
+        /// A scheme other than `file:`.
         ForeignScheme = "foreign_scheme", "only paths and file: URIs are accepted";
         /// A URI that names another host (RFC 8089), or has four slashes.
         ForeignHost = "foreign_host",
@@ -184,8 +185,8 @@ errors! {
         TooManyLinks = "too_many_links", "the path goes through more than 40 symbolic links";
     }
 
-    /// The root's name leads to no directory now, or to a file or symlink instead. It is served
-    /// again as soon as there is one.
+    /// The root's name leads to no directory now, or to a file or symlink instead. The root is
+    /// served again as soon as there is a directory.
     RootUnavailable {
         RootUnavailable = "root_unavailable",
             "there is no directory at the path of the root, or something else is there";

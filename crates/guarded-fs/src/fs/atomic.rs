@@ -22,9 +22,9 @@ use crate::error::{Code, Error, Result, quoted};
 /// A file that is written in pieces and appears under its name when it is committed.
 ///
 /// Until then, the name keeps the old file, and the content is in a [temporary
-/// file](crate::Roots::write) in the same directory. If it will replace a file, only its owner can
-/// read it. Without a commit, it is removed on drop, and so are the parent directories that were
-/// created for it, if they are empty.
+/// file](crate::Roots::write) in the same directory, which only its owner can read if it will
+/// replace a file. Without a commit, the temporary file is removed on drop, and so are the parent
+/// directories that were created for it, if they are empty.
 ///
 /// The file is committed in the directory that was opened when writing began. If that directory is
 /// no longer at its path, the commit fails with [`Changed`](crate::ErrorKind::Changed).

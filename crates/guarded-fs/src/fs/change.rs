@@ -407,8 +407,8 @@ impl Proof {
         Ok(())
     }
 
-    /// Returns the names of the directories in one. `left` is the number of entries that may still
-    /// be searched.
+    /// Searches the directory at `path`, and returns the names of those in it. `left` is the number
+    /// of entries that may still be searched.
     fn search_one(&self, base: &Handle, path: &Path, left: &mut usize) -> Result<Vec<OsString>> {
         let (directory, entries) = match base.list(path, self.roots().policy().mounts) {
             // Another process removed or replaced it.

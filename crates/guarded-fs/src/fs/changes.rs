@@ -34,10 +34,10 @@ use crate::roots::{LastName, Roots};
 /// changes. To edit a file and move it, use [`write_moved`](Self::write_moved).
 ///
 /// The commit first verifies every version and destination again, and changes nothing if one fails.
-/// It then makes each change atomically, but not all of them together: if the system refuses one,
-/// for example because a directory to be replaced is not empty, or if the process is killed, the
-/// changes before it have been made and the rest have not. [`CommitError`] says which. A killed
-/// process leaves [temporary files](Roots::write) behind.
+/// It then makes each change atomically, after verifying it once more, but not all of them
+/// together: if the system refuses one, for example because a directory to be replaced is not
+/// empty, or if the process is killed, the changes before it have been made and the rest have not.
+/// [`CommitError`] says which. A killed process leaves [temporary files](Roots::write) behind.
 ///
 /// ```
 /// use guarded_fs::{ContentHash, Overwrite, Roots, WriteOptions};

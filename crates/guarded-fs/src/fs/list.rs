@@ -47,8 +47,8 @@ struct Parent {
 ///
 /// - If the listed directory was moved, changing the entry fails with `changed`. It can still be
 ///   read, unless names are denied, because the directory could then have a denied name.
-/// - If a directory on the way was replaced, an operation fails with `changed`. If the entry itself
-///   was replaced by a symlink, opening it fails too, and removing it removes the symlink.
+/// - If a directory on the way was replaced by a symlink, an operation fails with `changed`. So
+///   does opening the entry if it was itself replaced by one. Removing it removes the symlink.
 /// - A FIFO that replaced the entry is refused without blocking.
 ///
 /// Closing the directory can wait if the filesystem is remote. On Windows, it cannot be moved or

@@ -38,7 +38,8 @@ impl WriteOptions {
     }
 
     /// Overwrites a file [in place](Self::in_place) only if a new file could not have its owner,
-    /// group and access control list. On Windows, it never has the old list.
+    /// group and access control list. That is always so on Windows, where it never has the old
+    /// list.
     pub fn in_place_if_owner_changes(self) -> Self {
         Self { in_place: InPlace::IfOwnerChanges, ..self }
     }
@@ -116,8 +117,8 @@ pub enum Overwrite {
     ///
     /// A write compares the content when it begins and when it is committed. Immediately before the
     /// change, the name must still refer to the file that was compared, with the same size and
-    /// times of modification and status change. From then on, conditional changes of this process
-    /// in the same directory exclude one another. While a file is overwritten [in
+    /// times of modification and status change. Until the change, conditional changes of this
+    /// process in the same directory exclude one another. While a file is overwritten [in
     /// place](WriteOptions::in_place), others of it fail with
     /// [`Changed`](crate::ErrorKind::Changed).
     ///

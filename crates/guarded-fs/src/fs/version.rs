@@ -263,7 +263,7 @@ pub(super) fn change_in_place_if<T>(
     change()
 }
 
-/// Of directories. A lock is held for one look-up and one change, never while content is read or
+/// The lock of a directory is held for one look-up and one change, never while content is read or
 /// written.
 static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable::default);
 

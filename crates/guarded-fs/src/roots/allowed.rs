@@ -35,7 +35,7 @@ struct CurrentHandle {
 }
 
 impl AllowedDirectory {
-    /// It is opened once.
+    /// The filesystem root or a volume, which is opened once.
     pub(crate) fn at_top(top: Handle, consented: usize) -> Result<Arc<Self>> {
         let identity = top.identity()?;
         let top = Arc::new(top);

@@ -99,8 +99,8 @@ impl Roots {
         }
     }
 
-    /// Describes what a path of a list names. Returns `None` if the path contains a symlink or cannot
-    /// be walked, to leave the decision to the resolver.
+    /// Describes what a path of a list names. Returns `None` if the path contains a symlink or
+    /// cannot be walked, to leave the decision to the resolver.
     pub(crate) fn find_by_kernel(&self, listed: &Location) -> Option<(PlaceInRoot, Stat)> {
         let (number, root, path) = self.start_by_kernel(listed)?;
         let names = lexical_path(path)?;

@@ -47,9 +47,11 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///   the request ends or its client withdraws the roots. On Linux, the program itself is also
 ///   killed if the server ends, unless it prevents that (PR_SET_PDEATHSIG(2const)). On Windows,
 ///   only the program itself is killed. A process that creates its own session or group (setsid(2))
-///   escapes this.
+///   escapes this. Unless it is confined, it can also be a child of the server (`CLONE_PARENT`,
+///   clone(2)), which nobody reaps.
 /// - **Return.** The call returns at most about two seconds after the program is killed, even if
-///   the program hangs in the kernel or is traced (ptrace(2)).
+///   the program hangs in the kernel or is traced (ptrace(2)). It then no longer counts as one of
+///   the client's programs, and a later call reaps it.
 /// - **Privileges.** On Linux, the program has no capabilities (capabilities(7)) and gains none,
 ///   unless it may [keep them](Self::keep_privileges). So a program of a server that runs as root
 ///   cannot set the clock, change owners, or use files that only their owner may use, unless root
@@ -101,13 +103,13 @@ enum StartsIn {
 impl ChildCommand {
     /// Prepares to run a program with a checked directory as its working directory.
     ///
-    /// `program` is an absolute path, or a name that is looked up in the absolute directories of
-    /// the server's `PATH`. Neither it nor a symlink on its path may be inside a writable allowed
-    /// directory, in force or not, because a client could have written it. Names are compared
-    /// regardless of case, like [protected](guarded_fs::BoundaryBuilder::protect) ones. The
-    /// filesystem root is excepted, because no program is outside it. So without allowed
-    /// directories, or with a writable `/`, a name can find a program that another client has
-    /// written: give an absolute path then.
+    /// `program` is an absolute path, or a name that is looked up in the server's `PATH`, without
+    /// its relative directories and those inside a writable allowed directory. Neither the program
+    /// nor a symlink on its path may be inside one, in force or not, because a client could have
+    /// written it. Names are compared regardless of case, like
+    /// [protected](guarded_fs::BoundaryBuilder::protect) ones. The filesystem root is excepted,
+    /// because no program is outside it. So without allowed directories, or with a writable `/`, a
+    /// name can find a program that another client has written: give an absolute path then.
     ///
     /// Looking up the directories in `PATH` can block. In asynchronous work, call this in a closure
     /// that may block, such as that of `RequestRoots::run` (feature `rmcp`).
@@ -119,7 +121,7 @@ impl ChildCommand {
     /// - [`NotFound`](guarded_fs::ErrorKind::NotFound) (`no_such_program`) if there is no such
     ///   executable file.
     /// - [`ForbiddenFile`](guarded_fs::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
-    ///   only one is inside a writable directory, or is reached through a symlink inside one.
+    ///   program is inside a writable directory, or its path follows a symlink inside one.
     pub fn new(directory: &CheckedPath, program: impl AsRef<OsStr>) -> Result<Self> {
         let name = program.as_ref();
         let found = program::find(directory.roots(), name);

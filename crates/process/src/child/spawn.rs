@@ -1,7 +1,7 @@
 //! The thread that starts a program, moves its input and output, and stops it.
 //!
-//! The thread ends after the program, because on Linux the program is killed when it ends. The
-//! process group is killed while its leader has not been waited for, because the number of a
+//! The thread ends after the program, because on Linux the program is killed when the thread ends.
+//! The process group is killed while its leader has not been waited for, because the number of a
 //! process can be reused after that (waitpid(2)).
 //!
 //! A killed program cannot be reaped while it hangs in the kernel, or while another process traces

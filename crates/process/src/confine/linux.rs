@@ -421,8 +421,8 @@ fn io_error(error: RulesetError) -> Error {
 mod tests {
     use super::*;
 
-    /// The kernel appends a suffix to the name of a removed file, in which that of an existing file
-    /// can end. Both are refused.
+    /// The kernel appends a suffix to the name of a removed file. That of an existing one can end
+    /// in it, too. Both are refused.
     #[test]
     fn names_with_the_suffix_of_removed_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -14,7 +14,8 @@ impl Confinement {
     /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
     /// thread and those that it starts later, so the call is refused without any effect if
     /// `/proc/self/task` has more than one thread. One that was just joined can still be counted
-    /// for an instant.
+    /// for an instant. A restriction that an old kernel cannot enforce is
+    /// [reported](ConfinementReport::not_enforced), and not an error.
     ///
     /// ```no_run
     /// use guarded_fs::{Access, Boundary};

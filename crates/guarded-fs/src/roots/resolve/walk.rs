@@ -233,8 +233,8 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         }
     }
 
-    /// Refuses a request that ends at a root whose name does not lead to what the root is, and is
-    /// never created.
+    /// Refuses a request that ends at a root whose name does not lead to what the root is. A root's
+    /// own name is never created.
     fn look_at_root(&mut self, root: usize) -> Result<Presence> {
         let is_dir = self.aliases.is(root) == RootKind::Directory;
         match self.lookup.look(root, &self.path)? {
