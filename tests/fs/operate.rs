@@ -106,7 +106,9 @@ fn tree() -> Tree {
         "file root/docs/a.txt = alpha; link root/in -> docs/a.txt; file root/.git/config
         file root/tree/one/two/three.txt; fifo root/pipe; file other/b.txt
         file outside/secret.txt = secret; link root/out -> ../outside/secret.txt
-        link root/up -> ..; link root/dangling -> ../outside/new.txt",
+        link root/up -> ..; link root/dangling -> ../outside/new.txt
+        link root/plan.tmp -> ../outside/secret.txt; link root/over -> ../outside/secret.txt
+        fifo root/fifo/pipe; link root/link/out -> ../../outside/secret.txt",
     );
     fs::write(tree.path("root/b.bin"), b"\xFF\xFE\0").unwrap();
     let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"\xFF");
