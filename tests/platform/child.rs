@@ -15,6 +15,7 @@ use mcp_roots_guard::{
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
 
+use crate::TO_CHILD;
 use crate::support::tree::{Tree, uri};
 use crate::support::{code, is_own_process};
 
@@ -189,12 +190,12 @@ fn search_path_omits_relative_directories_and_writable_roots() {
     }
     let top = tree.expand("$T");
     let path = "bin::.:$T/r/bin:$T/by-link:$T/r/back:$T/none:$T/f:$T/outside:/usr/bin:/bin";
-    let path = path.replace("$T", std::env::var("GUARD_TREE").as_deref().unwrap_or(&top));
+    let path = path.replace("$T", std::env::var(TO_CHILD).as_deref().unwrap_or(&top));
     let test = "platform::child::search_path_omits_relative_directories_and_writable_roots";
-    if !is_own_process(test, &[("PATH", &path), ("GUARD_TREE", &top)]) {
+    if !is_own_process(test, &[("PATH", &path), (TO_CHILD, &top)]) {
         return;
     }
-    let top = std::env::var("GUARD_TREE").unwrap();
+    let top = std::env::var(TO_CHILD).unwrap();
     std::env::set_current_dir(Path::new(&top).join("r")).unwrap();
     let roots = Roots::from_dirs([format!("{top}/r")]).unwrap();
     for tool in ["tool", "own"] {
@@ -260,7 +261,7 @@ fn descriptors_are_not_inherited_without_close_range() {
 /// The server does not stop the program, because it is killed.
 #[test]
 fn program_ends_with_the_server() {
-    if let Some(top) = std::env::var_os("GUARD_SERVER_TREE") {
+    if let Some(top) = std::env::var_os(TO_CHILD) {
         let roots = Roots::from_dirs([top]).unwrap();
         let run = sh(&roots, ".", "echo $$ >starting; mv starting pid; exec sleep 60");
         let _ = run.output();
@@ -269,7 +270,7 @@ fn program_ends_with_the_server() {
     let tree = Tree::new("dir r");
     let mut server = std::process::Command::new(std::env::current_exe().unwrap());
     let test = "platform::child::program_ends_with_the_server";
-    server.args(["--exact", test]).env("GUARD_SERVER_TREE", tree.path("r"));
+    server.args(["--exact", test]).env(TO_CHILD, tree.path("r"));
     let mut server = server.stdout(std::process::Stdio::null()).spawn().unwrap();
     while !tree.path("r/pid").exists() {
         assert!(server.try_wait().unwrap().is_none(), "the server ended");
