@@ -44,7 +44,6 @@ const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems",
         Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
     let refused = Confinement::default().confine_process(&boundary).unwrap_err();
     assert_eq!(refused.code(), "confinement_unavailable");
-    assert_eq!(refused.to_string(), "process confinement is not available here");
     assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
 })];
 
