@@ -253,6 +253,10 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
     use ClientRoots::{Ignore, Narrow, NarrowIfListed, Require};
     assert_eq!(code(Boundary::builder().build()), Some("no_directories"));
     assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
+    // A directory that can have no such name is none.
+    for (name, expected) in [("", "empty"), ("a\0b", "nul"), ("\0", "nul")] {
+        assert_eq!(code(Roots::from_dirs([name])), Some(expected), "{name:?}");
+    }
 
     let without = Boundary::without_directories;
     let optional = DirectoryOptions::from(Access::ReadOnly).optional();
