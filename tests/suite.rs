@@ -7,6 +7,10 @@
 #![cfg_attr(not(target_os = "linux"), allow(unused_imports, dead_code))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+/// The variable in which a test tells its own child process, which runs the same test, what to do.
+/// Its value has the form that the test chooses.
+const TO_CHILD: &str = "GUARD_TEST_CHILD";
+
 mod boundary;
 mod check;
 mod fs;

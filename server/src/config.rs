@@ -87,6 +87,7 @@ fn in_file(content: &str) -> Result<Vec<String>, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic)]
 mod tests {
     use super::in_file;
 

@@ -1,5 +1,5 @@
 //! What is served after a directory was replaced, removed or created, and from when: each cell of
-//! the table in `docs/deployments.md`.
+//! the rows of `tests/data/deployments.txt`, which `docs/deployments.md` shows as a table.
 
 use std::fs;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use mcp_roots_guard::{
 
 use crate::support::tree::Tree;
 
-/// A row of the table.
+/// How a change is made.
 struct Row {
     change: &'static str,
     /// The tree before the change. The file that is read has the content `old`.
@@ -141,17 +141,15 @@ fn switch(tree: &Tree, path: &str, target: &str) {
 
 #[test]
 fn each_change_is_served_as_the_table_says() {
-    let page = include_str!("../../docs/deployments.md");
-    let lines = page.lines().filter(|line| line.starts_with('|'));
-    // The first two lines are the header.
-    let documented: Vec<Vec<String>> = lines
-        .skip(2)
-        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().into()).collect())
+    let lines = include_str!("../data/deployments.txt").lines();
+    let expected: Vec<Vec<String>> = lines
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split('|').map(|cell| cell.trim().into()).collect())
         .collect();
-    let changes: Vec<_> = documented.iter().map(|cells| cells[0].as_str()).collect();
+    let changes: Vec<_> = expected.iter().map(|cells| cells[0].as_str()).collect();
     assert_eq!(changes, ROWS.iter().map(|row| row.change).collect::<Vec<_>>());
     std::thread::scope(|scope| {
-        for (row, cells) in ROWS.iter().zip(&documented) {
+        for (row, cells) in ROWS.iter().zip(&expected) {
             scope.spawn(|| check(row, &cells[1..]));
         }
     });

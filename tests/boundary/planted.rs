@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::TO_CHILD;
 use crate::support::skip::skip;
 use crate::support::tree::Tree;
 
@@ -117,9 +118,8 @@ fn no_symlink_made_later_leads_to_a_root() {
 /// refused. Each child builds its first boundary and makes a symlink at once.
 #[test]
 fn a_symlink_of_the_first_milliseconds_leads_to_no_root() {
-    const CHILD: &str = "GUARD_PLANTED_CHILD";
     const TEST: &str = "boundary::planted::a_symlink_of_the_first_milliseconds_leads_to_no_root";
-    if let Some(top) = std::env::var_os(CHILD) {
+    if let Some(top) = std::env::var_os(TO_CHILD) {
         let work = Path::new(&top).join("work");
         let build = Boundary::builder()
             .directory(&work, Access::ReadWrite)
@@ -138,7 +138,7 @@ fn a_symlink_of_the_first_milliseconds_leads_to_no_root() {
             let tree = make(TREE);
             let child = Command::new(std::env::current_exe().unwrap())
                 .args([TEST, "--exact"])
-                .env(CHILD, tree.path(""))
+                .env(TO_CHILD, tree.path(""))
                 .output()
                 .unwrap();
             let text = String::from_utf8_lossy(&child.stdout);

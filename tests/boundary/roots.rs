@@ -253,6 +253,10 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
     use ClientRoots::{Ignore, Narrow, NarrowIfListed, Require};
     assert_eq!(code(Boundary::builder().build()), Some("no_directories"));
     assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
+    // A directory that can have no such name is none.
+    for (name, expected) in [("", "empty"), ("a\0b", "nul"), ("\0", "nul")] {
+        assert_eq!(code(Roots::from_dirs([name])), Some(expected), "{name:?}");
+    }
 
     let without = Boundary::without_directories;
     let optional = DirectoryOptions::from(Access::ReadOnly).optional();
@@ -262,14 +266,14 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
-        assert!(refused.to_string().ends_with(&format!("leave {option} out")), "{refused}");
+        assert!(refused.to_string().contains(option), "{refused}");
     }
     let boundary = without().build().unwrap();
     let guard = |client_roots| Guard::builder(boundary.clone()).client_roots(client_roots).build();
     for client_roots in [Narrow, NarrowIfListed, Ignore] {
         let refused = guard(client_roots).unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
-        assert!(refused.to_string().ends_with("leave client_roots out"), "{refused}");
+        assert!(refused.to_string().contains("client_roots"), "{refused}");
     }
     assert_eq!(code(guard(Require)), None);
     assert_eq!(boundary.allowed_roots().iter().len(), 0);

@@ -1,4 +1,6 @@
-//! Error texts, as shown to the model or the operator.
+//! What the text of an error tells the model or the operator besides its reason: what was requested,
+//! as it was sent, the path at fault, the exceeded limit, and what to do instead. The words of the
+//! reasons are in `error/codes.rs` and nowhere else.
 
 use std::path::Path;
 
@@ -11,8 +13,23 @@ use mcp_roots_guard::{
 use crate::support::tree::Tree;
 use crate::support::walked;
 
+fn error<T>(result: Result<T>) -> Error {
+    result.err().expect("the operation fails")
+}
+
 fn text<T>(result: Result<T>) -> String {
-    result.map_or_else(|error| error.to_string(), |_| panic!("the operation succeeded"))
+    error(result).to_string()
+}
+
+/// The reason in a text, which follows what was requested.
+fn reason(text: &str, requested: &str) -> String {
+    let reason = text.strip_prefix(requested).and_then(|rest| rest.strip_prefix(": "));
+    reason.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+/// The numbers in a reason.
+fn numbers(reason: &str) -> Vec<usize> {
+    reason.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 #[test]
@@ -24,68 +41,82 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     let roots = boundary.build().unwrap().allowed_roots();
     let ro = tree.path("ro").join("r").into_os_string().into_string().unwrap();
     let cases = [
-        ("a", "b", Overwrite::Never, "destination already exists"),
-        ("a", "d", Overwrite::Always, "destination: is a directory"),
-        ("a", "none/x", Overwrite::Never, "destination: the parent directory does not exist"),
-        ("a", "b/x", Overwrite::Never, "destination: not a directory"),
-        ("a", "../out/x", Overwrite::Never, "destination: not inside the allowed directories"),
-        ("a", ro.as_str(), Overwrite::Always, "destination: the directory is read-only"),
-        (ro.as_str(), "a", Overwrite::Always, "the directory is read-only"),
-        ("none", "x", Overwrite::Never, "no such file or directory"),
+        ("a", "b", Overwrite::Never, "already_exists", true),
+        ("a", "d", Overwrite::Always, "is_a_directory", true),
+        ("a", "none/x", Overwrite::Never, "not_found", true),
+        ("a", "b/x", Overwrite::Never, "not_a_directory", true),
+        ("a", "../out/x", Overwrite::Never, "outside_roots", true),
+        ("a", ro.as_str(), Overwrite::Always, "read_only", true),
+        (ro.as_str(), "a", Overwrite::Always, "read_only", false),
+        ("none", "x", Overwrite::Never, "not_found", false),
         #[cfg(unix)]
-        ("full", "full/x/y", Overwrite::Never, "a directory cannot be moved into itself"),
+        ("full", "full/x/y", Overwrite::Never, "io", false),
         // The source is checked first.
-        ("../out", "b", Overwrite::Never, "not inside the allowed directories"),
+        ("../out", "b", Overwrite::Never, "outside_roots", false),
     ];
-    for (from, to, replace, why) in cases {
-        let expected = format!("rename {from:?} to {to:?}: {why}");
-        assert_eq!(text(roots.rename(from, to, replace)), expected);
+    for (from, to, replace, code, is_of_destination) in cases {
+        let check = |failed: Error| {
+            assert_eq!(failed.code(), code, "{failed}");
+            let reason = reason(&failed.to_string(), &format!("rename {from:?} to {to:?}"));
+            assert_eq!(reason.starts_with("destination"), is_of_destination, "{failed}");
+        };
+        check(error(roots.rename(from, to, replace)));
         let checked = |path| roots.check_entry(path).ok();
         if let (Some(from), Some(to)) = (checked(from), checked(to)) {
-            assert_eq!(text(from.rename(&to, replace)), expected);
+            check(error(from.rename(&to, replace)));
         }
     }
 }
 
-/// Nothing is expanded. The text says so where somebody may have expected it.
+/// Nothing is expanded. Where somebody may have expected it, the reason continues and names what is
+/// not expanded.
 #[cfg(unix)]
 #[test]
 fn a_text_that_is_not_expanded_says_what_to_write() {
     let tree = Tree::new("file in/f; dir in/d; link in/ld -> d");
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
-    let none = "no such file or directory";
-    for (request, why) in [
-        ("~/x", format!("{none}; ~ is not expanded, so write the full path")),
-        ("a%20b", format!("{none}; percent escapes are decoded only in file: URIs, and only once")),
-        ("50%cent", none.to_owned()),
-        ("100%", none.to_owned()),
-        ("~x", none.to_owned()),
-        ("", "the path is empty; write . for the directory itself".to_owned()),
+    // What follows the reason of the same error for another request.
+    let hint = |failed: Error, requested: &str, other: Error, of_other: &str| {
+        assert_eq!(failed.code(), other.code(), "{failed}");
+        let plain = reason(&other.to_string(), of_other);
+        let whole = reason(&failed.to_string(), requested);
+        whole.strip_prefix(&plain).unwrap_or_else(|| panic!("{failed}")).to_owned()
+    };
+    let missing = || error(roots.read("none", 9));
+    for (request, named) in [
+        ("~/x", Some("~")),
+        ("a%20b", Some("file:")),
+        ("50%cent", None),
+        ("100%", None),
+        ("~x", None),
     ] {
-        let text = text(roots.read(request, 9));
-        assert!(text.ends_with(&format!("{request:?}: {why}")), "{text}");
+        let failed = error(roots.read(request, 9));
+        let hint = hint(failed, &format!("read {request:?}"), missing(), "read \"none\"");
+        assert_eq!(hint.is_empty(), named.is_none(), "{request}: {hint}");
+        assert!(hint.contains(named.unwrap_or_default()), "{request}: {hint}");
     }
     // A `Path` is used unchanged.
-    let why = format!("{none}; write a path here instead of a file: URI");
-    let text_of = |path: &str| text(roots.read(std::path::Path::new(path), 9));
-    assert!(text_of("file:///x").ends_with(&why));
-    let entry = |path: &str| text(roots.check_entry(path));
-    let why = "not a directory but a symlink; omit the slash to name the symlink itself";
-    let parent = "the parent directory does not exist; ~ is not expanded, so write the full path";
-    assert_eq!(text(roots.write("~/x", "x")), format!("write \"~/x\": {parent}"));
-    assert_eq!(entry("ld/"), format!("check \"ld/\": {why}"));
-    assert_eq!(text(roots.write(".", "x")), "write \".\": is a directory");
-    let why = "the path ends in a slash or a dot, so it names a directory; write it without that to \
-               name a file";
-    assert_eq!(text(roots.write("new/", "x")), format!("write \"new/\": {why}"));
-    for (directory, why) in [
-        ("", "the path of the directory is empty; is a variable unset?"),
-        ("~/x", "~ is not expanded, so write the full path"),
-        ("file:///srv", "write a path here instead of a file: URI"),
-    ] {
-        let built = Boundary::builder().directory(directory, Access::ReadOnly).build();
-        let text = text(built);
-        assert!(text.ends_with(why), "{text}");
+    let failed = error(roots.read(Path::new("file:///x"), 9));
+    assert!(hint(failed, "read \"file:///x\"", missing(), "read \"none\"").contains("file:"));
+    let (failed, other) = (error(roots.write("~/x", "x")), error(roots.write("none/x", "x")));
+    assert!(hint(failed, "write \"~/x\"", other, "write \"none/x\"").contains('~'));
+    let (failed, other) = (error(roots.check_entry("ld/")), error(roots.check_entry("f/")));
+    assert_ne!(hint(failed, "check \"ld/\"", other, "check \"f/\""), "");
+    let (failed, other) = (error(roots.write("new/", "x")), error(roots.write(".", "x")));
+    assert_eq!((failed.code(), other.code()), ("is_a_directory", "is_a_directory"));
+    assert_ne!(
+        reason(&failed.to_string(), "write \"new/\""),
+        reason(&other.to_string(), "write \".\"")
+    );
+    assert_eq!(error(roots.read("", 9)).code(), "empty");
+    for (directory, code, named) in
+        [("", "empty", ""), ("~/x", "not_found", "~"), ("file:///srv", "not_found", "file:")]
+    {
+        let failed = error(Boundary::builder().directory(directory, Access::ReadOnly).build());
+        assert_eq!(failed.code(), code, "{failed}");
+        let text = failed.to_string();
+        let reason = text.rsplit_once('"').map_or(text.as_str(), |(_, reason)| reason);
+        assert!(reason.contains(named), "{text}");
     }
 }
 
@@ -93,21 +124,16 @@ fn a_text_that_is_not_expanded_says_what_to_write() {
 fn an_exceeded_limit_is_named_with_its_number() {
     let tree = Tree::new("file in/f = 123; file in/d/x; file in/d/y");
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
-    assert_eq!(text(roots.read("f", 2)), r#"read "f": larger than 2 bytes"#);
+    let of_read = |text: &str| numbers(&reason(text, "read \"f\""));
+    assert_eq!(of_read(&text(roots.read("f", 2))), [2]);
     let open = roots.open("f").unwrap();
-    assert_eq!(text(open.read_all(1)), r#"read "f": larger than 1 bytes"#);
+    assert_eq!(of_read(&text(open.read_all(1))), [1]);
     let walk = roots.walk("d", WalkOptions::default().max_entries(1)).unwrap();
-    assert_eq!(text(walked(walk).pop().unwrap()), r#"walk "d": more than 1 entries"#);
+    assert_eq!(numbers(&reason(&text(walked(walk).pop().unwrap()), "walk \"d\"")), [1]);
     let uri = format!("file:///{}", "a".repeat(URI_BYTES));
-    assert!(
-        text(Location::parse(&uri))
-            .ends_with(&format!(": the URI is longer than {URI_BYTES} bytes"))
-    );
+    assert_eq!(numbers(&text(Location::parse(&uri))).last(), Some(&URI_BYTES));
     let huge = ListRootsResult::from_uris(["x".repeat(ROOT_LIST_BYTES + 1)]);
-    assert_eq!(
-        text(crate::support::listed(&huge)),
-        format!("the root list is larger than {ROOT_LIST_BYTES} bytes")
-    );
+    assert_eq!(numbers(&text(crate::support::listed(&huge))), [ROOT_LIST_BYTES]);
 }
 
 /// `boundary::options` compares the text for every request and every reason but the first one here.
@@ -115,21 +141,18 @@ fn an_exceeded_limit_is_named_with_its_number() {
 fn a_refusal_without_roots_says_only_why_there_are_none() {
     let tree = Tree::new("file in/f");
     let unset = Boundary::without_directories().build().unwrap();
-    for (roots, why) in [
-        (unset.allowed_roots(), "the server has no directories configured"),
-        (
-            unset.narrow(&ListRootsResult::default().roots, &Deadline::default()).unwrap(),
-            "the client listed no directories",
-        ),
-    ] {
-        assert_eq!(text(roots.read("f", 9)), format!(r#"read "f": {why}"#));
+    let unlisted = unset.narrow(&ListRootsResult::default().roots, &Deadline::default()).unwrap();
+    let reasons = [unset.allowed_roots(), unlisted].map(|roots| {
+        let why = reason(&text(roots.read("f", 9)), "read \"f\"");
         let renamed = text(roots.rename("a", "b", Overwrite::Never));
-        assert_eq!(renamed, format!(r#"rename "a" to "b": {why}"#));
+        assert_eq!(reason(&renamed, "rename \"a\" to \"b\""), why);
         let base = text(roots.with_base(tree.path("in")));
         assert!(base.ends_with(&format!(": {why}")), "{base}");
         let in_force = tree.roots(["in"]).check("f").unwrap();
         assert_eq!(text(roots.still_allows(&in_force)), why);
-    }
+        why
+    });
+    assert_ne!(reasons[0], reasons[1]);
 }
 
 /// Only the operator learns which directory could be listed or allowed. The text for the sender is
@@ -152,44 +175,38 @@ fn the_operator_learns_why_a_request_is_outside() {
         .unwrap()
         .narrow(&list.roots, &Deadline::default())
         .unwrap();
-    let shown = format!("; allowed: {:?}", tree.path("a"));
-    let allowed = format!("it is in the allowed directory {:?}, but not in", tree.path("b"));
+    let (in_force, allowed) = (format!("{:?}", tree.path("a")), format!("{:?}", tree.path("b")));
     let (b, none) = (tree.path("b/none"), tree.path("c/f"));
+    let same = reason(&text(roots.read("../none", 9)), "read \"../none\"");
     for (request, detail) in [
         (b.to_str().unwrap(), Some(allowed.as_str())),
-        ("../b", Some(&allowed)),
-        ("l", Some("after following the symlink")),
+        ("../b", Some(allowed.as_str())),
+        ("l", Some("\"../b/f\"")),
         ("../none", None),
         (none.to_str().unwrap(), None),
     ] {
         let refused = roots.read(request, 9).unwrap_err();
+        assert_eq!(refused.code(), "outside_roots");
         let found = refused.operator_detail();
         assert!(found.is_some() == detail.is_some(), "{request}: {found:?}");
-        assert!(found.unwrap_or("").starts_with(detail.unwrap_or("")), "{request}: {found:?}");
-        let same = format!("read {request:?}: not inside the allowed directories");
-        assert_eq!(refused.to_string(), same);
-        assert_eq!(text(named.read(request, 9)), same + &shown);
+        assert!(found.unwrap_or("").contains(detail.unwrap_or("")), "{request}: {found:?}");
+        assert_eq!(refused.to_string(), format!("read {request:?}: {same}"));
+        let longer = reason(&text(named.read(request, 9)), &format!("read {request:?}"));
+        let allowed_now = longer.strip_prefix(&same).unwrap();
+        assert!(allowed_now.contains(&in_force) && !allowed_now.contains(&allowed), "{longer}");
     }
     // What would be writable although it is read-only is named, with the line to write instead.
     let (outer, inner) = (tree.path("ro"), tree.path("ro/in"));
     let refused = |read_only: &Path| {
         let builder = Boundary::builder().directory(&outer, Access::ReadWrite);
-        text(builder.directory(read_only, Access::ReadOnly).build().map(drop))
+        let failed = error(builder.directory(read_only, Access::ReadOnly).build());
+        assert_eq!(failed.code(), "access_conflict");
+        reason(&failed.to_string(), &format!("open root {read_only:?}"))
     };
-    let why = "a read-only directory would be writable";
-    assert_eq!(
-        refused(&inner),
-        format!(
-            "open root {inner:?}: {why}; it is inside the writable directory {outer:?}: leave it \
-             out, and make it read-only with .protect(\"/in\")"
-        )
-    );
-    assert_eq!(
-        refused(&outer),
-        format!(
-            "open root {outer:?}: {why}; it is configured as read-only and as writable: leave out one of the two"
-        )
-    );
+    let instead = refused(&inner);
+    assert!(instead.contains(&format!("{outer:?}")), "{instead}");
+    assert!(instead.contains(".protect(\"/in\")"), "{instead}");
+    assert!(!refused(&outer).contains(".protect("));
     // What `explain` decides is what `check` and the operations decide.
     let explained = |request: &str| {
         let explanation = roots.explain(request);
@@ -200,13 +217,14 @@ fn the_operator_learns_why_a_request_is_outside() {
     };
     let steps = explained("l");
     let lines: Vec<_> = steps.lines().collect();
-    assert_eq!(lines[1], r#"in root 0, "l" is a symlink to "../b/f""#);
-    assert!(lines[2].starts_with("reading is refused (outside_roots): "), "{steps}");
-    assert!(lines[3].starts_with("writing is refused (outside_roots): "), "{steps}");
-    assert_eq!(lines[4..], ["to allow it: add an allowed directory that contains the place"]);
-    assert!(explained("/none/f").contains("listed \"file:///none\", which was rej"));
-    let both = "it can be read and changed\nreading is allowed\nwriting is allowed";
-    assert!(explained("f").ends_with(both));
+    assert!(lines[1].contains("\"l\"") && lines[1].contains("\"../b/f\""), "{steps}");
+    assert!(
+        lines[2].contains("(outside_roots)") && lines[3].contains("(outside_roots)"),
+        "{steps}"
+    );
+    assert_eq!(lines.len(), 5, "what would allow it: {steps}");
+    assert!(explained("/none/f").contains("\"file:///none\""));
+    assert!(!explained("f").contains("(outside_roots)"));
     for (request, reading, writing) in [
         ("q", Some("not_found"), Some("protected")),
         ("p", Some("special_file"), Some("special_file")),
@@ -228,11 +246,13 @@ fn a_uri_is_quoted_as_it_was_sent() {
     for sent in
         [file.clone(), file.replace("file://", "FILE://localhost"), tree.uri("in/./d/../a%20b")]
     {
-        assert_eq!(text(roots.read(&sent, 1)), format!("read {sent:?}: larger than 1 bytes"));
+        let read = format!("read {sent:?}");
+        assert_eq!(numbers(&reason(&text(roots.read(&sent, 1)), &read)), [1]);
         let open = roots.open(&sent).unwrap();
-        assert_eq!(text(open.read_all(1)), format!("read {sent:?}: larger than 1 bytes"));
-        let checked = roots.check(&sent).unwrap();
-        assert_eq!(text(checked.read_dir()), format!("list {sent:?}: not a directory"));
+        assert_eq!(numbers(&reason(&text(open.read_all(1)), &read)), [1]);
+        let listed = error(roots.check(&sent).unwrap().read_dir());
+        assert_eq!(listed.code(), "not_a_directory");
+        reason(&listed.to_string(), &format!("list {sent:?}"));
         // Two locations are equal if they name the same path, however each was written.
         assert_eq!(
             Location::parse(&sent).unwrap(),
@@ -241,8 +261,8 @@ fn a_uri_is_quoted_as_it_was_sent() {
     }
     let directory = tree.uri("in/%64");
     let renamed = text(roots.rename(&file, &directory, Overwrite::Never));
-    assert_eq!(renamed, format!("rename {file:?} to {directory:?}: destination already exists"));
+    reason(&renamed, &format!("rename {file:?} to {directory:?}"));
     let plain = tree.path("in/a b");
     let plain = plain.to_str().unwrap();
-    assert_eq!(text(roots.read(plain, 1)), format!("read {plain:?}: larger than 1 bytes"));
+    assert_eq!(numbers(&reason(&text(roots.read(plain, 1)), &format!("read {plain:?}"))), [1]);
 }

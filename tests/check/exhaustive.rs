@@ -12,6 +12,9 @@
 //! the root, and the rule recognizes exactly those paths. Most known defects in path checks can be
 //! reproduced with a tree and a request this small.
 //!
+//! A second test has deeper trees and longer requests: every spelling of a request and of a
+//! symlink's target.
+//!
 //! By default, there are at most two entries and three components: 161 trees and 516 requests.
 //! `GUARD_SCOPE=4,4` sets the maximum numbers: 5,401 trees and 3,108 requests.
 
@@ -163,6 +166,80 @@ fn prove_one(
                 .map_or_else(|code| code, |(_, exists)| if exists { "allowed" } else { "new" });
             *counts.by_outcome.entry(outcome.into()).or_default() += 1;
         }
+    }
+}
+
+/// How a request or a symlink's target can name the entry `NAME` of the root. `$T` is the directory
+/// that contains the root.
+const SPELLINGS: [&str; 9] = [
+    "NAME",
+    "./NAME",
+    "d/../NAME",
+    "../r/NAME",
+    "d/../../r/NAME",
+    "l/../NAME",
+    "$T/r/NAME",
+    "$T/./r//d/../NAME",
+    "$T/o/../r/NAME",
+];
+
+/// What a spelling can end in.
+const ENDINGS: [&str; 3] = ["", "/", "/."];
+
+/// Every spelling of a request for a name, which is missing, a file, a directory, or a symlink in
+/// every spelling to one of these. The root contains a directory `d` and a symlink `l` to it.
+#[test]
+fn every_spelling_of_a_request_and_of_a_target_agrees_with_the_kernel() {
+    if runs_without_openat2() {
+        return;
+    }
+    let tree = Tree::in_memory("dir o; dir r/d; link r/l -> d");
+    let (roots, root) = (tree.roots(["r"]), tree.path("r"));
+    let spelled = |name: &str| -> Vec<String> {
+        let spelling = |text: &&str| tree.expand(&text.replace("NAME", name));
+        let ended = |text: String| ENDINGS.map(|ending| format!("{text}{ending}"));
+        SPELLINGS.iter().map(spelling).flat_map(ended).collect()
+    };
+    let (requests, targets) = (spelled("a"), spelled("b"));
+    let mut counts = Counts::default();
+    for there in [Name::Missing, Name::Other, Name::Directory] {
+        let links = targets.iter().map(|target| Some(Name::Link(target.clone())));
+        for link in std::iter::once(None).chain(links) {
+            let entries = match link {
+                None => vec![("a", there.clone())],
+                Some(link) => vec![("a", link), ("b", there.clone())],
+            };
+            let mut names = BTreeMap::from([
+                (root.join("d"), Name::Directory),
+                (root.join("l"), Name::Link("d".into())),
+            ]);
+            for (name, kind) in &entries {
+                let path = root.join(name);
+                match kind {
+                    Name::Missing => continue,
+                    Name::Other => fs::write(&path, "").unwrap(),
+                    Name::Directory => fs::create_dir(&path).unwrap(),
+                    Name::Link(target) => symlink(target, &path).unwrap(),
+                }
+                names.insert(path, kind.clone());
+            }
+            prove_one(&names, &roots, &root, &requests, &mut counts);
+            for (name, kind) in &entries {
+                let path = root.join(name);
+                match kind {
+                    Name::Missing => {}
+                    Name::Directory => fs::remove_dir(path).unwrap(),
+                    _ => fs::remove_file(path).unwrap(),
+                }
+            }
+        }
+    }
+    println!("{} pairs of a tree and a request, {:?}", counts.pairs, counts.by_outcome);
+    assert_eq!(counts.pairs, 3 * (1 + targets.len()) * requests.len());
+    for outcome in
+        ["allowed", "new", "not_found", "not_a_directory", "is_a_directory", "outside_roots"]
+    {
+        assert!(counts.by_outcome.contains_key(outcome), "no decision is {outcome}");
     }
 }
 

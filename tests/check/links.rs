@@ -108,12 +108,12 @@ fn symlink_is_never_created_over_an_entry_or_in_a_place_that_cannot_be_changed()
     assert_eq!(code(followed.entry()), Some("followed_symlink"));
     assert_eq!(tree.snapshot(""), before);
     let refused = roots.symlink("../outside/s", "new").unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        r#"create symlink "new" to "../outside/s": target: not inside the allowed directories"#
-    );
+    assert_eq!(refused.code(), "outside_roots");
+    let start = r#"create symlink "new" to "../outside/s": target: "#;
+    assert!(refused.to_string().starts_with(start), "{refused}");
     let refused = roots.symlink("f", "l").unwrap_err();
-    assert_eq!(refused.to_string(), r#"create symlink "l" to "f": already exists"#);
+    assert_eq!(refused.code(), "already_exists");
+    assert!(refused.to_string().starts_with(r#"create symlink "l" to "f": "#), "{refused}");
 }
 
 /// A single-file root has no place for a symlink.
@@ -220,7 +220,8 @@ fn hard_link_is_refused_without_an_effect() {
     assert_eq!(code(refusing.hard_link("a", "new")), Some("hard_linked"));
     assert_eq!(tree.snapshot(""), before);
     let refused = roots.hard_link("a", "b").unwrap_err();
-    assert_eq!(refused.to_string(), r#"hard link "a" to "b": destination already exists"#);
+    assert_eq!(refused.code(), "already_exists");
+    assert!(refused.to_string().starts_with(r#"hard link "a" to "b": destination "#), "{refused}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn an_acp_session_has_exactly_its_directories() {
     }
     let none: [&str; 0] = [];
     let error = roots.within_all(none).unwrap_err();
-    assert_eq!(error.to_string(), "the list of directories is empty");
+    assert_eq!(error.code(), "empty");
     // It never widens what it is narrowed from.
     let read_only = roots.read_only().within_all([&app]).unwrap();
     assert_eq!(code(read_only.write("a", "no")), Some("read_only"));
@@ -110,9 +110,13 @@ fn a_refusal_to_write_names_where_one_may_write() {
     let tree = Tree::new("file all/a; dir all/ws");
     let boundary = agent(&tree).name_roots_in_refusals().build().unwrap();
     let roots = boundary.allowed_roots();
-    let refused = |roots: &Roots| roots.write(tree.path("all/a"), "no").unwrap_err().to_string();
+    let refused = |roots: &Roots| {
+        let refused = roots.write(tree.path("all/a"), "no").unwrap_err();
+        assert_eq!(refused.code(), "read_only");
+        refused.to_string()
+    };
     let (path, ws) = (tree.path("all/a"), tree.path("all").join("ws"));
-    let start = format!("write {path:?}: the directory is read-only");
+    let start = format!("write {path:?}: ");
     assert!(refused(&roots).starts_with(&start), "{}", refused(&roots));
     assert!(refused(&roots).ends_with(&format!("; writable: {ws:?}")), "{}", refused(&roots));
     assert!(refused(&roots.read_only()).ends_with("; writable: nothing"));
@@ -130,23 +134,22 @@ fn explain_names_the_root_and_the_pattern_that_decided() {
         let text = roots.explain(all.join(path)).to_string();
         text.lines().skip(1).map(ToOwned::to_owned).collect::<Vec<_>>()
     };
-    let read_only = format!("it can be read, but not changed: root 1, {all:?} is read-only");
     let lines = explained("a");
-    assert_eq!(lines[1..3], [read_only, "reading is allowed".to_owned()]);
-    assert!(lines[3].starts_with("writing is refused (read_only): write "), "{lines:?}");
+    assert!(lines[1].contains(&format!("root 1, {all:?}")), "{lines:?}");
+    assert!(lines[3].contains("(read_only)"), "{lines:?}");
     assert!(lines[4].contains("Access::ReadWrite"), "{lines:?}");
     let lines = explained("ws/.git/c");
-    assert_eq!(lines[1], r#"it can be read, but not changed: the pattern ".git" matches it"#);
+    assert!(lines[1].contains(r#"the pattern ".git""#), "{lines:?}");
     let lines = explained("ws/.env");
-    assert_eq!(lines[0], r#"in root 0, the pattern ".env*" denies ".env""#);
-    assert!(lines[1].starts_with("reading is refused (protected)"), "{lines:?}");
-    let both = ["it can be read and changed", "reading is allowed", "writing is allowed"];
-    assert_eq!(explained("ws/b")[1..], both);
+    assert!(lines[0].contains(r#"in root 0, the pattern ".env*""#), "{lines:?}");
+    assert!(lines[1].contains("(protected)"), "{lines:?}");
+    let allowed = explained("ws/b");
+    assert!(!allowed[1..].iter().any(|line| line.contains(['(', '"'])), "{allowed:?}");
     // The pattern that the directory's own name matches does not count in it.
     let builder = agent(&tree).deny("w*").deny("b");
     let roots = builder.build().unwrap().allowed_roots();
     let text = roots.explain("b").to_string();
-    assert!(text.contains(r#"the pattern "b" denies "b""#), "{text}");
+    assert!(text.contains(r#"the pattern "b""#), "{text}");
 }
 
 /// The names that lead to a directory are its own, and what is missing stays missing.

@@ -13,14 +13,12 @@ use std::path::Path;
 use mcp_roots_guard::{ContentHash, Durability, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
+use crate::TO_CHILD;
 use crate::support::one_step::OneStep as _;
 use crate::support::traced::{Decision, TracedChild, be_traced, between_stops};
 use crate::support::tree::Tree;
 
 const CHILD: &str = "fs::crash::operations_of_the_killed_child_succeed";
-
-/// The number of the scenario and the path of its tree.
-const SCENARIO: &str = "GUARD_TEST_CRASH";
 
 /// An operation, with each file that it changes.
 struct Scenario {
@@ -101,7 +99,8 @@ fn tree(scenario: &Scenario) -> Tree {
 /// The traced child runs this test. Without a tracer, it verifies the effect of each operation.
 #[test]
 fn operations_of_the_killed_child_succeed() {
-    if let Ok(text) = std::env::var(SCENARIO) {
+    if let Ok(text) = std::env::var(TO_CHILD) {
+        // The number of the scenario and the path of its tree.
         let (number, top) = text.split_once(' ').unwrap();
         let roots = Roots::from_dirs([Path::new(top).join("root")]).unwrap();
         let operation = SCENARIOS[number.parse::<usize>().unwrap()].operation;
@@ -158,7 +157,7 @@ fn each_durability_syncs_what_it_promises() {
 /// Returns the calls that it made before.
 fn run(scenario: usize, tree: &Tree, killed_at: Option<usize>) -> Vec<c_long> {
     let scenario = format!("{scenario} {}", tree.path("").display());
-    let mut child = TracedChild::start(CHILD, SCENARIO, &scenario);
+    let mut child = TracedChild::start(CHILD, TO_CHILD, &scenario);
     child.wait_for_stop();
     let mut calls = Vec::new();
     let is_alive = child.trace(|call| {

@@ -38,15 +38,13 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::XattrFlags;
 
 use super::crash::is_temporary;
+use crate::TO_CHILD;
 use crate::support::operations::{self, CONTENT, OPERATIONS, Operation, Target, WRITTEN, Way};
 use crate::support::proof::Intent;
 use crate::support::traced::{Decision, OneCpu, TracedChild, be_traced, between_stops, stop};
 use crate::support::tree::Tree;
 
 const CHILD: &str = "fs::failures::failed_call_leaves_each_file_old_or_new";
-
-/// Set in the traced child.
-const IS_CHILD: &str = "GUARD_TEST_FAILURES_CHILD";
 
 /// A file that belongs to somebody else and has an access list is `listed`. If any of that is not
 /// carried over, group and others get nothing, because the named user has no permission.
@@ -115,7 +113,7 @@ fn effect(operation: &Operation) -> Effect {
 
 #[test]
 fn failed_call_leaves_each_file_old_or_new() {
-    if std::env::var_os(IS_CHILD).is_some() {
+    if std::env::var_os(TO_CHILD).is_some() {
         return obey();
     }
     let is_all = std::env::var("GUARD_FAILURES").is_ok_and(|share| share == "all");
@@ -242,7 +240,7 @@ struct Run {
 impl World {
     fn start() -> Self {
         let one_cpu = OneCpu::new();
-        Self { child: TracedChild::start(CHILD, IS_CHILD, "1"), _one_cpu: one_cpu }
+        Self { child: TracedChild::start(CHILD, TO_CHILD, ""), _one_cpu: one_cpu }
     }
 
     fn end(mut self) {

@@ -13,14 +13,12 @@ use mcp_roots_guard::{Error, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use super::permissions::{User, as_user};
+use crate::TO_CHILD;
 use crate::support::traced::{Decision, TracedChild, be_traced, between_stops};
 use crate::support::tracer::openat2_is_there;
 use crate::support::tree::Tree;
 
 const CHILD: &str = "fs::interleaving::a_directory_that_moves_before_a_change_is_not_changed";
-
-/// The number of the operation, whether another user than root makes it, and the path of its tree.
-const SCENARIO: &str = "GUARD_TEST_INTERLEAVING";
 
 const TREE: &str = "dir root/d/empty; file root/d/f = old; file root/d/g = other; file root/a = a; \
                     dir out";
@@ -74,7 +72,7 @@ const CHANGING: [c_long; 6] = [
 /// The traced child runs this test.
 #[test]
 fn a_directory_that_moves_before_a_change_is_not_changed() {
-    if let Ok(text) = std::env::var(SCENARIO) {
+    if let Ok(text) = std::env::var(TO_CHILD) {
         return be_child(&text);
     }
     if !openat2_is_there() {
@@ -179,7 +177,7 @@ fn run(
 ) -> (Vec<c_long>, String) {
     let top = tree.path("");
     let scenario = format!("{number} {is_other} {}", top.display());
-    let mut child = TracedChild::start(CHILD, SCENARIO, &scenario);
+    let mut child = TracedChild::start(CHILD, TO_CHILD, &scenario);
     child.wait_for_stop();
     let mut calls = Vec::new();
     child.trace(|call| {
@@ -193,6 +191,8 @@ fn run(
     (calls, answer)
 }
 
+/// The text has the number of the operation, whether another user than root makes it, and the path
+/// of its tree.
 fn be_child(text: &str) {
     let mut words = text.splitn(3, ' ');
     let operation: usize = words.next().unwrap().parse().unwrap();

@@ -10,6 +10,7 @@ use mcp_roots_guard::limits::WALK_ENTRIES;
 use program::{common_fields, operations};
 use serde_json::{Map, Value, json};
 
+use crate::TO_CHILD;
 use crate::support::operations::{OPERATIONS as TABLE, Operation};
 use crate::support::random::Random;
 use crate::support::tree::Tree;
@@ -17,10 +18,6 @@ use crate::support::tree::Tree;
 #[path = "../../examples/operate/main.rs"]
 #[allow(dead_code, reason = "the test calls `run` instead of `main`")]
 pub(super) mod program;
-
-/// The command line of the program, one argument a line. If it is set, [`Program::start`] runs the
-/// program in this process, which is a child of the test.
-const ARGUMENTS: &str = "GUARD_TEST_OPERATE_ARGUMENTS";
 
 /// The program in a process of its own.
 struct Program {
@@ -30,9 +27,10 @@ struct Program {
 }
 
 impl Program {
-    /// Starts the test again, in a child process that becomes the program.
+    /// Starts the test again, in a child process that becomes the program. It is told the arguments,
+    /// one a line.
     fn start(test: &str, arguments: &[String]) -> Self {
-        if let Ok(arguments) = std::env::var(ARGUMENTS) {
+        if let Ok(arguments) = std::env::var(TO_CHILD) {
             let arguments = arguments.lines().map(Into::into);
             let (input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
             program::run(arguments, input, &mut out);
@@ -40,7 +38,7 @@ impl Program {
         }
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--quiet"])
-            .env(ARGUMENTS, arguments.join("\n"))
+            .env(TO_CHILD, arguments.join("\n"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -106,7 +104,9 @@ fn tree() -> Tree {
         "file root/docs/a.txt = alpha; link root/in -> docs/a.txt; file root/.git/config
         file root/tree/one/two/three.txt; fifo root/pipe; file other/b.txt
         file outside/secret.txt = secret; link root/out -> ../outside/secret.txt
-        link root/up -> ..; link root/dangling -> ../outside/new.txt",
+        link root/up -> ..; link root/dangling -> ../outside/new.txt
+        link root/plan.tmp -> ../outside/secret.txt; link root/over -> ../outside/secret.txt
+        fifo root/fifo/pipe; link root/link/out -> ../../outside/secret.txt",
     );
     fs::write(tree.path("root/b.bin"), b"\xFF\xFE\0").unwrap();
     let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"\xFF");

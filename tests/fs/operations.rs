@@ -545,7 +545,8 @@ fn a_proof_reports_its_root_and_paths_and_a_refusal_quotes_its_request() {
     assert_eq!(checked.display_path(), path.to_str().unwrap());
     assert_eq!(checked.uri(), tree.uri("root/a%20b/f"));
     let missing = roots.read("x\u{80}", 9).unwrap_err();
-    assert_eq!(missing.to_string(), r#"read "x\u{80}": no such file or directory"#);
+    assert_eq!(missing.code(), "not_found");
+    assert!(missing.to_string().starts_with(r#"read "x\u{80}": "#), "{missing}");
 }
 
 /// The object may have been replaced between the check and the open, so the opened object is

@@ -18,6 +18,7 @@ use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
+use crate::TO_CHILD;
 use crate::support::kernel::without_openat2;
 use crate::support::one_step::OneStep as _;
 use crate::support::proof::Intent;
@@ -387,8 +388,7 @@ fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
 /// which can belong to another user.
 #[test]
 fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
-    const DIRECTORY: &str = "GUARD_TEST_NAMESPACE";
-    if let Some(path) = std::env::var_os(DIRECTORY) {
+    if let Some(path) = std::env::var_os(TO_CHILD) {
         let roots = Roots::from_dirs([path]).unwrap();
         roots.write("f", "new").unwrap();
         return assert_eq!(roots.write("listed", "new").unwrap_err().code(), "permission_denied");
@@ -402,7 +402,7 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     let mut inside = Command::new("unshare")
         .args(["--user", "sh", "-c", r#"read -r mapped && exec "$0" --exact "$1""#])
         .args([this.as_os_str(), name.as_ref()])
-        .env(DIRECTORY, keep.path())
+        .env(TO_CHILD, keep.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()

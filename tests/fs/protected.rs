@@ -93,8 +93,7 @@ fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
     for refused in [roots.rename("d", "e", Overwrite::Never), roots.remove_dir_all("d")] {
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), "too_many_entries");
-        let text = "the directory has more than 100000 entries to search for protected names";
-        assert!(refused.to_string().ends_with(text), "{refused}");
+        assert!(refused.to_string().contains(" 100000 "), "{refused}");
     }
     fs::remove_file(tree.path("root/d/0")).unwrap();
     roots.rename("d", "e", Overwrite::Never).unwrap();
@@ -300,7 +299,7 @@ fn invalid_configuration_is_refused() {
     let refused = pattern.build().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidConfiguration);
     assert_eq!(refused.code(), "invalid_pattern");
-    assert_eq!(refused.to_string(), r#"protect "a/../b": the pattern contains . or .."#);
+    assert!(refused.to_string().starts_with(r#"protect "a/../b": "#), "{refused}");
 }
 
 /// In either order of the patterns, for a name that matches both and for a name below the other.

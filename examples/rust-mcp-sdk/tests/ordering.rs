@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 const LIST_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
 
+const ROUNDS: usize = 2_000;
+
 /// If no call is stale, the control with one thread runs for up to this many times the rounds.
 const CONTROL_LIMIT: usize = 10;
 
@@ -94,11 +96,6 @@ impl Drop for Client {
     }
 }
 
-/// The number of rounds: 2,000 unless `GUARD_ROUNDS` is set.
-fn rounds() -> usize {
-    std::env::var("GUARD_ROUNDS").map_or(2_000, |rounds| rounds.parse().unwrap())
-}
-
 /// In each round, the client replaces its root with another one, announces the change, and reads a
 /// file that both roots contain. Returns the number of reads from the withdrawn root. Stops after
 /// `enough` rounds if there was at least one such read.
@@ -128,16 +125,15 @@ fn stale_rounds(program: &str, threads: usize, enough: usize, rounds: usize) -> 
 
 #[test]
 fn a_call_sent_after_a_change_never_uses_the_previous_list() {
-    let rounds = rounds();
     let mut control_was_stale = false;
     for threads in [1, 4] {
         let guarded = env!("CARGO_BIN_EXE_rust-mcp-sdk-server");
-        let (stale, _) = stale_rounds(guarded, threads, rounds, rounds);
+        let (stale, _) = stale_rounds(guarded, threads, ROUNDS, ROUNDS);
         let control = env!("CARGO_BIN_EXE_mark-in-handler");
-        let limit = if threads == 1 { CONTROL_LIMIT * rounds } else { rounds };
-        let (late, controlled) = stale_rounds(control, threads, rounds, limit);
+        let limit = if threads == 1 { CONTROL_LIMIT * ROUNDS } else { ROUNDS };
+        let (late, controlled) = stale_rounds(control, threads, ROUNDS, limit);
         println!(
-            "{threads} threads: of {rounds} calls sent with a change, {stale} used the old list; \
+            "{threads} threads: of {ROUNDS} calls sent with a change, {stale} used the old list; \
              {late} of {controlled} if a handler marks the change"
         );
         assert_eq!(stale, 0);

@@ -148,6 +148,7 @@ pub fn limits(search_entries: usize) -> Vec<(&'static str, String)> {
 pub(crate) const LIMIT: u64 = 10 << 20;
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

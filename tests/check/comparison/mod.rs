@@ -243,6 +243,8 @@ fn documented_tables_match_the_data() {
     assert_eq!(documented(".ci/interop/servers/servers.txt"), servers.collect::<Vec<_>>());
     let holes = fields(KNOWN_HOLES).map(|row| [&row[..2], &row[3..]].concat());
     assert_eq!(documented("tests/data/known_holes.txt"), holes.collect::<Vec<_>>());
+    let deployments = fields(include_str!("../../data/deployments.txt"));
+    assert_eq!(documented("tests/data/deployments.txt"), deployments.collect::<Vec<_>>());
 }
 
 const KNOWN_HOLES: &str = include_str!("../../data/known_holes.txt");
@@ -263,7 +265,8 @@ fn documented(from: &str) -> Vec<Vec<&'static str>> {
     let page = concat!(
         include_str!("../../../docs/comparison.md"),
         include_str!("../../../docs/servers.md"),
-        include_str!("../../../docs/known-holes.md")
+        include_str!("../../../docs/known-holes.md"),
+        include_str!("../../../docs/deployments.md")
     );
     let (_, table) = page.split_once(&format!("<!-- from {from} -->")).expect(from);
     let (table, _) = table.split_once("<!-- end -->").unwrap();

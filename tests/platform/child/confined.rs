@@ -18,6 +18,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::{command, executable, sh, text};
+use crate::TO_CHILD;
 use crate::support::tree::{Tree, uri};
 use crate::support::{code, is_own_process};
 
@@ -184,14 +185,15 @@ fn roots_in_force_limit_a_confined_program() {
 }
 
 /// The attempts that only a program can make, by name. Each returns whether it succeeded.
-fn probe(name: &str, server: i32, argument: &str) -> bool {
-    let server = Pid::from_raw(server);
+fn probe(name: &str, argument: &str, server: Pid, threads: &[Pid]) -> bool {
     match name {
         "ptrace" => ptrace::seize(server, ptrace::Options::empty()).is_ok(),
         // The numbers of the server's threads are between its own and the one of this program.
-        "signal-thread" => threads().any(|thread| nix::sys::signal::kill(thread, None).is_ok()),
+        "signal-thread" => {
+            threads.iter().any(|thread| nix::sys::signal::kill(*thread, None).is_ok())
+        }
         "ptrace-thread" => {
-            threads().any(|thread| ptrace::seize(thread, ptrace::Options::empty()).is_ok())
+            threads.iter().any(|thread| ptrace::seize(*thread, ptrace::Options::empty()).is_ok())
         }
         "limit" => {
             use rustix::process::{Resource, getrlimit, prlimit};
@@ -230,28 +232,27 @@ fn probe(name: &str, server: i32, argument: &str) -> bool {
     }
 }
 
-/// The server's threads, except the first, as the server lists them. A confined program cannot.
-fn threads() -> impl Iterator<Item = Pid> {
-    let all = std::env::var("GUARD_THREADS").unwrap();
-    let all: Vec<i32> = all.split(' ').map(|thread| thread.parse().unwrap()).collect();
-    all.into_iter().map(Pid::from_raw)
-}
-
+/// This process and its other threads. A confined program cannot list them.
 fn own_threads() -> String {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
     let first = std::process::id().to_string();
-    names.filter(|name| *name != first).collect::<Vec<_>>().join(" ")
+    let others: Vec<_> = names.filter(|name| *name != first).collect();
+    format!("{first} {}", others.join(" "))
 }
 
 const PROBE: &str = "platform::child::confined::probes_of_a_confined_program_are_refused";
 
 #[test]
 fn probes_of_a_confined_program_are_refused() {
-    if let Ok(name) = std::env::var("GUARD_PROBE") {
-        let server = std::env::var("SERVER").unwrap().parse().unwrap();
-        let argument = std::env::var("GUARD_ARGUMENT").unwrap();
-        println!("{}", if probe(&name, server, &argument) { "SUCCEEDED" } else { "REFUSED" });
+    if let Ok(told) = std::env::var(TO_CHILD) {
+        let [name, argument, threads] = told.split('\n').collect::<Vec<_>>()[..] else {
+            panic!("{told}")
+        };
+        let threads = threads.split_whitespace().map(|it| Pid::from_raw(it.parse().unwrap()));
+        let threads: Vec<_> = threads.collect();
+        let succeeded = probe(name, argument, threads[0], &threads[1..]);
+        println!("{}", if succeeded { "SUCCEEDED" } else { "REFUSED" });
         return;
     }
     if !is_own_process(PROBE, &[]) {
@@ -278,9 +279,7 @@ fn probes_of_a_confined_program_are_refused() {
     let probe = |probe: &str, argument: &str| {
         let run = command(&roots, ".", exe.to_str().unwrap()).unwrap();
         let run = run.args(["--exact", PROBE, "--nocapture", "--test-threads=1"]);
-        let run = run.env("GUARD_PROBE", probe).env("GUARD_ARGUMENT", argument);
-        let run = run.env("GUARD_THREADS", own_threads());
-        run.env("SERVER", std::process::id().to_string())
+        run.env(TO_CHILD, [probe, argument, &own_threads()].join("\n"))
     };
     let run = |name: &str, argument: &str, choose: &dyn Fn(ChildCommand) -> ChildCommand| {
         let output = choose(probe(name, argument)).output().unwrap();

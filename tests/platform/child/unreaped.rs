@@ -11,6 +11,7 @@ use nix::libc;
 use rustix::process::Pid;
 
 use super::{command, text};
+use crate::TO_CHILD;
 use crate::support::is_own_process;
 use crate::support::tree::Tree;
 
@@ -88,7 +89,7 @@ fn start(roots: &Roots, attempt: &Attempt, is_confined: bool) -> ChildOutput {
     } else {
         let exe = std::env::current_exe().unwrap();
         let run = command(roots, ".", exe.to_str().unwrap()).unwrap();
-        run.args(["--exact", PROBES, "--nocapture"]).env("GUARD_PROBE", attempt.name)
+        run.args(["--exact", PROBES, "--nocapture"]).env(TO_CHILD, attempt.name)
     };
     confined(run.time_limit(LIMIT), is_confined).output().unwrap()
 }
@@ -106,7 +107,7 @@ const THREADS: usize = 32;
 /// `GUARD_CHILD_STARTS` is the number of starts.
 #[test]
 fn programs_that_cannot_be_reaped_cost_nothing() {
-    if let Ok(name) = std::env::var("GUARD_PROBE") {
+    if let Ok(name) = std::env::var(TO_CHILD) {
         return probe(&name);
     }
     if !is_own_process(PROBES, &[]) {
