@@ -33,7 +33,7 @@ const ROUNDS: usize = 5;
 /// The number of directories that the clients share.
 const SHARED: usize = 100;
 
-const COUNTS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
+const COUNTS: [usize; 3] = [1, 100, 10_000];
 
 /// How many calls follow one withdrawal.
 const STORMS: [usize; 3] = [100, 10, 1];
