@@ -17,21 +17,21 @@
 
 #[path = "../command_line/mod.rs"]
 mod command_line;
-mod perform;
+mod fields;
+mod operation;
 mod reply;
-mod request;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 use std::process::ExitCode;
 
 use command_line::{OPTIONS, Options};
+use fields::Common;
 use mcp_roots_guard::Roots;
 use mcp_roots_guard::limits::MESSAGE_BYTES;
-use perform::Performer;
+use operation::{Operation, Performer};
 use reply::Failure;
-use request::{Common, Operation};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -66,27 +66,26 @@ pub(crate) fn run(
     let result = if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         out.write_all(help().as_bytes())
     } else {
-        match Options::parse(arguments.into_iter(), |_, _| false).and_then(Options::roots) {
-            Ok(roots) => {
-                for rejected in roots.rejected() {
-                    eprintln!("operate: rejected: {}", rejected.error());
-                }
-                serve(&roots, input, out)
-            }
+        let roots = Options::parse(arguments.into_iter(), |_, _| false).and_then(Options::roots);
+        let roots = match roots {
+            Ok(roots) => roots,
             Err(message) => {
                 eprintln!("operate: {message}\n\n{USAGE}\n{OPTIONS}");
                 return ExitCode::from(2);
             }
+        };
+        for rejected in roots.rejected() {
+            eprintln!("operate: rejected: {}", rejected.error());
         }
+        serve(&roots, input, out)
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
         // The program that reads the output has closed it, as `head` does. That is not a failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("operate: {error}");
             ExitCode::FAILURE
         }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -107,7 +106,7 @@ pub(crate) fn operations() -> Vec<(String, String, Value)> {
     let variants = schema.pointer("/oneOf").and_then(Value::as_array).into_iter().flatten();
     let operation = |variant: &Value| {
         let (name, fields) = variant["properties"].as_object()?.iter().next()?;
-        Some((name.clone(), variant["description"].as_str()?.to_owned(), fields.clone()))
+        Some((name.clone(), text(variant, "/description").to_owned(), fields.clone()))
     };
     variants.filter_map(operation).collect()
 }
@@ -122,115 +121,78 @@ fn schema<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().into()
 }
 
+fn text<'a>(value: &'a Value, at: &str) -> &'a str {
+    value.pointer(at).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// Adds the fields of an operation or a change to the help text.
 fn describe(schema: &Value, indent: usize, help: &mut String) {
-    let required = schema["required"].as_array();
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        if name == "op" {
-            continue;
-        }
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let required = list(&schema["required"]);
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    for (name, field) in fields.filter(|(name, _)| *name != "op") {
         let presence = match &field["default"] {
-            _ if required.is_some_and(|names| names.iter().any(|it| it == name)) => {
-                "required".into()
-            }
+            _ if required.contains(&json!(name)) => "required".into(),
             Value::Null => "optional".into(),
             default => format!("default {default}"),
         };
         let kind = match (&field["enum"], &field["type"]) {
             (Value::Array(choices), _) => choices.iter().map(Value::to_string).collect(),
+            // The other type is null.
             (_, Value::Array(kinds)) => kinds.iter().take(1).map(Value::to_string).collect(),
             (_, kind) => vec![kind.to_string()],
         };
-        let (kind, about) = (kind.join("|"), field["description"].as_str().unwrap_or_default());
+        let (kind, about) = (kind.join("|"), text(field, "/description"));
         let _ = writeln!(help, "{:indent$}{name}: {kind}, {presence}. {about}", "");
-        let changes = field.pointer("/items/oneOf").and_then(Value::as_array);
-        for change in changes.into_iter().flatten() {
-            let text = |at| change.pointer(at).and_then(Value::as_str).unwrap_or_default();
-            let (name, about) = (text("/properties/op/const"), text("/description"));
+        for change in field.pointer("/items/oneOf").map(list).unwrap_or_default() {
+            let (name, about) =
+                (text(&change, "/properties/op/const"), text(&change, "/description"));
             let _ = writeln!(help, "{:1$}- op {name}: {about}", "", indent + 2);
-            describe(change, indent + 6, help);
+            describe(&change, indent + 6, help);
         }
     }
 }
 
 fn serve(roots: &Roots, mut input: impl BufRead, out: &mut impl Write) -> io::Result<()> {
-    let fields = common_fields();
-    let fields = fields.get("properties").and_then(Value::as_object);
-    let common_names: Vec<_> = fields.into_iter().flat_map(Map::keys).cloned().collect();
+    let common = common_fields();
+    let common = common.get("properties").unwrap_or(&Value::Null);
     let mut line = Vec::new();
-    while let Some(is_complete) = read_line(&mut input, &mut line)? {
-        let answer = if is_complete {
-            answer(roots, &common_names, &line)
+    // With its newline, a line has one byte more.
+    while input.by_ref().take(MESSAGE_BYTES as u64 + 1).read_until(b'\n', &mut line)? > 0 {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let answer = if text.len() <= MESSAGE_BYTES {
+            answer(roots, common, text)
         } else {
+            input.skip_until(b'\n')?;
             let message = format!("the line is longer than {MESSAGE_BYTES} bytes");
-            Err(Failure::Invalid("line_too_long", message))
+            Err(Failure::invalid("line_too_long", &message))
         };
         let answer = match answer {
             Ok(value) => json!({"ok": value}),
-            Err(failure) => json!({"error": failure.to_json()}),
+            Err(Failure(error)) => json!({"error": error}),
         };
         writeln!(out, "{answer}")?;
         out.flush()?;
+        line.clear();
     }
     Ok(())
 }
 
-/// Reads a line without its newline. Returns `None` at the end of the input, and false for a line
-/// that is too long, whose rest is skipped.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
-    line.clear();
-    let mut is_complete = true;
-    let mut is_end = true;
-    loop {
-        let available = match input.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            available => available?,
-        };
-        if available.is_empty() {
-            return Ok((!is_end).then_some(is_complete));
-        }
-        is_end = false;
-        let newline = available.iter().position(|byte| *byte == b'\n');
-        let part = available.get(..newline.unwrap_or(available.len())).unwrap_or_default();
-        if line.len() + part.len() > MESSAGE_BYTES {
-            is_complete = false;
-            line.clear();
-        } else if is_complete {
-            line.extend_from_slice(part);
-        }
-        let used = part.len() + usize::from(newline.is_some());
-        input.consume(used);
-        if newline.is_some() {
-            return Ok(Some(is_complete));
-        }
-    }
-}
-
-fn answer(roots: &Roots, common_names: &[String], line: &[u8]) -> Result<Value, Failure> {
-    let values = match serde_json::from_slice(line) {
-        Ok(Value::Object(values)) => values,
-        Ok(_) => {
-            let message = "the line is not a JSON object".into();
-            return Err(Failure::Invalid("not_an_object", message));
-        }
-        Err(error) => {
-            return Err(Failure::Invalid("not_json", format!("the line is not JSON: {error}")));
-        }
+/// Answers a request. `common` has the names of the fields that every operation has.
+fn answer(roots: &Roots, common: &Value, line: &[u8]) -> Result<Value, Failure> {
+    let is_invalid =
+        |error| Failure::invalid("not_json", &format!("the line is not JSON: {error}"));
+    let Value::Object(values) = serde_json::from_slice(line).map_err(is_invalid)? else {
+        return Err(Failure::invalid("not_an_object", "the line is not a JSON object"));
     };
     let mut values = base64_values(values)?;
     let op = match values.remove("op") {
         Some(Value::String(op)) => op,
-        Some(_) => {
-            return Err(Failure::Invalid("wrong_type", "field \"op\" must be a text".into()));
-        }
-        None => {
-            return Err(Failure::Invalid("missing_field", "field \"op\" is required".into()));
-        }
+        Some(_) => return Err(Failure::invalid("wrong_type", "field \"op\" must be a text")),
+        None => return Err(Failure::invalid("missing_field", "field \"op\" is required")),
     };
-    let mut common = Map::new();
-    for name in common_names {
-        common.extend(values.remove_entry(name));
-    }
+    let is_common = |(name, _): &(String, Value)| common.get(name).is_some();
+    let (common, values): (Map<_, _>, Map<_, _>) = values.into_iter().partition(is_common);
     let performer = Performer::new(roots, parse(common.into())?)?;
     performer.perform(parse(json!({ op: values }))?)
 }
@@ -247,34 +209,33 @@ fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
             () if is("unknown variant") && message.contains("`rename`") => "unknown_operation",
             () => "wrong_type",
         };
-        Failure::Invalid(code, message.chars().take(SHOWN).collect())
+        Failure::invalid(code, &message.chars().take(SHOWN).collect::<String>())
     })
 }
 
 /// Renames fields with the suffix `_base64`, whose texts are Base64, also those of changes.
 fn base64_values(values: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+    let encoded = |text| json!({ "base64": text });
     let mut renamed = Map::new();
     for (name, value) in values {
-        let (name, value) = match (name.strip_suffix("_base64"), value) {
-            (Some(name), Value::Array(texts)) => {
-                let texts: Value = texts.into_iter().map(|text| json!({"base64": text})).collect();
-                (name.to_owned(), texts)
-            }
-            (Some(name), text) => (name.to_owned(), json!({"base64": text})),
-            (None, Value::Array(values)) => {
+        let plain = name.strip_suffix("_base64");
+        let value = match value {
+            Value::Array(texts) if plain.is_some() => texts.into_iter().map(encoded).collect(),
+            text if plain.is_some() => encoded(text),
+            Value::Array(values) => {
                 let values = values.into_iter().map(|value| match value {
                     Value::Object(values) => base64_values(values).map(Value::Object),
                     value => Ok(value),
                 });
-                (name, Value::Array(values.collect::<Result<_, _>>()?))
+                values.collect::<Result<_, _>>()?
             }
-            (None, value) => (name, value),
+            value => value,
         };
-        if renamed.contains_key(&name) {
+        let name = plain.unwrap_or(&name);
+        if renamed.insert(name.to_owned(), value).is_some() {
             let message = format!("{name:?} and its Base64 form are exclusive");
-            return Err(Failure::Invalid("conflicting_fields", message));
+            return Err(Failure::invalid("conflicting_fields", &message));
         }
-        renamed.insert(name, value);
     }
     Ok(renamed)
 }

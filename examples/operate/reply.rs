@@ -8,110 +8,100 @@ use base64::prelude::BASE64_STANDARD;
 use mcp_roots_guard::{
     Access, CheckedEntry, CheckedPath, ContentHash, DirEntry, Error, Metadata, Root,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// The reason for a response with `error`.
-pub(crate) enum Failure {
-    /// The request is not valid: the code and the message.
-    Invalid(&'static str, String),
-    /// The guard refused the operation, or the operation failed.
-    Guard(Error),
-    /// The operation failed. The response has these further members, such as the part of the
-    /// result that precedes the error.
-    Partial(Error, Map<String, Value>),
-}
+/// The error of a response: an object.
+pub(crate) struct Failure(pub(crate) Value);
 
 impl Failure {
-    pub(crate) fn to_json(&self) -> Value {
-        match self {
-            Self::Invalid(code, message) => {
-                json!({"kind": "InvalidRequest", "code": code, "message": message})
-            }
-            Self::Guard(error) => error_json(error),
-            Self::Partial(error, members) => {
-                let mut value = error_json(error);
-                if let Value::Object(object) = &mut value {
-                    object.extend(members.clone());
-                }
-                value
-            }
-        }
+    pub(crate) fn invalid(code: &str, message: &str) -> Self {
+        Self(json!({"kind": "InvalidRequest", "code": code, "message": message}))
     }
 }
 
-pub(crate) fn error_json(error: &Error) -> Value {
-    let kind = format!("{:?}", error.kind());
-    json!({"kind": kind, "code": error.code(), "message": error.to_string()})
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Guard(error)
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.into().reply())
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::Guard(error.into())
+/// What a caller learns from a result, as an object.
+pub(crate) trait Reply {
+    fn reply(&self) -> Value;
+}
+
+impl Reply for () {
+    fn reply(&self) -> Value {
+        json!({})
     }
 }
 
-/// Adds `path`, and `uri` if the path is not UTF-8.
-pub(crate) fn insert_path(
-    object: &mut Map<String, Value>,
-    path: &Path,
-    uri: impl FnOnce() -> String,
-) {
-    object.insert("path".into(), path.to_string_lossy().into());
-    if path.to_str().is_none() {
-        object.insert("uri".into(), uri().into());
+impl Reply for Error {
+    fn reply(&self) -> Value {
+        let kind = format!("{:?}", self.kind());
+        json!({"kind": kind, "code": self.code(), "message": self.to_string()})
     }
 }
 
-/// Adds content as text, or as Base64 if it is not UTF-8.
-pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: Vec<u8>) {
-    match String::from_utf8(bytes) {
-        Ok(text) => object.insert(name.into(), text.into()),
-        Err(error) => {
-            object.insert(format!("{name}_base64"), BASE64_STANDARD.encode(error.as_bytes()).into())
-        }
-    };
+/// The content of a file.
+impl Reply for Vec<u8> {
+    fn reply(&self) -> Value {
+        let version = ContentHash::of(self).to_string();
+        with(of_bytes("content", self), json!({ "version": version }))
+    }
 }
 
-pub(crate) fn of_root(root: &Root) -> Value {
-    let mut object = Map::new();
-    insert_path(&mut object, root.path(), || root.uri());
-    object.insert("client_path".into(), root.client_path().into());
-    object.insert(
-        "aliases".into(),
-        root.paths().skip(1).map(|path| path.to_string_lossy()).collect(),
-    );
-    object.insert("name".into(), root.name().into());
-    object.insert("access".into(), of_access(root.access()));
-    object.insert("always".into(), root.is_always().into());
-    object.insert("file".into(), root.is_file().into());
-    Value::Object(object)
+impl Reply for Root {
+    fn reply(&self) -> Value {
+        let aliases: Value = self.paths().skip(1).map(|path| path.to_string_lossy()).collect();
+        let members = json!({
+            "client_path": self.client_path(),
+            "aliases": aliases,
+            "name": self.name(),
+            "access": of_access(self.access()),
+            "always": self.is_always(),
+            "file": self.is_file(),
+        });
+        with(of_path(self.path(), || self.uri()), members)
+    }
 }
 
-pub(crate) trait Proof {
-    fn describe(&self) -> Value;
+impl Reply for DirEntry {
+    fn reply(&self) -> Value {
+        let depth = self.relative().components().count();
+        let members = json!({"type": self.file_type().to_string(), "depth": depth});
+        with(of_path(&self.relative(), || self.to_entry().uri()), members)
+    }
+}
+
+impl Reply for Metadata {
+    fn reply(&self) -> Value {
+        json!({
+            "type": self.file_type().to_string(),
+            "size": self.len(),
+            "hard_links": self.hard_links(),
+            "device": self.device(),
+            "modified": self.modified().map(milliseconds),
+            "accessed": self.accessed().map(milliseconds),
+            "created": self.created().map(milliseconds),
+            "mode": self.mode(),
+        })
+    }
 }
 
 macro_rules! describe {
     ($($proof:ty),*) => {
-        $(impl Proof for $proof {
-            fn describe(&self) -> Value {
-                let mut object = Map::new();
-                let path = self.root().path().join(self.relative());
-                object.insert("path".into(), self.display_path().into());
-                if path.to_str().is_none() {
-                    object.insert("uri".into(), self.uri().into());
-                }
-                object.insert("root".into(), self.root().path().to_string_lossy().into());
-                object.insert("relative".into(), self.relative().to_string_lossy().into());
-                object.insert("exists".into(), self.exists().into());
-                object.insert("access".into(), of_access(self.access()));
-                Value::Object(object)
+        $(impl Reply for $proof {
+            fn reply(&self) -> Value {
+                let root = self.root().path();
+                let members = json!({
+                    "path": self.display_path(),
+                    "root": root.to_string_lossy(),
+                    "relative": self.relative().to_string_lossy(),
+                    "exists": self.exists(),
+                    "access": of_access(self.access()),
+                });
+                with(of_path(&root.join(self.relative()), || self.uri()), members)
             }
         })*
     };
@@ -119,40 +109,35 @@ macro_rules! describe {
 
 describe!(CheckedPath, CheckedEntry);
 
-fn of_access(access: Access) -> Value {
+/// An object with the members of two.
+pub(crate) fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(members), Value::Object(more)) = (&mut object, more) {
+        members.extend(more);
+    }
+    object
+}
+
+/// A path for display, and its URI if it is not UTF-8.
+pub(crate) fn of_path(path: &Path, uri: impl FnOnce() -> String) -> Value {
+    match path.to_str() {
+        Some(path) => json!({ "path": path }),
+        None => json!({"path": path.to_string_lossy(), "uri": uri()}),
+    }
+}
+
+/// Content as text, or as Base64 if it is not UTF-8.
+pub(crate) fn of_bytes(name: &str, bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!({ name: text }),
+        Err(_) => json!({ format!("{name}_base64"): BASE64_STANDARD.encode(bytes) }),
+    }
+}
+
+fn of_access(access: Access) -> &'static str {
     match access {
         Access::ReadOnly => "read_only",
         Access::ReadWrite => "read_write",
     }
-    .into()
-}
-
-pub(crate) fn of_entry(entry: &DirEntry) -> Value {
-    let mut object = Map::new();
-    insert_path(&mut object, &entry.relative(), || entry.to_entry().uri());
-    object.insert("type".into(), entry.file_type().to_string().into());
-    object.insert("depth".into(), entry.relative().components().count().into());
-    Value::Object(object)
-}
-
-pub(crate) fn of_content(content: Vec<u8>) -> Value {
-    let mut object = Map::new();
-    object.insert("version".into(), ContentHash::of(&content).to_string().into());
-    insert_bytes(&mut object, "content", content);
-    Value::Object(object)
-}
-
-pub(crate) fn of_metadata(metadata: &Metadata) -> Value {
-    json!({
-        "type": metadata.file_type().to_string(),
-        "size": metadata.len(),
-        "hard_links": metadata.hard_links(),
-        "device": metadata.device(),
-        "modified": metadata.modified().map(milliseconds),
-        "accessed": metadata.accessed().map(milliseconds),
-        "created": metadata.created().map(milliseconds),
-        "mode": metadata.mode(),
-    })
 }
 
 /// Milliseconds since 1970, rounded down.

@@ -252,6 +252,7 @@ fn each_invalid_request_has_a_code() {
         (r#"{"op":"write","path":"x","content":"","in_place":"never","none":1}"#, "unknown_field"),
         (r#"{"op":"write","path":"x","content":"","content_base64":""}"#, "conflicting_fields"),
         (r#"{"op":"write","path":"x","content_base64":"YQ"}"#, "wrong_type"),
+        (r#"{"op":"write","path":"x","content":["YQ=="]}"#, "wrong_type"),
         (r#"{"op":"copy","from":"x","to":"y","none":1}"#, "unknown_field"),
         (r#"{"op":"change_set","changes":[{"op":"none"}]}"#, "unknown_operation"),
         (
