@@ -1,4 +1,4 @@
-//! Asynchronous handlers. `GUARD_TEST_ASYNC=1` runs the other tests of this program with them, too.
+//! Asynchronous handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::raw_client::{Raw, announcing, call, cancelled, list, list_changed, tool_text};
-use crate::server::{Tree, next_report, path_of};
+use crate::server::{Tree, Unwritable, next_report, path_of};
 
 type Worked = Result<String, HandlerError>;
 
@@ -167,6 +167,20 @@ async fn panic_of_the_work_fails_only_its_call() {
         assert_eq!(response["error"]["code"], -32603, "{way}: {response}");
         assert_eq!(response["error"]["message"], "the handler panicked", "{way}");
         assert_eq!(raw.read("", &roots).await, Ok("a".into()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panic_of_the_conversion_fails_only_its_call() {
+    let tree = Tree::new();
+    let mut raw = Raw::to_tool(&tree.guard(), |guard, call, ctx| async move {
+        guard.respond(&ctx, &call, async |_: RequestRoots| Ok(Unwritable)).await
+    });
+    raw.initialize(announcing()).await;
+    for number in 1..3 {
+        raw.send(&call(number, "any", "")).await;
+        let response = raw.answer(&roots_of(&tree)).await;
+        assert_eq!(response["error"]["code"], -32603, "{response}");
     }
 }
 

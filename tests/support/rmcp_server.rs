@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_roots_guard::rmcp::{ClientInput, HandlerError, RequestRoots};
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{Access, Boundary, ClientRoots, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
@@ -76,65 +76,12 @@ pub(crate) struct Server {
     pub(crate) reporter: mpsc::UnboundedSender<String>,
     /// Sessions kept by the tool `hold` after its request ends.
     pub(crate) kept_sessions: Arc<Mutex<Vec<Session>>>,
-    /// Whether the handlers are asynchronous, and do their work in one piece.
-    pub(crate) is_async: bool,
 }
-
-/// Makes the handlers of all servers asynchronous.
-const ASYNC: &str = "GUARD_TEST_ASYNC";
 
 impl Server {
     pub(crate) fn new(guard: &Guard) -> (Self, mpsc::UnboundedReceiver<String>) {
         let (reporter, reports) = mpsc::unbounded_channel();
-        let is_async = std::env::var_os(ASYNC).is_some();
-        let kept_sessions = Arc::default();
-        (Self { guard: guard.clone(), reporter, kept_sessions, is_async }, reports)
-    }
-
-    async fn tool<T, W>(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        call: &CallToolRequestParams,
-        work: W,
-    ) -> Result<CallToolResponse, ErrorData>
-    where
-        T: IntoCallToolResult + Send + 'static,
-        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
-    {
-        if !self.is_async {
-            return self.guard.tool(ctx, call, work).await;
-        }
-        self.guard.respond(ctx, call, |roots| async move { roots.run(work).await }).await
-    }
-
-    async fn resource<W>(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        params: &ReadResourceRequestParams,
-        work: W,
-    ) -> Result<ReadResourceResponse, ErrorData>
-    where
-        W: FnOnce(RequestRoots) -> Result<ReadResourceResult, HandlerError> + Send + 'static,
-    {
-        if !self.is_async {
-            return self.guard.resource(ctx, params, work).await;
-        }
-        self.guard.respond(ctx, params, |roots| async move { roots.run(work).await }).await
-    }
-
-    async fn request<W>(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        work: W,
-    ) -> Result<ListResourcesResult, ErrorData>
-    where
-        W: FnOnce(RequestRoots) -> Result<ListResourcesResult, HandlerError> + Send + 'static,
-    {
-        if !self.is_async {
-            return self.guard.request_without_input(ctx, None, work).await;
-        }
-        let work = |roots: RequestRoots| async move { roots.run(work).await };
-        self.guard.respond(ctx, ClientInput::default(), work).await
+        (Self { guard: guard.clone(), reporter, kept_sessions: Arc::default() }, reports)
     }
 }
 
@@ -150,25 +97,26 @@ impl ServerHandler for Server {
         call: CallToolRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let path = path_of(&call);
-        let reporter = self.reporter.clone();
+        let (guard, path, reporter) = (&self.guard, path_of(&call), self.reporter.clone());
         match &*call.name {
             "read" => {
-                self.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await
+                guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await
             }
             // Reads a file in the directory that the argument `workspace` names.
             "read_in" => {
                 let workspace = argument(&call, "workspace");
-                self.tool(&ctx, &call, move |roots| {
-                    Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
-                })
-                .await
+                guard
+                    .tool(&ctx, &call, move |roots| {
+                        Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
+                    })
+                    .await
             }
             "write" => {
-                self.tool(&ctx, &call, move |roots| {
-                    Ok(roots.write(path, "new").map(|()| "written".to_owned())?)
-                })
-                .await
+                guard
+                    .tool(&ctx, &call, move |roots| {
+                        Ok(roots.write(path, "new").map(|()| "written".to_owned())?)
+                    })
+                    .await
             }
             // Asks the user first, and returns the answer.
             "ask" => {
@@ -180,7 +128,7 @@ impl ServerHandler for Server {
                     let text = format!("{} {answers}", roots.read_to_string(path, 1000)?);
                     Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
                 };
-                self.tool(&ctx, &call, work).await
+                guard.tool(&ctx, &call, work).await
             }
             // Runs until its roots may no longer be used, but for ten seconds at most.
             "walk" => {
@@ -195,7 +143,7 @@ impl ServerHandler for Server {
                     }
                     Ok("the work was not stopped".to_owned())
                 };
-                self.tool(&ctx, &call, work).await
+                guard.tool(&ctx, &call, work).await
             }
             // Reads 100,000 files, as a text search would. It walks the same tree repeatedly.
             "search" => {
@@ -212,21 +160,23 @@ impl ServerHandler for Server {
                     let _ = reporter.send("searched".into());
                     Ok(read.to_string())
                 };
-                self.tool(&ctx, &call, work).await
+                guard.tool(&ctx, &call, work).await
             }
             "hold" => {
-                let session = self.guard.session_of(&ctx.extensions).unwrap();
+                let session = guard.session_of(&ctx.extensions).unwrap();
                 self.kept_sessions.lock().unwrap().push(session);
                 Ok(CallToolResult::success(Vec::new()).into())
             }
             "panic" => {
-                self.tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
+                guard
+                    .tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
                     .await
             }
             // The work succeeds, but its result panics when it is converted.
-            "unwritten" => self.tool(&ctx, &call, |_| Ok(Unwritable)).await,
+            "unwritten" => guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
             "fail" => {
-                self.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
+                guard
+                    .tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
                     .await
             }
             // Uses `?` on errors of any type and converts them in one place.
@@ -237,11 +187,11 @@ impl ServerHandler for Server {
                     let number: u32 = text.parse()?;
                     Ok(number.to_string())
                 };
-                self.tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other)).await
+                guard.tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other)).await
             }
             "bad" => {
                 let bad = || ErrorData::invalid_params("no such thing", None);
-                self.tool(&ctx, &call, move |_| Err::<String, _>(bad().into())).await
+                guard.tool(&ctx, &call, move |_| Err::<String, _>(bad().into())).await
             }
             other => Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
         }
@@ -257,7 +207,7 @@ impl ServerHandler for Server {
             let text = roots.read_to_string(&uri, 1000)?;
             Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
         };
-        self.resource(&ctx, &params, work).await
+        self.guard.resource(&ctx, &params, work).await
     }
 
     /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::respond`.
@@ -291,7 +241,7 @@ impl ServerHandler for Server {
             let root = |root: &mcp_roots_guard::Root| Resource::new(root.uri(), "root");
             Ok(ListResourcesResult::with_all_items(roots.iter().map(root).collect()))
         };
-        self.request(&ctx, list).await
+        self.guard.request_without_input(&ctx, None, list).await
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
@@ -300,7 +250,7 @@ impl ServerHandler for Server {
 }
 
 /// A result that panics when it is converted to a response.
-struct Unwritable;
+pub(crate) struct Unwritable;
 
 impl IntoCallToolResult for Unwritable {
     fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
