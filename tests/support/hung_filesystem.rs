@@ -4,11 +4,11 @@
 //! The server is a child process. While it runs, a thread that waits for a reply cannot be killed.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
@@ -25,9 +25,6 @@ use nix::sys::signal::Signal;
 pub(crate) struct HungFilesystem {
     at: PathBuf,
     server: Child,
-    commands: ChildStdin,
-    /// The server has carried out a command.
-    done: mpsc::Receiver<()>,
     pending: Arc<AtomicUsize>,
 }
 
@@ -59,11 +56,9 @@ impl HungFilesystem {
                 "--nocapture",
             ])
             .env(SERVED, at)
-            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let commands = server.stdin.take().unwrap();
         let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut lines = lines.skip_while(|line| !line.contains(MOUNTED) && !line.contains(FAILED));
         match lines.next().unwrap_or_default() {
@@ -77,29 +72,23 @@ impl HungFilesystem {
         }
         let pending = Arc::new(AtomicUsize::new(0));
         let counted = pending.clone();
-        let (sender, done) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in lines {
-                if line.contains(DONE) {
-                    let _ = sender.send(());
-                } else {
-                    counted.fetch_add(1, SeqCst);
-                }
-            }
-        });
-        Some(Self { at: at.to_owned(), server, commands, done, pending })
+        std::thread::spawn(move || lines.for_each(|_| _ = counted.fetch_add(1, SeqCst)));
+        Some(Self { at: at.to_owned(), server, pending })
     }
 
     /// Stops replying to requests. No request that is made after this returns has a reply.
     pub(crate) fn hang(&mut self) {
-        self.commands.write_all(b"hang\n").unwrap();
-        self.done.recv_timeout(Duration::from_secs(60)).unwrap();
+        self.command(HANG);
     }
 
     /// Delays each further reply by this time.
     pub(crate) fn delay(&mut self, time: Duration) {
-        writeln!(self.commands, "{}", time.as_millis()).unwrap();
-        self.done.recv_timeout(Duration::from_secs(60)).unwrap();
+        self.command(&time.as_millis().to_string());
+    }
+
+    /// Looks up a name, which the server takes for a command.
+    fn command(&self, name: &str) {
+        self.at.join(name).symlink_metadata().unwrap_err();
     }
 
     /// Waits until at least this many requests are pending. Panics if that takes too long.
@@ -129,50 +118,43 @@ impl Drop for HungFilesystem {
     }
 }
 
-/// The child process. It serves the filesystem until its standard input closes or the thread that
-/// started it ends.
+/// The child process. It serves the filesystem until the thread that started it ends.
 #[test]
 fn child_process_serves_the_filesystem() {
     let Some(at) = std::env::var_os(SERVED) else { return };
     set_pdeathsig(Signal::SIGKILL).unwrap();
-    let state = Arc::new(State { replies: AtomicBool::new(true), delay: AtomicU64::new(0) });
-    let session = match fuser::spawn_mount2(
-        Files(state.clone()),
-        at,
-        &[MountOption::FSName("hung".into())],
-    ) {
-        Ok(session) => session,
-        Err(error) => return println!("{FAILED}: {error}"),
-    };
-    println!("{MOUNTED}");
-    for line in std::io::stdin().lines() {
-        match line.unwrap().parse() {
-            Ok(milliseconds) => state.delay.store(milliseconds, SeqCst),
-            Err(_) => state.replies.store(false, SeqCst),
+    let files = Files { replies: true, delay: Duration::ZERO };
+    match fuser::spawn_mount2(files, at, &[MountOption::FSName("hung".into())]) {
+        Ok(_session) => {
+            println!("{MOUNTED}");
+            loop {
+                std::thread::park();
+            }
         }
-        println!("{DONE}");
+        Err(error) => println!("{FAILED}: {error}"),
     }
-    drop(session);
 }
 
 const SERVED: &str = "GUARD_TEST_HUNG_FILESYSTEM";
 const MOUNTED: &str = "the filesystem is mounted";
-const DONE: &str = "the filesystem does so";
 const FAILED: &str = "FUSE cannot be mounted here";
 
-struct State {
+/// The name whose look-up is the last that has a reply. That of a number is a delay.
+const HANG: &str = "hang";
+
+struct Files {
     /// Whether the filesystem replies.
-    replies: AtomicBool,
-    /// How long each reply takes, in milliseconds.
-    delay: AtomicU64,
+    replies: bool,
+    /// How long each reply takes.
+    delay: Duration,
 }
 
-impl State {
+impl Files {
     /// Returns the reply handle if the filesystem still replies. Otherwise reports a pending
     /// request to the parent process and returns `None`.
     fn reply_handle<T>(&self, reply: T) -> Option<T> {
-        std::thread::sleep(Duration::from_millis(self.delay.load(SeqCst)));
-        if self.replies.load(SeqCst) {
+        std::thread::sleep(self.delay);
+        if self.replies {
             return Some(reply);
         }
         println!("pending");
@@ -181,8 +163,6 @@ impl State {
         None
     }
 }
-
-struct Files(Arc<State>);
 
 const TEXT: &[u8] = b"content";
 
@@ -216,21 +196,22 @@ const TIME_TO_LIVE: Duration = Duration::ZERO;
 
 impl Filesystem for Files {
     fn lookup(&mut self, _: &Request<'_>, _: u64, name: &OsStr, reply: ReplyEntry) {
-        let Some(reply) = self.0.reply_handle(reply) else { return };
-        if name == "in.txt" {
-            reply.entry(&TIME_TO_LIVE, &attributes(2), 0);
-        } else {
-            reply.error(2);
+        let Some(reply) = self.reply_handle(reply) else { return };
+        match name.to_str().unwrap_or_default() {
+            "in.txt" => return reply.entry(&TIME_TO_LIVE, &attributes(2), 0),
+            HANG => self.replies = false,
+            name => self.delay = name.parse().map_or(self.delay, Duration::from_millis),
         }
+        reply.error(2);
     }
 
     fn getattr(&mut self, _: &Request<'_>, inode: u64, _: Option<u64>, reply: ReplyAttr) {
-        let Some(reply) = self.0.reply_handle(reply) else { return };
+        let Some(reply) = self.reply_handle(reply) else { return };
         reply.attr(&TIME_TO_LIVE, &attributes(inode));
     }
 
     fn open(&mut self, _: &Request<'_>, _: u64, _: i32, reply: ReplyOpen) {
-        let Some(reply) = self.0.reply_handle(reply) else { return };
+        let Some(reply) = self.reply_handle(reply) else { return };
         reply.opened(0, 0);
     }
 
@@ -245,7 +226,7 @@ impl Filesystem for Files {
         _: Option<u64>,
         reply: ReplyData,
     ) {
-        let Some(reply) = self.0.reply_handle(reply) else { return };
+        let Some(reply) = self.reply_handle(reply) else { return };
         reply.data(TEXT.get(usize::try_from(offset).unwrap()..).unwrap_or_default());
     }
 }
