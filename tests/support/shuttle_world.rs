@@ -13,8 +13,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -26,26 +26,37 @@ use shuttle::future::yield_now;
 
 use crate::tree::Tree;
 
-/// The state of a run. Accesses to its counters are not scheduling points, so the counters show the
-/// state as of the last step.
 pub(crate) struct World {
     tree: Arc<Tree>,
     pub(crate) guard: Guard,
     session: Session,
     announces: bool,
-    /// The current version of the client's list, and the last announced one.
-    version: AtomicU64,
-    announced: AtomicU64,
-    /// The number of announcements.
-    announcements: AtomicU64,
-    is_closing: AtomicBool,
-    is_closed: AtomicBool,
-    asked: AtomicU64,
-    /// The pending requests to the client, each with the change counters at the start of its call.
-    pending: Mutex<Vec<(u64, u64)>>,
-    was_asked_twice_at_once: AtomicBool,
     /// One in `fails` requests to the client fails. If the number is zero, none fails.
     fails: u64,
+    state: Mutex<State>,
+}
+
+/// The state of a run, as of the last step, because an access is not a scheduling point.
+#[derive(Default)]
+struct State {
+    /// The current version of the client's list, and the last announced one.
+    version: u64,
+    announced: u64,
+    /// The number of announcements.
+    announcements: u64,
+    is_closing: bool,
+    is_closed: bool,
+    asked: u64,
+    /// The pending requests to the client, each with the change counters at the start of its call.
+    pending: Vec<(u64, u64)>,
+    was_asked_twice_at_once: bool,
+}
+
+impl State {
+    /// The number of changes that have begun and of announcements that have returned.
+    fn changes(&self) -> (u64, u64) {
+        (self.version, self.announcements)
+    }
 }
 
 impl World {
@@ -58,29 +69,20 @@ impl World {
             ClientCapabilities::with_roots()
         };
         let session = guard.session(declared).unwrap();
-        Arc::new(Self {
-            tree: tree.clone(),
-            guard,
-            session,
-            announces,
-            fails,
-            version: AtomicU64::default(),
-            announced: AtomicU64::default(),
-            announcements: AtomicU64::default(),
-            is_closing: AtomicBool::default(),
-            is_closed: AtomicBool::default(),
-            asked: AtomicU64::default(),
-            pending: Mutex::default(),
-            was_asked_twice_at_once: AtomicBool::default(),
-        })
+        let (tree, state) = (tree.clone(), Mutex::default());
+        Arc::new(Self { tree, guard, session, announces, fails, state })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
     }
 
     /// A request that needs the client's roots.
     pub(crate) async fn call(&self) -> Option<Roots> {
         step();
         let (least, is_closed) = self.now();
-        let least = AtomicU64::new(least);
-        let received = self.session.roots(self.source(&least, self.changes_so_far())).await;
+        let (least, began) = (AtomicU64::new(least), self.state().changes());
+        let received = self.session.roots(self.source(&least, began)).await;
         match received {
             Ok(roots) => {
                 let (received, least) = (version_of(&roots), least.load(SeqCst));
@@ -93,18 +95,8 @@ impl World {
             }
             Err(error) => {
                 match error.code() {
-                    "session_closed" => {
-                        assert!(
-                            self.is_closing.load(SeqCst),
-                            "refused as closed before close was called"
-                        );
-                    }
-                    "roots_failed" => {
-                        assert!(
-                            self.fails > 0 && !is_closed,
-                            "failed although the client did not fail"
-                        );
-                    }
+                    "session_closed" => assert!(self.state().is_closing, "closed before close"),
+                    "roots_failed" => assert!(self.fails > 0 && !is_closed, "failed by itself"),
                     kind => panic!("{kind}"),
                 }
                 None
@@ -129,17 +121,19 @@ impl World {
     /// The client changes its list and then announces the change.
     pub(crate) fn change(&self) {
         step();
-        let version = self.version.fetch_add(1, SeqCst) + 1;
+        self.state().version += 1;
+        let version = self.state().version;
         self.session.list_changed();
-        self.announced.fetch_max(version, SeqCst);
-        self.announcements.fetch_add(1, SeqCst);
+        let mut state = self.state();
+        state.announced = state.announced.max(version);
+        state.announcements += 1;
     }
 
     pub(crate) fn close(&self) {
         step();
-        self.is_closing.store(true, SeqCst);
+        self.state().is_closing = true;
         self.session.close();
-        self.is_closed.store(true, SeqCst);
+        self.state().is_closed = true;
     }
 
     /// The check by which a long operation determines whether it may continue.
@@ -151,9 +145,7 @@ impl World {
                 version >= least && !is_closed,
                 "version {version} still allowed after {least} was announced"
             ),
-            Err("session_closed") => {
-                assert!(self.is_closing.load(SeqCst), "refused as closed before close was called");
-            }
+            Err("session_closed") => assert!(self.state().is_closing, "closed before close"),
             Err(kind) => assert!(!is_closed, "{kind} after close returned"),
         }
     }
@@ -164,43 +156,33 @@ impl World {
 
     /// Runs the final checks, after all tasks have ended.
     pub(crate) async fn check_at_end(&self) {
-        assert!(!self.was_asked_twice_at_once.load(SeqCst), "two requests to the client at a time");
-        if self.is_closed.load(SeqCst) {
+        assert!(!self.state().was_asked_twice_at_once, "two requests to the client at a time");
+        if self.now().1 {
             assert!(self.call().await.is_none());
             assert_eq!(self.session.state(), RootsState::Closed);
             assert_eq!(self.guard.sessions(), 0);
             assert!(format!("{:?}", self.guard).contains("cached: 0"), "still cached after close");
             return;
         }
-        let asked = self.asked.load(SeqCst);
+        let asked = self.state().asked;
         let kept = self.session.state() == RootsState::Available;
         if let Some(roots) = self.call().await {
-            assert_eq!(
-                version_of(&roots),
-                self.version.load(SeqCst),
-                "not the client's current list"
-            );
-            let again = self.asked.load(SeqCst) - asked;
+            assert_eq!(version_of(&roots), self.state().version, "not the client's current list");
+            let again = self.state().asked - asked;
             assert_eq!(again, u64::from(!kept), "cached, but the client was asked again");
         }
         // A change that is announced after a fetch is not lost.
         self.change();
         assert_ne!(self.session.state(), RootsState::Available);
         let received = self.call().await.map(|roots| version_of(&roots));
-        assert!(
-            self.fails > 0 || received == Some(self.version.load(SeqCst)),
-            "the new version was not received"
-        );
+        let is_current = received == Some(self.state().version);
+        assert!(self.fails > 0 || is_current, "the new version was not received");
     }
 
     fn now(&self) -> (u64, bool) {
-        let version = if self.announces { &self.announced } else { &self.version };
-        (version.load(SeqCst), self.is_closed.load(SeqCst))
-    }
-
-    /// The number of changes that have begun and of announcements that have returned.
-    fn changes_so_far(&self) -> (u64, u64) {
-        (self.version.load(SeqCst), self.announcements.load(SeqCst))
+        let state = self.state();
+        let version = if self.announces { state.announced } else { state.version };
+        (version, state.is_closed)
     }
 
     /// The source that asks the client. Sending the request and receiving the answer are separate
@@ -210,16 +192,20 @@ impl World {
             // A panic in this block would be caught as a panic of the server author's code.
             let pending = PendingRequest::begin(self, began);
             yield_now().await;
-            let number = self.asked.fetch_add(1, SeqCst) + 1;
+            let (number, version) = {
+                let mut state = self.state();
+                state.asked += 1;
+                (state.asked, state.version)
+            };
             let answer = if self.fails > 0 && number % self.fails == 0 {
                 RootsResponse::Failed("scheduled failure".into())
             } else {
-                let uri = self.tree.uri(format!("v{}", self.version.load(SeqCst)));
+                let uri = self.tree.uri(format!("v{version}"));
                 RootsResponse::List(ListRootsResult::from_uris([uri]))
             };
             yield_now().await;
             drop(pending);
-            least.fetch_max(self.announced.load(SeqCst), SeqCst);
+            least.fetch_max(self.state().announced, SeqCst);
             answer
         }
     }
@@ -230,22 +216,22 @@ struct PendingRequest<'a>(&'a World, (u64, u64));
 
 impl<'a> PendingRequest<'a> {
     fn begin(world: &'a World, began: (u64, u64)) -> Self {
-        let mut pending = world.pending.lock().unwrap();
+        let mut state = world.state();
         // After a change, an earlier request may still be pending, because its call may not have
         // been polled since.
-        let now @ (version, announcements) = world.changes_so_far();
+        let now @ (version, announcements) = state.changes();
         let is_settled = began == now && version == announcements;
-        if is_settled && pending.contains(&now) && !world.is_closing.load(SeqCst) {
-            world.was_asked_twice_at_once.store(true, SeqCst);
+        if is_settled && state.pending.contains(&now) && !state.is_closing {
+            state.was_asked_twice_at_once = true;
         }
-        pending.push(began);
+        state.pending.push(began);
         Self(world, began)
     }
 }
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        let mut pending = self.0.pending.lock().unwrap();
+        let pending = &mut self.0.state().pending;
         let open = pending.iter().position(|asked| *asked == self.1).unwrap();
         pending.swap_remove(open);
     }
