@@ -8,7 +8,7 @@
 //! a proof in each allowed directory. The decisions on relative requests reveal the base.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -19,9 +19,12 @@ use mcp_roots_guard::{
 };
 use serde_json::json;
 
+use crate::support::access::{Directory, Policy, is_in};
+use crate::support::aliases::Alias;
 use crate::support::boundary_model::{
-    Answer, Client, Config, Decision, Declared, Directory, Entry, InForce, Kind, Root, Step,
+    Answer, Client, Config, Decision, Declared, Entry, InForce, Step,
 };
+use crate::support::model::Name;
 use crate::support::random::Random;
 use crate::support::tree::Tree;
 
@@ -167,7 +170,7 @@ impl Combination {
 #[test]
 fn roots_in_force_agree_with_a_naive_model() {
     let tree = Tree::in_memory(TREE);
-    let files = Files::new(&tree);
+    let names = names(&tree);
     let all = combinations();
     // A seventh of the combinations: 7 divides none of the numbers of values, so no value is always
     // passed over. `GUARD_OPTIONS=all` compares all of them.
@@ -182,7 +185,7 @@ fn roots_in_force_agree_with_a_naive_model() {
                     .build()
                     .unwrap();
                 while let Some(one) = all.get(next.fetch_add(step, Ordering::Relaxed)) {
-                    if let Err(difference) = runtime.block_on(compare(&tree, &files, one)) {
+                    if let Err(difference) = runtime.block_on(compare(&tree, &names, one)) {
                         // Only one combination is shown for each kind of difference.
                         let kind = difference.split("\n  step").next().unwrap().to_owned();
                         let mut differences = differences.lock().unwrap();
@@ -334,10 +337,10 @@ fn script(number: usize, list: &[Entry], good: &[Entry]) -> Vec<Step> {
 }
 
 /// Runs one combination. Returns the first difference.
-async fn compare(tree: &Tree, files: &Files, combination: &Combination) -> Result<(), String> {
+async fn compare(tree: &Tree, names: &Names, combination: &Combination) -> Result<(), String> {
     let config = config(tree, combination);
-    let kind = |path: &str| files.kind(path);
-    let mut model = Client::new(&config, &kind);
+    let look = |path: &Path| names.get(path).cloned().unwrap_or(Name::Missing);
+    let mut model = Client::new(&config, &look);
     let what = || format!("{:?} {:?}", LISTS[combination.list], combination);
     let (guard, expected) = (guard(tree, combination), config_error(&config));
     let (guard, boundary) = match (guard, expected) {
@@ -368,8 +371,8 @@ async fn compare(tree: &Tree, files: &Files, combination: &Combination) -> Resul
         let expected = model.step(step);
         match (&actual, &expected) {
             (Some(Ok(actual)), Some(Ok(expected))) => {
-                let (shown, wanted) = (seen(actual), &expected.roots);
-                if shown != *wanted {
+                let (shown, wanted) = (seen(actual), expected.seen());
+                if shown != wanted {
                     return differs("roots", format!("{shown:?}"), format!("{wanted:?}"));
                 }
                 let rejected: Vec<_> = actual
@@ -502,14 +505,14 @@ async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
     Some(roots.map_err(|error| error.code().to_owned()))
 }
 
-fn seen(roots: &Roots) -> Vec<Root> {
-    let root = |root: &mcp_roots_guard::Root| Root {
-        path: plain_path(&root.path().display().to_string()),
-        read_only: root.access() == Access::ReadOnly,
-        is_always: root.is_always(),
-        client_path: plain_path(&root.client_path()),
+/// As in [`InForce::seen`].
+fn seen(roots: &Roots) -> Vec<(String, bool, bool, String)> {
+    let seen = |root: &mcp_roots_guard::Root| {
+        let [path, client_path] =
+            [root.path().display().to_string(), root.client_path()].map(|it| plain_path(&it));
+        (path, root.access() == Access::ReadOnly, root.is_always(), client_path)
     };
-    roots.iter().map(root).collect()
+    roots.iter().map(seen).collect()
 }
 
 /// A proof for each place that is in an allowed directory.
@@ -524,25 +527,22 @@ fn proofs(tree: &Tree, boundary: &Boundary) -> Vec<(String, CheckedPath)> {
 }
 
 fn config(tree: &Tree, one: &Combination) -> Config {
-    let directory = |number: usize| {
-        let name = one.directories[number]?;
-        let aliases = aliases(tree, name, one.aliases[number]);
+    let (mut directories, mut all) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        let Some(name) = one.directories[number] else { continue };
+        let path = tree.path(DIRECTORIES[name]).to_str().unwrap().to_owned();
         // The symlink to the missing directory does not exist.
         let is_missing = DIRECTORIES[name] == "m";
-        let (verified, unverified) = aliases
-            .into_iter()
-            .partition(|alias| !is_missing && Path::new(alias).starts_with(tree.path("")));
-        Some(Directory {
-            path: tree.path(DIRECTORIES[name]).to_str().unwrap().to_owned(),
-            read_only: one.read_only[number],
-            always: one.always[number],
-            is_missing,
-            verified,
-            unverified,
-        })
-    };
+        all.extend(aliases(tree, name, one.aliases[number]).into_iter().map(|text| {
+            let is_verified = !is_missing && Path::new(&text).starts_with(tree.path(""));
+            Alias { text, path: path.clone(), is_verified }
+        }));
+        let (is_writable, is_always) = (!one.read_only[number], one.always[number]);
+        directories.push(Directory { path, is_writable, is_always, is_file: false, is_missing });
+    }
     Config {
-        directories: (0..3).filter_map(directory).collect(),
+        policy: Policy::new(directories),
+        aliases: all,
         client_roots: client_roots(one),
         declared: [Declared::Nothing, Declared::Announcing, Declared::Silent][one.declared],
         trusts_links: one.trusts_links(),
@@ -556,12 +556,12 @@ fn aliases(tree: &Tree, directory: usize, forms: usize) -> Vec<String> {
 
 /// The error of a configuration in which a read-only directory is inside a writable one.
 fn config_error(config: &Config) -> Option<&'static str> {
-    let is_in = |inner: &Directory, outer: &Directory| {
-        Path::new(&inner.path).starts_with(&outer.path) && inner.read_only && !outer.read_only
+    let is_conflict = |inner: &Directory, outer: &Directory| {
+        is_in(&inner.path, &outer.path) && !inner.is_writable && outer.is_writable
     };
-    let directories = &config.directories;
+    let directories = &config.policy.directories;
     let conflicts =
-        directories.iter().any(|inner| directories.iter().any(|outer| is_in(inner, outer)));
+        directories.iter().any(|inner| directories.iter().any(|outer| is_conflict(inner, outer)));
     conflicts.then_some("access_conflict")
 }
 
@@ -631,37 +631,20 @@ fn root_entry(entry: &Entry) -> RootEntry {
     serde_json::from_value::<ListRootsResult>(json!({ "roots": [json] })).unwrap().roots[0].clone()
 }
 
-/// The symlinks and files of [`TREE`], and their directories.
-struct Files {
-    entries: BTreeMap<String, Option<String>>,
-    directories: BTreeSet<String>,
-}
+/// The entries of [`TREE`], and the directories around them.
+type Names = BTreeMap<PathBuf, Name>;
 
-impl Files {
-    fn new(tree: &Tree) -> Self {
-        let (mut entries, mut directories) = (BTreeMap::new(), BTreeSet::new());
-        for line in TREE.split(';').map(str::trim) {
-            let (_, rest) = line.split_once(' ').unwrap();
-            let (name, target) = rest.split_once(" -> ").unwrap_or((rest, ""));
-            let path = tree.path(name).to_str().unwrap().to_owned();
-            let is_symlink = line.starts_with("link");
-            entries.insert(path.clone(), is_symlink.then(|| tree.expand(target)));
-            let mut parent = path.as_str();
-            while let Some(slash) = parent.rfind('/') {
-                parent = &parent[..slash];
-                directories.insert(parent.to_owned());
-            }
+fn names(tree: &Tree) -> Names {
+    let mut names = Names::new();
+    for line in TREE.split(';').map(str::trim) {
+        let (kind, rest) = line.split_once(' ').unwrap();
+        let (path, target) = rest.split_once(" -> ").unwrap_or((rest, ""));
+        let path = tree.path(path);
+        for parent in path.ancestors().skip(1) {
+            names.insert(parent.to_owned(), Name::Directory);
         }
-        Self { entries, directories }
+        let is_link = kind == "link";
+        names.insert(path, if is_link { Name::Link(tree.expand(target)) } else { Name::Other });
     }
-
-    /// The type of the entry at a path.
-    fn kind(&self, path: &str) -> Kind {
-        match self.entries.get(path) {
-            Some(Some(target)) => Kind::Symlink(target.clone()),
-            Some(None) => Kind::File,
-            None if self.directories.contains(path) => Kind::Directory,
-            None => Kind::Missing,
-        }
-    }
+    names
 }

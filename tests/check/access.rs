@@ -24,7 +24,8 @@ use mcp_roots_guard::{
     Roots, RootsResponse, WalkOptions,
 };
 
-use crate::support::access::{Directory, Outcome, Pattern, Policy, Root, is_in};
+use crate::support::Protection;
+use crate::support::access::{Directory, Outcome, Policy, Root, is_in};
 use crate::support::operations::Target::{
     Any, Directory as Dir, EmptyDirectory, File, FileOrNew, Missing, MissingTree, Symlink,
     Tree as Whole,
@@ -98,15 +99,16 @@ pub(crate) fn decide(roots: &Roots, request: &str) -> Outcome {
 impl Case {
     fn new(text: &str) -> Self {
         let tree = Tree::in_memory("");
-        let (mut policy, mut builder) = (Policy::default(), Boundary::builder());
+        let (mut policy, mut builder) = (Policy::new(Vec::new()), Boundary::builder());
         for word in text.split_whitespace() {
             let word = word.replace("$T", tree.path("").to_str().unwrap().trim_end_matches('/'));
             let (first, rest) = word.split_once(':').unwrap_or((&word, ""));
-            let denied = matches!(first, "deny" | "keep");
-            if denied {
+            let is_pattern = matches!(first, "deny" | "keep");
+            if is_pattern {
                 let is_denied = first == "deny";
-                builder = if is_denied { builder.deny(rest) } else { builder.protect(rest) };
-                policy.patterns.push(Pattern { text: rest.into(), is_denied });
+                let protection = if is_denied { Protection::Denied } else { Protection::ReadOnly };
+                builder = protection.add(builder, rest);
+                policy.patterns.push((rest.into(), protection));
                 continue;
             }
             if first == "exempt" {
@@ -175,12 +177,7 @@ impl Case {
                     .boundary
                     .narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default())
                     .unwrap();
-                self.expected = self.policy.narrow(&everything, &places);
-                for root in self.policy.always() {
-                    if self.expected.iter().all(|other| other.path != root.path) {
-                        self.expected.push(root);
-                    }
-                }
+                self.expected = self.policy.and_always(self.policy.narrow(&everything, &places));
             }
             "failed" => {
                 let runtime =

@@ -6,8 +6,8 @@ use std::path::Path;
 use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
 
 use super::access::decide;
-use crate::support::access::{Directory, Pattern, Policy, is_in};
-use crate::support::protected::ascii_key;
+use crate::support::Protection;
+use crate::support::access::{Directory, Policy, ascii_key, is_in};
 use crate::support::random::Random;
 use crate::support::tree::Tree;
 
@@ -78,7 +78,7 @@ fn random_places_have_the_access_that_a_naive_program_gives_them() {
 
 /// A policy with one to four directories. Returns `None` for one that is refused, as it must be.
 fn policy(random: &mut Random, tree: &Tree) -> Option<(Policy, Boundary)> {
-    let (mut policy, mut builder) = (Policy::default(), Boundary::builder());
+    let (mut policy, mut builder) = (Policy::new(Vec::new()), Boundary::builder());
     for _ in 0..=random.below(4) {
         let (path, is_writable) = (place(random, tree), random.below(2) == 0);
         if policy.directories.iter().any(|directory| directory.path == path) {
@@ -87,14 +87,14 @@ fn policy(random: &mut Random, tree: &Tree) -> Option<(Policy, Boundary)> {
         fs::create_dir_all(&path).unwrap();
         let access = if is_writable { Access::ReadWrite } else { Access::ReadOnly };
         builder = builder.directory(Path::new(&path), access);
-        let (is_always, is_file, is_missing) = (false, false, false);
-        policy.directories.push(Directory { path, is_writable, is_always, is_file, is_missing });
+        policy.directories.push(Directory { path, is_writable, ..Directory::default() });
     }
     for _ in 0..random.below(4) {
         let text = one_of(random, &PATTERNS).to_owned();
         let is_denied = random.below(2) == 0;
-        builder = if is_denied { builder.deny(&*text) } else { builder.protect(&*text) };
-        policy.patterns.push(Pattern { text, is_denied });
+        let protection = if is_denied { Protection::Denied } else { Protection::ReadOnly };
+        builder = protection.add(builder, &text);
+        policy.patterns.push((text, protection));
     }
     let exempt = one_of(random, &NAMES);
     if random.below(3) == 0 && builder.clone().exempt(exempt).build().is_ok() {

@@ -104,7 +104,7 @@ fn operations_of_the_killed_child_succeed() {
         let (number, top) = text.split_once(' ').unwrap();
         let roots = Roots::from_dirs([Path::new(top).join("root")]).unwrap();
         let operation = SCENARIOS[number.parse::<usize>().unwrap()].operation;
-        be_traced();
+        be_traced(Path::new(top));
         return between_stops(|| operation(&roots)).unwrap();
     }
     for scenario in SCENARIOS {

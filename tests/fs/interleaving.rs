@@ -200,7 +200,7 @@ fn be_child(text: &str) {
     let roots = Roots::from_dirs([Path::new(words.next().unwrap()).join("root")]).unwrap();
     let (_, operation) = CHANGES.iter().chain(OTHERS).nth(operation).unwrap();
     let be_traced = || {
-        be_traced();
+        be_traced(roots.iter().next().unwrap().path());
         let result = between_stops(|| operation(&roots));
         println!("{}", result.map_or_else(|error| error.code().to_owned(), |()| "ok".to_owned()));
     };

@@ -32,9 +32,9 @@ use mcp_roots_guard::{
 use self::world::{
     Case, PATTERNS, Route, STATES, Snapshot, State, UNPROTECTED, VARIANTS, World, routes,
 };
+use crate::support::Protection;
 use crate::support::operations::{OPERATIONS, Operation, Way, description};
 use crate::support::proof::{INTENTS, Intent};
-use crate::support::protected::Effect;
 use crate::support::walked;
 
 #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,7 @@ mod trace;
 mod nested_trace;
 mod world;
 
-const EFFECTS: [Effect; 2] = [Effect::ReadOnly, Effect::Denied];
+const EFFECTS: [Protection; 2] = [Protection::ReadOnly, Protection::Denied];
 
 #[test]
 fn no_operation_changes_or_reveals_a_protected_name_in_any_way() {
@@ -181,7 +181,7 @@ const DIRECTLY: &[Way] = &[Way::Directly];
 
 const ALL: &[Way] = &[Way::Directly, Way::Proof];
 
-fn pairs(effects: &[Effect], states: &[State]) -> Vec<(Effect, State)> {
+fn pairs(effects: &[Protection], states: &[State]) -> Vec<(Protection, State)> {
     effects.iter().flat_map(|effect| states.iter().map(|state| (*effect, *state))).collect()
 }
 
@@ -213,7 +213,7 @@ struct Judge {
 /// One way to name the place, and the roots with and without protected names.
 struct Attack<'a> {
     world: &'a World,
-    effect: Effect,
+    effect: Protection,
     route: Route,
     roots: Roots,
     twin: Roots,
@@ -221,7 +221,7 @@ struct Attack<'a> {
 }
 
 impl<'a> Attack<'a> {
-    fn new(world: &'a World, effect: Effect, route: Route) -> Self {
+    fn new(world: &'a World, effect: Protection, route: Route) -> Self {
         let roots = route.roots(world, Some(effect));
         Self {
             world,
@@ -248,7 +248,7 @@ impl<'a> Attack<'a> {
     /// Whether a request passes through the denied name. Every request of these rows does, unless
     /// it concerns only a symlink at the end of the path.
     fn is_denied(&self, text: &str, intent: Intent) -> bool {
-        self.effect == Effect::Denied
+        self.effect == Protection::Denied
             && self.world.is_protected(Path::new(&self.world.place()))
             && !(intent == Intent::NoFollow && SYMLINKS.iter().any(|link| text.ends_with(link)))
     }
@@ -259,7 +259,7 @@ const SYMLINKS: [&str; 7] =
     ["to-p", "to-p-abs", "chain", "chain-3", "through", "dangling", "dangling-tree"];
 
 impl Judge {
-    fn attack(&mut self, world: &World, effect: Effect, route: Route, calls: &[Way]) {
+    fn attack(&mut self, world: &World, effect: Protection, route: Route, calls: &[Way]) {
         if !route.exists(world, Some(effect)) {
             return;
         }
@@ -338,10 +338,8 @@ impl Judge {
 
     /// Whether only a new directory may be put at the place that a request names.
     fn begins_pattern(attack: &Attack<'_>, to: &str, intent: Intent) -> bool {
-        let world = attack.world;
-        let allowed = ["proj", "other"].map(|name| world.tree.path(name));
         let place = intent.check(&attack.twin, to).unwrap().canonical();
-        world.rules(attack.effect).begin_at(&allowed, &place)
+        attack.world.policy(attack.effect).begins_pattern(&place)
     }
 
     fn judge(&mut self, attack: &mut Attack<'_>, row: Row, run: impl Fn(&Roots) -> Result<String>) {
@@ -396,7 +394,7 @@ impl Judge {
                     }
                     // A request that the kernel resolves has the system's error as its source, and
                     // one that the resolver refuses has no source.
-                    let is_denied = attack.effect == Effect::Denied;
+                    let is_denied = attack.effect == Protection::Denied;
                     let text = |done: &Result<String>| {
                         let mut shown = shown(done);
                         if is_denied {
@@ -565,7 +563,7 @@ fn above(world: &World) -> Vec<String> {
     let mut answers = Vec::new();
     let mut directories = vec!["."];
     directories.extend(world.ancestors());
-    let roots = world.allowed(Some(Effect::Denied));
+    let roots = world.allowed(Some(Protection::Denied));
     for directory in &directories {
         let listed = roots.read_dir(*directory).and_then(|entries| {
             entries
@@ -616,7 +614,7 @@ fn denied_client_root_is_rejected() {
     for case in PATTERNS {
         for state in STATES {
             let world = World::new(*case, state);
-            let boundary = world.boundary(Some(Effect::Denied), &["proj", "other"]);
+            let boundary = world.boundary(Some(Protection::Denied), &["proj", "other"]);
             let rejected = |path: &str| {
                 let listed = [ListEntry::new(path)];
                 let roots = boundary.narrow(listed, &Deadline::default()).unwrap();

@@ -232,14 +232,14 @@ impl Row {
     fn run(&self, roots: &Roots, requests: &[&str], racer: &Racer) -> Result<String> {
         let swap: Pause<'_> = &|| racer.next_swap_if_possible();
         if self.way == Way::Directly {
-            return (self.operation.directly)(roots, requests, swap);
+            return self.operation.run_with_pauses(self.way, roots, requests, swap);
         }
         // Half of all checks fail because of a swap.
         let check = || self.operation.proofs(self.way, roots, requests, &|| racer.next_swap());
         let checked = (1..CHECK_ATTEMPTS).map(|_| check()).find(Result::is_ok);
         let checked = checked.unwrap_or_else(check)?;
         racer.next_swap();
-        (self.operation.by_proof)(&checked, swap)
+        self.operation.by_proof.unwrap()(&checked, swap)
     }
 
     /// What must succeed at least once.

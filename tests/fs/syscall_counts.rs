@@ -11,12 +11,10 @@ use mcp_roots_guard::{
     Overwrite, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
-use nix::sys::ptrace;
-use nix::sys::signal::{Signal, raise};
-use nix::unistd::gettid;
 
 use crate::support::code;
-use crate::support::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
+use crate::support::traced::{be_traced, end_trace, stop};
+use crate::support::tracer::{AS_IT_IS, TRACED, mark, openat2_is_there, trace};
 use crate::support::tree::Tree;
 
 const TEST: &str = "fs::syscall_counts::each_request_makes_few_system_calls_at_any_depth";
@@ -29,7 +27,7 @@ fn each_request_makes_few_system_calls_at_any_depth() {
     if !openat2_is_there() {
         return println!("skipped: without openat2 the number of calls depends on the path");
     }
-    let seen = trace(AS_IT_IS, TEST, &["root", "many"], "none");
+    let seen = trace(AS_IT_IS, TEST, &["root", "many"], "none", None);
     let rows = ROWS.iter().flat_map(|(name, .., [fixed, each])| {
         DEPTHS.map(|at| (format!("{name} {at}"), fixed + each * at))
     });
@@ -55,8 +53,7 @@ fn each_request_makes_few_system_calls_at_any_depth() {
 /// The traced child runs this.
 fn make_requests() {
     let tree = Tree::new("");
-    ptrace::traceme().unwrap();
-    println!("{THREAD}{} {}", gettid(), tree.path("").display());
+    be_traced(&tree.path(""));
     for depth in DEPTHS {
         let entries = "file root/AT/f = content; link root/AT/l -> f; dir root/AT/d; \
                        link root/AT/back -> $T/root/AT/f; link root/AT/out -> /etc/passwd; \
@@ -78,7 +75,7 @@ fn make_requests() {
     runtime
         .block_on(session.roots(async |_: Option<String>| RootsResponse::List(list.clone())))
         .unwrap();
-    raise(Signal::SIGSTOP).unwrap();
+    stop();
     for _ in 0..TRIES {
         mark("session");
         let cached = runtime.block_on(session.roots(async |_: Option<String>| -> RootsResponse {
@@ -100,7 +97,8 @@ fn make_requests() {
             }
         }
     }
-    mark("over");
+    stop();
+    end_trace();
 }
 
 /// Each row is attempted this many times, and the attempt with the fewest calls counts.

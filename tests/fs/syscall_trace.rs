@@ -17,17 +17,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use mcp_roots_guard::Error;
-use nix::sys::ptrace::{self};
-use nix::sys::signal::{Signal, raise};
-use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::support::kernel::{ENOSYS, block};
 use crate::support::one_step::OneStep as _;
 use crate::support::operations::{self, Attempt, Operation, Target, Way, attempts};
 use crate::support::proof::Intent;
+use crate::support::traced::end_trace;
 use crate::support::tracer::{
-    AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
+    AS_IT_IS, LOOKING, WITHOUT_OPENAT2, be_traced_if_child, mark, openat2_is_there, section, trace,
 };
 use crate::support::tree::Tree;
 
@@ -38,7 +35,7 @@ const TRACED_TEST: &str = "fs::syscall_trace::requests_that_lead_outside_are_ref
 fn no_path_passed_to_the_kernel_is_outside_the_roots() {
     let ways: &[&str] = if openat2_is_there() { &[AS_IT_IS, WITHOUT_OPENAT2] } else { &[AS_IT_IS] };
     for (number, how) in ways.iter().enumerate() {
-        let seen = trace(how, TRACED_TEST, &ROOTS, FILE_ROOT);
+        let seen = trace(how, TRACED_TEST, &ROOTS, FILE_ROOT, None);
         println!("{how}: {}", seen.counts());
         assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
         // A process that the server starts later inherits no descriptor that the guard opened.
@@ -56,7 +53,7 @@ fn no_path_passed_to_the_kernel_is_outside_the_roots() {
 
 #[test]
 fn the_tracer_detects_every_access_outside() {
-    let seen = trace(LOOKING, TRACED_TEST, &ROOTS, FILE_ROOT);
+    let seen = trace(LOOKING, TRACED_TEST, &ROOTS, FILE_ROOT, None);
     println!(
         "{} accesses outside: {}\n{}",
         OUTSIDE_ACCESSES.len(),
@@ -99,15 +96,8 @@ fn refusals_do_not_reveal_whether_the_target_exists() {
 /// are refused.
 #[test]
 fn requests_that_lead_outside_are_refused() {
-    let how = std::env::var(TRACED).ok();
     let tree = Tree::new("");
-    if how.as_deref() == Some(WITHOUT_OPENAT2) {
-        block(ENOSYS);
-    }
-    if how.is_some() {
-        ptrace::traceme().unwrap();
-        println!("{THREAD}{} {}", gettid(), tree.path("").display());
-    }
+    let how = be_traced_if_child(&tree.path(""));
     if how.as_deref() == Some(LOOKING) {
         access_outside(&tree);
     } else {
@@ -121,8 +111,7 @@ fn requests_that_lead_outside_are_refused() {
         assert!(served > 300, "only {served} requests succeeded");
     }
     if how.is_some() {
-        raise(Signal::SIGSTOP).unwrap();
-        mark("over");
+        end_trace();
     }
 }
 
@@ -236,11 +225,11 @@ const SYMLINK_TO: Operation = Operation {
     letter: b' ',
     name: "symlink to",
     paths: &[operations::Path { intent: Intent::New, target: Target::Any, is_changed: false }],
-    directly: |roots, texts, _| match texts[0] {
+    directly: Some(|roots, texts, _| match texts[0] {
         uri if uri.contains(':') => Ok(roots.metadata(uri)?.len().to_string()),
         target => roots.symlink(target, "fresh").map(|()| "made".into()),
-    },
-    by_proof: |_, _| unreachable!("no proof is made"),
+    }),
+    by_proof: None,
 };
 
 /// Whether a symlink that the request names is followed.
@@ -270,34 +259,29 @@ fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<A
         }
         let roots = tree.roots(ROOTS);
         let first = answers.len();
-        if traced {
-            raise(Signal::SIGSTOP).unwrap();
-        }
-        for (leads, list) in requests {
+        let answer = |(leads_out, request): (bool, String)| {
+            let mut text = format!("{} {way:?} {request}", attempt.name());
+            mark(&text);
+            let result = attempt.run(way, &roots, &request);
+            let code = result.as_ref().err().map(Error::code);
+            text += result.as_deref().unwrap_or_default();
+            if let Err(error) = &result {
+                write!(text, ": {} | {error} | {error:?}", error.code()).unwrap();
+                let mut cause = error.source();
+                while let Some(source) = cause {
+                    write!(text, " | {source} | {source:?}").unwrap();
+                    cause = source.source();
+                }
+            }
+            Answer { code, text, leads_out }
+        };
+        let requests = requests.iter().flat_map(|(leads, list)| {
             let leads_out = *leads == Leads::Outside
                 || *leads == Leads::OutsideIfFollowed && is_followed(&attempt, way);
-            for request in tree.expand(list).split_whitespace() {
-                let mut text = format!("{} {way:?} {request}", attempt.name());
-                if traced {
-                    mark(&text);
-                }
-                let result = attempt.run(way, &roots, request);
-                let code = result.as_ref().err().map(Error::code);
-                text += result.as_deref().unwrap_or_default();
-                if let Err(error) = &result {
-                    write!(text, ": {} | {error} | {error:?}", error.code()).unwrap();
-                    let mut cause = error.source();
-                    while let Some(source) = cause {
-                        write!(text, " | {source} | {source:?}").unwrap();
-                        cause = source.source();
-                    }
-                }
-                answers.push(Answer { code, text, leads_out });
-            }
-        }
-        if traced {
-            mark("end");
-        }
+            let list = tree.expand(list);
+            list.split_whitespace().map(|it| (leads_out, it.to_owned())).collect::<Vec<_>>()
+        });
+        section(traced, || answers.extend(requests.map(answer)));
         fresh = answers[first..].iter().all(|answer| answer.code.is_some());
     }
     clear(tree);
@@ -402,10 +386,10 @@ const OPENAT2_ACCESSES: usize = 2;
 fn access_outside(tree: &Tree) {
     build(tree, WORLDS.last().unwrap());
     let root = File::open(tree.path("root")).unwrap();
-    raise(Signal::SIGSTOP).unwrap();
-    for (number, access) in OUTSIDE_ACCESSES.iter().enumerate() {
-        mark(&number.to_string());
-        access(&tree.path(""), &root);
-    }
-    mark("end");
+    section(true, || {
+        for (number, access) in OUTSIDE_ACCESSES.iter().enumerate() {
+            mark(&number.to_string());
+            access(&tree.path(""), &root);
+        }
+    });
 }

@@ -27,9 +27,9 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::Protection;
 use crate::support::model::Decision;
 use crate::support::proof::Intent;
-use crate::support::protected::Effect;
 use crate::support::world::{LINE_BYTES, LINES, World};
 use crate::support::{kernel, model};
 
@@ -74,7 +74,7 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
             let path = decided.as_ref().ok().map(|(path, _)| path);
             intent == Intent::New
                 && expected == Err("is_a_directory")
-                && path.and_then(|path| world.effect(path)) == Some(Effect::ReadOnly)
+                && path.and_then(|path| world.protection(path)) == Some(Protection::ReadOnly)
         };
         let agrees = |decided: &Decision| *decided == expected || is_pattern(decided);
         assert!(
@@ -120,9 +120,10 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
 /// which then gets the same content.
 fn check_write(world: &World, request: &str, intent: Intent, expected: &Decision) {
     let Ok((path, exists)) = expected else { return };
-    let is_read_only = world.effect(path) == Some(Effect::ReadOnly);
-    let is_refused = is_read_only || world.begins_pattern(path);
-    if intent == Intent::New && world.rules.is_some() && (is_refused || *exists) {
+    let is_read_only = world.protection(path) == Some(Protection::ReadOnly);
+    let is_refused =
+        is_read_only || world.policy.as_ref().is_some_and(|policy| policy.begins_pattern(path));
+    if intent == Intent::New && world.policy.is_some() && (is_refused || *exists) {
         // Opening a FIFO would block.
         let content = path.is_file().then(|| fs::read(path).unwrap_or_default());
         if is_refused || content.is_some() {

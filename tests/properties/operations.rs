@@ -37,10 +37,13 @@ use std::path::Path;
 
 use mcp_roots_guard::{Result, WalkOptions};
 
+use crate::support::Protection;
 use crate::support::kernel;
-use crate::support::operations::{NO_PAUSE, OPERATIONS, Operation, SECRET, WAYS, is_leak, mark};
+use crate::support::operations::{
+    NO_PAUSE, OPERATIONS, Operation, SECRET, WAYS, Way, is_leak, mark,
+};
 use crate::support::proof::Proof;
-use crate::support::protected::Effect;
+use crate::support::tree::entries;
 use crate::support::world::{LINE_BYTES, LINES, World};
 
 /// Checks all properties.
@@ -81,7 +84,7 @@ pub(crate) fn hold(bytes: &[u8]) {
 /// Gives denied files the content and the modes of files outside, so that no operation may return
 /// them.
 fn mark_denied(world: &World) {
-    for path in World::entries(&world.roots[0]).into_iter().filter(|path| world.is_denied(path)) {
+    for path in entries(&world.roots[0]).into_iter().filter(|path| world.is_denied(path)) {
         let kind = path.symlink_metadata().unwrap().file_type();
         if kind.is_file() {
             fs::write(&path, SECRET).unwrap();
@@ -94,27 +97,29 @@ fn mark_denied(world: &World) {
 
 /// The protected entries, with their metadata and content.
 fn protected(world: &World) -> BTreeMap<String, (String, [i64; 4])> {
-    if world.rules.is_none() {
+    if world.policy.is_none() {
         return BTreeMap::new();
     }
     let mut all = snapshot(&world.top.join("r"));
-    all.retain(|path, _| world.effect(&world.top.join("r").join(path)).is_some());
+    all.retain(|path, _| world.protection(&world.top.join("r").join(path)).is_some());
     all
 }
 
 /// Checks that a walk yields exactly the entries that are not denied. A denied name is omitted also
 /// if it is an allowed directory.
 fn check_walks(world: &World) {
-    let Some(rules) = &world.rules else { return };
+    let Some(policy) = &world.policy else { return };
     for root in &world.roots {
         let mut walk = world.guard.walk(root.as_path(), WalkOptions::default()).unwrap();
         let mut walked = Vec::new();
         while let Some(entry) = walk.next_entry().unwrap() {
             walked.push(root.join(entry.path()));
         }
-        let mut expected = World::entries(root);
-        let is_denied =
-            |path: &Path| rules.effect_below(&world.roots, root, path) == Some(Effect::Denied);
+        let mut expected = entries(root);
+        let is_denied = |path: &Path| {
+            let [root, path] = [root, path].map(|it| it.to_str().unwrap());
+            policy.protection_below(root, path) == Some(Protection::Denied)
+        };
         expected.retain(|path| path != root && !is_denied(path));
         walked.sort();
         expected.sort();
@@ -163,11 +168,11 @@ fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Pr
     let way = WAYS[1 + usize::from(mode / 6 % 6)];
     let work = move || -> (Result<String>, Option<Vec<Proof>>) {
         let requests: Vec<_> = requests.iter().map(String::as_str).collect();
-        if mode % 3 == 0 {
-            return ((operation.directly)(&roots, &requests, NO_PAUSE), None);
-        }
+        let Some(by_proof) = operation.by_proof.filter(|_| mode % 3 > 0) else {
+            return (operation.run(Way::Directly, &roots, &requests), None);
+        };
         match stored.map_or_else(|| operation.proofs(way, &roots, &requests, NO_PAUSE), Ok) {
-            Ok(checked) => ((operation.by_proof)(&checked, NO_PAUSE), Some(checked)),
+            Ok(checked) => (by_proof(&checked, NO_PAUSE), Some(checked)),
             Err(error) => (Err(error), None),
         }
     };
@@ -191,7 +196,7 @@ fn operate(world: &World, letter: u8, mode: u8, requests: &[u8], proofs: &mut Pr
         assert!(alike, "{before:?} became {after:?} after {}", what());
     }
     // A copy of something that may not be returned.
-    let mut entries = World::entries(&world.top.join("r")).into_iter();
+    let mut entries = entries(&world.top.join("r")).into_iter();
     let leaked = entries.find(|path| {
         let is_file = path.symlink_metadata().unwrap().is_file();
         is_file && !world.is_denied(path) && fs::read(path).unwrap() == SECRET.as_bytes()

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::one_step::OneStep as _;
-use crate::operations::{NO_PAUSE, OPERATIONS};
+use crate::operations::{OPERATIONS, Way};
 use crate::raw_client::{Raw, call, cancelled, in_era, request};
 use crate::server::{ERAS, Era, Tree};
 
@@ -86,7 +86,7 @@ async fn keep(
 fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     for operation in OPERATIONS {
         let texts = ["c/in.txt", "c/moved.txt"];
-        let refused = (operation.directly)(roots, &texts, NO_PAUSE);
+        let refused = operation.run(Way::Directly, roots, &texts);
         let code = refused.map_err(|error| error.code());
         assert_eq!(code, Err("roots_stale"), "{} by {way}", operation.name);
     }

@@ -4,11 +4,14 @@
 //! directories, the patterns, the exempt names and prefixes of strings. It does no I/O, and follows
 //! a path one name at a time. None of the guard's code is used.
 
-use super::protected::{ascii_key, is_glob_match};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::Protection;
 
 /// An allowed directory. A path is absolute, and `/` is the empty text.
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub(crate) path: String,
     pub(crate) is_writable: bool,
@@ -16,12 +19,6 @@ pub(crate) struct Directory {
     pub(crate) is_file: bool,
     /// An optional directory that does not exist.
     pub(crate) is_missing: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Pattern {
-    pub(crate) text: String,
-    pub(crate) is_denied: bool,
 }
 
 /// A root in force: its path, its allowed directory, and at most this access.
@@ -32,11 +29,13 @@ pub(crate) struct Root {
     pub(crate) is_writable: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) directories: Vec<Directory>,
-    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) patterns: Vec<(String, Protection)>,
     pub(crate) exempt: Vec<String>,
+    /// Maps each name to the form in which names are compared.
+    pub(crate) key: fn(&str) -> String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +47,19 @@ pub(crate) enum Outcome {
 }
 
 impl Policy {
+    pub(crate) fn new(directories: Vec<Directory>) -> Self {
+        Self { directories, patterns: Vec::new(), exempt: Vec::new(), key: ascii_key }
+    }
+
+    /// All of these directories are writable.
+    pub(crate) fn writable<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Self {
+        let directory = |path: &Path| {
+            let path = path.to_str().unwrap().to_owned();
+            Directory { path, is_writable: true, ..Directory::default() }
+        };
+        Self::new(directories.into_iter().map(directory).collect())
+    }
+
     /// The roots without a list.
     pub(crate) fn everything(&self) -> Vec<Root> {
         let root = |directory: &Directory| Root {
@@ -61,6 +73,16 @@ impl Policy {
     /// The roots in force while the client's list is not known.
     pub(crate) fn always(&self) -> Vec<Root> {
         self.everything().into_iter().filter(|root| root.directory.is_always).collect()
+    }
+
+    /// Adds the roots that are in force whatever the client lists.
+    pub(crate) fn and_always(&self, mut roots: Vec<Root>) -> Vec<Root> {
+        for root in self.always() {
+            if roots.iter().all(|other| other.path != root.path) {
+                roots.push(root);
+            }
+        }
+        roots
     }
 
     /// What canonical places put in force out of a snapshot.
@@ -90,35 +112,68 @@ impl Policy {
     /// What may be done at a canonical place.
     pub(crate) fn access(&self, roots: &[Root], place: &str) -> Outcome {
         let Some(root) = innermost(roots, place) else { return Outcome::Outside };
-        let consented = names(&root.directory.path).len();
-        let matching = self.patterns.iter().filter(|it| self.counts(it, consented, place));
-        match matching.map(|pattern| pattern.is_denied).max() {
-            Some(true) => Outcome::Denied,
+        match self.protection_below(&root.directory.path, place) {
+            Some(Protection::Denied) => Outcome::Denied,
             None if root.is_writable => Outcome::Write,
-            Some(false) | None => Outcome::Read,
+            Some(Protection::ReadOnly) | None => Outcome::Read,
         }
     }
 
-    /// Whether a pattern matches names of a place, of which the last is below its allowed directory.
-    fn counts(&self, pattern: &Pattern, consented: usize, place: &str) -> bool {
-        let is_anchored = pattern.text.starts_with('/');
-        let wanted = names(&pattern.text);
-        let place = names(place);
-        (consented + 1..=place.len()).any(|end| {
-            let Some(start) = end.checked_sub(wanted.len()) else { return false };
-            let is_equal = |(at, name): (usize, &&str)| match wanted[at] {
-                last if at + 1 == wanted.len() => is_last_match(last, name),
-                other => ascii_key(other) == ascii_key(name),
-            };
-            place[start..end].iter().enumerate().all(is_equal)
-                && (!is_anchored || self.is_allowed(&place[..start]))
-                && !self.exempt.iter().any(|exempt| exempt == place[end - 1])
+    /// The strongest protection of a path if all directories are in force.
+    pub(crate) fn protection(&self, path: &Path) -> Option<Protection> {
+        let (roots, place) = (self.everything(), path.to_string_lossy());
+        self.protection_below(&innermost(&roots, &place)?.path, &place)
+    }
+
+    /// The strongest protection of a place by matches that end below an allowed directory.
+    pub(crate) fn protection_below(&self, directory: &str, place: &str) -> Option<Protection> {
+        let (consented, place) = (names(directory).len(), names(place));
+        let ends = consented + 1..=place.len();
+        let protections = ends.filter_map(|end| {
+            let matching = self.patterns.iter().filter(|it| self.is_match(&it.0, &place[..end]));
+            matching.map(|(_, protection)| *protection).max()
+        });
+        protections.max()
+    }
+
+    /// Whether a pattern matches the last of these names.
+    fn is_match(&self, pattern: &str, place: &[&str]) -> bool {
+        let wanted = names(pattern);
+        let Some(start) = place.len().checked_sub(wanted.len()) else { return false };
+        let Some((last, others)) = wanted.split_last() else { return false };
+        let (above, name) = (&place[start..place.len() - 1], place[place.len() - 1]);
+        // A wildcard also matches what the key omits.
+        let lower = |text: &str| text.to_ascii_lowercase();
+        let is_last = is_glob_match(&(self.key)(last), &(self.key)(name))
+            || last.contains(['*', '?']) && is_glob_match(&lower(last), &lower(name));
+        let is_there = !pattern.starts_with('/') || self.is_allowed(&place[..start]);
+        let is_exempt = self.exempt.iter().any(|exempt| exempt == name);
+        is_last && is_there && !is_exempt && self.keys(above) == self.keys(others)
+    }
+
+    /// Whether the last names of a path match the beginning of a pattern, which more names below
+    /// the path could complete.
+    pub(crate) fn begins_pattern(&self, path: &Path) -> bool {
+        let place = path.to_string_lossy();
+        let place = names(&place);
+        self.patterns.iter().any(|(pattern, _)| {
+            let wanted = names(pattern);
+            (1..wanted.len().min(place.len() + 1)).any(|matched| {
+                let (above, last) = place.split_at(place.len() - matched);
+                self.keys(last) == self.keys(&wanted[..matched])
+                    && (!pattern.starts_with('/') || self.is_allowed(above))
+            })
         })
     }
 
+    /// Whether these names lead to an allowed directory.
     fn is_allowed(&self, path: &[&str]) -> bool {
-        let key = |path: &[&str]| path.iter().map(|name| ascii_key(name)).collect::<Vec<_>>();
-        self.directories.iter().any(|directory| key(&names(&directory.path)) == key(path))
+        let is = |directory: &Directory| self.keys(&names(&directory.path)) == self.keys(path);
+        self.directories.iter().any(is)
+    }
+
+    fn keys(&self, names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (self.key)(name)).collect()
     }
 
     /// The outcome of a request that starts at a place and goes on along these names and `..`. A
@@ -149,12 +204,6 @@ impl Policy {
     }
 }
 
-fn is_last_match(wanted: &str, name: &str) -> bool {
-    let lower = |text: &str| text.to_ascii_lowercase();
-    is_glob_match(&ascii_key(wanted), &ascii_key(name))
-        || wanted.contains(['*', '?']) && is_glob_match(&lower(wanted), &lower(name))
-}
-
 /// The innermost root that contains a place, compared byte for byte.
 pub(crate) fn innermost<'a>(roots: &'a [Root], place: &str) -> Option<&'a Root> {
     let contains = |root: &&Root| {
@@ -169,4 +218,24 @@ pub(crate) fn is_in(inner: &str, outer: &str) -> bool {
 
 fn names(path: &str) -> Vec<&str> {
     path.split('/').filter(|name| !name.is_empty()).collect()
+}
+
+/// Whether a glob with `*` and `?` matches a whole name. Computes how much of the name each part of
+/// the glob can match, because trying all combinations would take too long.
+fn is_glob_match(glob: &str, name: &str) -> bool {
+    let name: Vec<char> = name.chars().collect();
+    let mut matched = BTreeSet::from([0]);
+    for wanted in glob.chars() {
+        let is_next = |at: &usize| name.get(*at).is_some_and(|&it| wanted == '?' || wanted == it);
+        matched = match wanted {
+            '*' => matched.first().map_or(0..0, |&first| first..name.len() + 1).collect(),
+            _ => matched.into_iter().filter(is_next).map(|at| at + 1).collect(),
+        };
+    }
+    matched.contains(&name.len())
+}
+
+/// The key of an ASCII name: its case and its trailing dots and spaces are ignored.
+pub(crate) fn ascii_key(name: &str) -> String {
+    name.to_ascii_lowercase().trim_end_matches(['.', ' ']).to_owned()
 }

@@ -1,41 +1,27 @@
 //! A naive model of the roots in force: strings, lists and nothing of the crate.
 //!
-//! The input is the configuration ([`Config`]), the type of the entry at each path ([`Kind`]) and
+//! The input is the configuration ([`Config`]), the type of the entry at each path ([`Name`]) and
 //! the steps of one client ([`Step`]). [`Client`] predicts what the guard must show after each
-//! step: the roots in order, the base of relative requests, and the decision on any request.
-//!
-//! A path is a string without a trailing slash, and `/` is the empty string. Each position of a
-//! walk is such a path, and an alias is replaced by the path of its directory before the walk.
+//! step: the roots in order, the base of relative requests, and the decision on any request. A
+//! [`Policy`] narrows the roots, and [`model`] follows paths. An alias is replaced by the path of
+//! its directory before.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::ClientRoots;
 
-/// The type of the entry at a path.
-pub(crate) enum Kind {
-    Missing,
-    Directory,
-    File,
-    Symlink(String),
-}
-
-/// An allowed directory.
-#[derive(Clone, Debug)]
-pub(crate) struct Directory {
-    pub(crate) path: String,
-    pub(crate) read_only: bool,
-    pub(crate) always: bool,
-    pub(crate) is_missing: bool,
-    /// Aliases that are also accepted in the target of a symlink.
-    pub(crate) verified: Vec<String>,
-    /// Other aliases, of this system or of Windows.
-    pub(crate) unverified: Vec<String>,
-}
+use super::access::{Policy, Root, innermost, is_in};
+use super::aliases::{Alias, without_alias};
+use super::model::{self, Name};
+use super::proof::Intent;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// In the order of the configuration. Without any, each list is granted.
-    pub(crate) directories: Vec<Directory>,
+    /// The directories, in the order of the configuration. Without any, each list is granted.
+    pub(crate) policy: Policy,
+    pub(crate) aliases: Vec<Alias>,
     pub(crate) client_roots: ClientRoots,
     pub(crate) declared: Declared,
     /// Whether symlinks in writable directories are older than the server.
@@ -61,11 +47,12 @@ pub(crate) enum Entry {
 /// One step of a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// A call, which the client answers.
+    /// A call without a cached list, which the client answers.
     Call(Answer),
     /// A call that carries the list.
     Carries(Vec<Entry>),
     Changed,
+    /// Time passes until a cached list has expired, or the client may be asked again.
     Seconds(u64),
     Close,
 }
@@ -77,13 +64,15 @@ pub(crate) enum Answer {
     Failed(&'static str, &'static str),
     /// The client announces a change whenever it is asked.
     Changes,
-    /// The client must not be asked.
+    /// The client must not be asked again, so soon after it failed.
     NotAsked,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct InForce {
     pub(crate) roots: Vec<Root>,
+    /// The paths under which the client listed roots, where they differ.
+    client_paths: BTreeMap<String, String>,
     /// The rejected entries, if the roots are those of a list.
     pub(crate) rejected: Option<Vec<(usize, &'static str)>>,
     base: Option<String>,
@@ -92,15 +81,19 @@ pub(crate) struct InForce {
     /// The refusal of a request outside. It explains why there are no roots.
     outside: String,
     /// Paths that the client listed, and the roots that they name.
-    listed: Vec<(String, String)>,
+    listed: Vec<Alias>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
-    pub(crate) path: String,
-    pub(crate) read_only: bool,
-    pub(crate) is_always: bool,
-    pub(crate) client_path: String,
+impl InForce {
+    /// The path of each root, whether it is read-only and always in force, and the client's path.
+    pub(crate) fn seen(&self) -> Vec<(String, bool, bool, String)> {
+        let seen = |Root { path, directory, is_writable }: &Root| {
+            let is_always = directory.is_always && directory.path == *path;
+            let client_path = self.client_paths.get(path).unwrap_or(path);
+            (path.clone(), !is_writable, is_always, client_path.clone())
+        };
+        self.roots.iter().map(seen).collect()
+    }
 }
 
 /// The place of a request and whether it is read-only, or the refusal.
@@ -108,139 +101,105 @@ pub(crate) type Decision = Result<(String, bool), String>;
 
 pub(crate) struct Client<'a> {
     config: &'a Config,
-    kind: &'a dyn Fn(&str) -> Kind,
-    now: u64,
-    cached: Option<(InForce, bool, u64)>,
-    /// The code and the state of the last failure, and when the client may be asked again.
-    failure: Option<(&'static str, &'static str, u64)>,
+    look: &'a dyn Fn(&Path) -> Name,
+    /// The roots of a list, and whether the list itself gave none.
+    cached: Option<(InForce, bool)>,
+    /// The code and the state of the last failure.
+    failure: Option<(&'static str, &'static str)>,
     is_closed: bool,
 }
 
 impl<'a> Client<'a> {
-    pub(crate) fn new(config: &'a Config, kind: &'a dyn Fn(&str) -> Kind) -> Self {
-        Self { config, kind, now: 0, cached: None, failure: None, is_closed: false }
+    pub(crate) fn new(config: &'a Config, look: &'a dyn Fn(&Path) -> Name) -> Self {
+        Self { config, look, cached: None, failure: None, is_closed: false }
     }
 
     /// The roots that a call or a carried list gets. `None` after the other steps.
     pub(crate) fn step(&mut self, step: &Step) -> Option<Result<InForce, String>> {
         match step {
             Step::Changed => (self.cached, self.failure) = (None, None),
-            Step::Seconds(seconds) => self.now += seconds,
+            Step::Seconds(_) => self.cached = None,
             Step::Close => self.is_closed = true,
             Step::Carries(entries) => {
                 return Some(self.without_list().unwrap_or_else(|| Ok(self.of_list(entries).0)));
             }
-            Step::Call(answer) => return Some(self.call(answer)),
+            Step::Call(answer) => {
+                return Some(self.without_list().unwrap_or_else(|| self.call(answer)));
+            }
         }
         None
     }
 
     fn call(&mut self, answer: &Answer) -> Result<InForce, String> {
-        if let Some(roots) = self.without_list() {
-            return roots;
-        }
-        match (&self.cached, self.failure) {
-            (Some((roots, _, until)), _) if self.now < *until => return Ok(roots.clone()),
-            (_, Some((code, _, until))) if self.now < until => return self.always(code),
-            _ => {}
-        }
         match answer {
             Answer::List(entries) => {
                 let (roots, is_empty) = self.of_list(entries);
                 self.failure = None;
-                if self.config.declared == Declared::Announcing {
-                    self.cached = Some((roots.clone(), is_empty, self.now + 3600));
-                }
+                self.cached = (self.config.declared == Declared::Announcing)
+                    .then(|| (roots.clone(), is_empty));
                 Ok(roots)
             }
             Answer::Failed(code, state) => {
-                // A call that times out takes five seconds.
-                self.now += if *code == "roots_timed_out" { 5 } else { 0 };
-                // No script has two failures in a row, after which the back-off would be longer.
-                self.failure = Some((code, state, self.now + 1));
+                self.failure = Some((code, state));
                 self.always(code)
             }
             Answer::Changes => {
                 (self.cached, self.failure) = (None, None);
                 self.always("roots_changing")
             }
-            Answer::NotAsked => panic!("the model asks the client"),
+            Answer::NotAsked => self.always(self.failure.expect("the client has failed").0),
         }
     }
 
     /// The roots of a client whose list does not matter.
     fn without_list(&self) -> Option<Result<InForce, String>> {
-        let config = self.config;
-        if self.is_closed {
-            Some(Err("session_closed".into()))
-        } else if config.client_roots == ClientRoots::Ignore {
-            Some(Ok(self.allowed()))
-        } else if config.declared == Declared::Nothing {
-            let denied = self.always("roots_unsupported");
-            Some(if config.client_roots == ClientRoots::Require {
-                denied
-            } else {
-                Ok(self.allowed())
-            })
-        } else {
-            None
+        match (self.config.client_roots, self.config.declared) {
+            _ if self.is_closed => Some(Err("session_closed".into())),
+            (ClientRoots::Require, Declared::Nothing) => Some(self.always("roots_unsupported")),
+            (ClientRoots::Ignore, _) | (_, Declared::Nothing) => Some(Ok(self.allowed())),
+            _ => None,
         }
-    }
-
-    fn available(&self) -> Vec<&Directory> {
-        self.config.directories.iter().filter(|directory| !directory.is_missing).collect()
     }
 
     /// The directories that are always in force, for a client that is refused with a code.
-    fn always(&self, code: &'static str) -> Result<InForce, String> {
-        let always: Vec<_> = self
-            .available()
-            .into_iter()
-            .filter(|directory| directory.always)
-            .map(|directory| root(directory, &directory.path))
-            .collect();
-        if always.is_empty() {
+    fn always(&self, code: &str) -> Result<InForce, String> {
+        let roots = self.config.policy.always();
+        if roots.is_empty() {
             return Err(code.into());
         }
-        Ok(InForce {
-            roots: always,
-            rejected: None,
-            base: None,
-            relative: code.into(),
-            outside: "outside_roots".into(),
-            listed: Vec::new(),
-        })
+        let outside = "outside_roots".into();
+        Ok(InForce { roots, relative: code.into(), outside, ..InForce::default() })
     }
 
     /// All allowed directories.
     fn allowed(&self) -> InForce {
-        let roots: Vec<_> = self
-            .available()
-            .into_iter()
-            .map(|directory| root(directory, &directory.path))
-            .collect();
+        let roots = self.config.policy.everything();
         let why = "outside_roots: none of the server's directories is available";
-        let outside = if roots.is_empty() { why } else { "outside_roots" };
-        InForce {
-            base: roots.first().map(|root| root.path.clone()),
-            roots,
-            rejected: None,
-            relative: outside.into(),
-            outside: outside.into(),
-            listed: Vec::new(),
+        let outside = if roots.is_empty() { why } else { "outside_roots" }.to_owned();
+        let base = roots.first().map(|root| root.path.clone());
+        InForce { roots, base, relative: outside.clone(), outside, ..InForce::default() }
+    }
+
+    /// What a list can put in force: the allowed directories or, without any, everything.
+    fn allowed_or_everything(&self) -> Vec<Root> {
+        if self.config.policy.directories.is_empty() {
+            return Policy::writable([Path::new("")]).everything();
         }
+        self.config.policy.everything()
     }
 
     /// The roots of a list, and whether the list itself gives none.
-    fn of_list(&mut self, entries: &[Entry]) -> (InForce, bool) {
+    fn of_list(&self, entries: &[Entry]) -> (InForce, bool) {
         if entries.is_empty() && self.config.client_roots == ClientRoots::NarrowIfListed {
             let allowed = InForce { rejected: Some(Vec::new()), ..self.allowed() };
             let is_empty = allowed.roots.is_empty();
             return (allowed, is_empty);
         }
+        let policy = &self.config.policy;
+        let allowed = self.allowed_or_everything();
+        let (mut places, mut roots) = (Vec::new(), Vec::new());
+        let (mut client_paths, mut listed) = (BTreeMap::new(), Vec::new());
         let mut rejected: Vec<(usize, &'static str)> = Vec::new();
-        let mut roots: Vec<Root> = Vec::new();
-        let mut listed = Vec::new();
         // The root at which relative requests start, or none. Unknown until an entry is not
         // rejected by its text alone.
         let mut first: Option<Option<String>> = None;
@@ -257,8 +216,8 @@ impl<'a> Client<'a> {
                 Entry::Path(text) => text,
             };
             let looked = Cell::new(false);
-            let places = match self.places(text, &looked) {
-                Ok(places) => places,
+            let place = match self.place(&allowed, text, &looked) {
+                Ok(place) => place,
                 Err(code) => {
                     rejected.push((index, code));
                     if looked.get() {
@@ -267,150 +226,147 @@ impl<'a> Client<'a> {
                     continue;
                 }
             };
-            first.get_or_insert_with(|| places.first().map(|place| place.path.clone()));
-            let before = roots.len();
-            for place in places {
-                let is_other = place.is_exact && text.trim_end_matches('/') != place.path;
-                let shown = if is_other { shown(text) } else { place.path.clone() };
-                if place.is_exact && shown != place.path {
-                    listed.push((text.clone(), place.path.clone()));
+            let of_place = policy.narrow(&allowed, std::slice::from_ref(&place));
+            first.get_or_insert_with(|| of_place.first().map(|root| root.path.clone()));
+            let is_other = of_place[0].path == place && text.trim_end_matches('/') != place;
+            let client_path = if is_other { shown(text) } else { place.clone() };
+            let is_new = roots.iter().all(|root: &Root| root.path != place);
+            if client_path != place {
+                let is_verified = self.is_verified(text);
+                listed.push(Alias { text: text.clone(), path: place.clone(), is_verified });
+                if is_new {
+                    client_paths.insert(place.clone(), client_path);
                 }
-                if roots.iter().any(|root| root.path == place.path) {
-                    continue;
-                }
-                let around =
-                    self.available().into_iter().filter(|one| is_at_or_in(&place.path, &one.path));
-                let innermost = around.max_by_key(|directory| directory.path.len());
-                roots.push(Root {
-                    read_only: innermost.is_some_and(|directory| directory.read_only),
-                    is_always: innermost.is_some_and(|one| one.always && one.path == place.path),
-                    path: place.path,
-                    client_path: shown,
-                });
             }
+            places.push(place);
+            let before = roots.len();
+            roots = policy.narrow(&allowed, &places);
             if roots.len() == before {
                 rejected.push((index, "duplicate"));
             }
         }
         rejected.sort_unstable();
         let is_empty = roots.is_empty();
-        let base = first.flatten();
-        for directory in self.available().into_iter().filter(|directory| directory.always) {
-            if roots.iter().all(|root| root.path != directory.path) {
-                roots.push(root(directory, &directory.path));
-            }
-        }
+        let roots = policy.and_always(roots);
         let why = if rejected.is_empty() {
             "outside_roots: the client listed no directories"
         } else {
             "outside_roots: none of the directories that the client listed is allowed"
         };
-        let outside = if roots.is_empty() { why } else { "outside_roots" };
         let no_base = "outside_roots: the first directory that the client listed is not available";
-        let why = if roots.is_empty() { why } else { no_base };
-        let (relative, outside) = (why.into(), outside.into());
-        (InForce { roots, rejected: Some(rejected), base, relative, outside, listed }, is_empty)
+        let (relative, outside) =
+            if roots.is_empty() { (why, why) } else { (no_base, "outside_roots") };
+        let in_force = InForce {
+            roots,
+            client_paths,
+            rejected: Some(rejected),
+            base: first.flatten(),
+            relative: relative.into(),
+            outside: outside.into(),
+            listed,
+        };
+        (in_force, is_empty)
     }
 
-    /// The places that an entry names. Records whether the filesystem was looked at.
-    fn places(&self, text: &str, looked: &Cell<bool>) -> Result<Vec<Place>, &'static str> {
-        let available: Vec<_> =
-            self.available().into_iter().map(|directory| directory.path.clone()).collect();
-        let unlimited = [String::new()];
-        let enclosing =
-            if self.config.directories.is_empty() { &unlimited[..] } else { &available[..] };
+    /// The place that an entry names. Records whether the filesystem was looked at.
+    fn place(
+        &self,
+        allowed: &[Root],
+        text: &str,
+        looked: &Cell<bool>,
+    ) -> Result<String, &'static str> {
         let aliases = self.aliases_of_lists();
         let text = without_alias(text, &aliases).unwrap_or_else(|| text.to_owned());
-        let (path, links) = self.walk(enclosing, "", &text, &aliases, Some(looked))?;
-        let is_writable = |link: &String| {
-            let mut around =
-                self.available().into_iter().filter(|one| is_at_or_in(link, &one.path));
-            self.config.directories.is_empty() || around.any(|directory| !directory.read_only)
+        let above = text.trim_end_matches('/');
+        if innermost(allowed, above).is_none() && allowed.iter().any(|it| is_in(&it.path, above)) {
+            return Ok(above.to_owned());
+        }
+        let is_through_link = Cell::new(false);
+        let look = |path: &Path| {
+            looked.set(true);
+            let name = self.look(&aliases, path);
+            if matches!(name, Name::Link(_)) {
+                let link = path.parent().unwrap().to_str().unwrap();
+                let mut around = allowed.iter().filter(|root| is_in(link, &root.path));
+                is_through_link.set(is_through_link.get() || around.any(|root| root.is_writable));
+            }
+            name
         };
-        if !self.config.trusts_links && links.iter().any(is_writable) {
+        let (place, _) = model::decide(look, &paths(allowed), &text, Intent::NewTree)?;
+        if is_through_link.get() && !self.config.trusts_links {
             return Err("through_link");
         }
-        let beneath = enclosing.iter().filter(|root| is_at_or_in(root, &path) && **root != path);
-        let beneath = beneath.map(|root| Place { path: root.clone(), is_exact: false });
-        let mut beneath: Vec<_> = beneath.collect();
-        if enclosing.iter().any(|root| is_at_or_in(&path, root)) {
-            beneath.insert(0, Place { path, is_exact: true });
-        }
-        if beneath.is_empty() { Err("outside_roots") } else { Ok(beneath) }
+        Ok(place.to_str().unwrap().trim_end_matches('/').to_owned())
     }
 
     /// The decision on a request for something that exists, against these roots.
     pub(crate) fn decide(&self, roots: &InForce, request: &str) -> Decision {
-        let paths: Vec<_> = roots.roots.iter().map(|root| root.path.clone()).collect();
         let plain = request.strip_prefix("file://").unwrap_or(request).replace("%3A", ":");
         let aliases = self.aliases_of_roots(roots);
-        let named = without_alias(&plain, &aliases);
-        let is_windows_alias =
-            |alias: &String| !alias.starts_with('/') && rest_after(alias, &plain).is_some();
-        let (from, text) = match named {
-            Some(text) => (String::new(), text),
-            None if self
-                .config
-                .directories
-                .iter()
-                .flat_map(|one| &one.unverified)
-                .any(is_windows_alias) =>
-            {
+        let is_of_windows =
+            |alias: &Alias| alias.is_of_windows() && alias.rest_of(&plain).is_some();
+        let (text, is_relative) = match (without_alias(&plain, &aliases), &roots.base) {
+            (Some(text), _) => (text, false),
+            _ if self.config.aliases.iter().any(is_of_windows) => {
                 return Err(roots.outside.clone());
             }
-            None if plain.starts_with('/') => (String::new(), plain),
-            None => match &roots.base {
-                Some(base) => (base.clone(), plain),
-                None => return Err(roots.relative.clone()),
-            },
+            _ if plain.starts_with('/') => (plain, false),
+            (_, Some(base)) => (format!("{base}/{plain}"), true),
+            (_, None) => return Err(roots.relative.clone()),
         };
-        let is_from_nothing = !from.is_empty() && matches!((self.kind)(&from), Kind::Missing);
-        let outside = |code: &'static str| match code {
-            "outside_roots" => roots.outside.clone(),
-            "not_found" if is_from_nothing => "root_unavailable".into(),
-            code => code.to_owned(),
+        let is = |path: &str, name: Name| (self.look)(&Path::new("/").join(path)) == name;
+        let is_missing = |path: &str| is(path, Name::Missing);
+        let is_base = |name| is_relative && roots.base.as_deref().is_some_and(|it| is(it, name));
+        if is_base(Name::Other) {
+            return Err("not_a_directory".into());
+        }
+        let last = RefCell::default();
+        let look = |path: &Path| {
+            path.clone_into(&mut last.borrow_mut());
+            self.look(&aliases, path)
         };
-        let (path, _) = self.walk(&paths, &from, &text, &aliases, None).map_err(outside)?;
-        let around = roots.roots.iter().filter(|root| is_at_or_in(&path, &root.path));
-        match around.max_by_key(|root| root.path.len()) {
-            None => Err(outside("outside_roots")),
-            Some(root) if path == root.path && matches!((self.kind)(&path), Kind::Missing) => {
+        let decided = match model::decide(look, &paths(&roots.roots), &text, Intent::Existing) {
+            Ok((place, _)) => Ok(place.to_str().unwrap().trim_end_matches('/').to_owned()),
+            Err(code) => Err(code),
+        };
+        let looked_in = |root: &&Root| last.borrow().starts_with(Path::new(&root.path));
+        match decided {
+            Ok(place) if is_missing(&place) => Err("root_unavailable".into()),
+            Ok(place) => {
+                let root = innermost(&roots.roots, &place).expect("the place is inside");
+                let is_read_only = !root.is_writable;
+                Ok((place, is_read_only))
+            }
+            Err("outside_roots") => Err(roots.outside.clone()),
+            Err("not_found")
+                if is_base(Name::Missing)
+                    || roots.roots.iter().filter(looked_in).any(|root| is_missing(&root.path)) =>
+            {
                 Err("root_unavailable".into())
             }
-            Some(_) if matches!((self.kind)(&path), Kind::Missing) => Err("not_found".into()),
-            Some(root) => Ok((path, root.read_only)),
+            Err(code) => Err(code.into()),
         }
     }
 
     /// Whether a place is allowed without a new list.
     pub(crate) fn still_allows(&self, place: &str) -> Result<(), &'static str> {
+        let config = self.config;
+        let access = |roots: &[Root]| innermost(roots, place).map(|root| root.is_writable);
+        let is_always = innermost(&config.policy.always(), place).is_some();
         let current = match (&self.cached, self.without_list()) {
-            (_, Some(Err(code))) if code == "session_closed" => return Err("session_closed"),
-            (_, Some(Ok(roots))) => Ok(roots),
-            (Some((roots, _, until)), None) if self.now < *until => Ok(roots.clone()),
-            (_, Some(Err(_))) => Err("roots_unsupported"),
-            _ => Err("roots_stale"),
+            _ if self.is_closed => return Err("session_closed"),
+            (_, Some(Ok(roots))) => access(&roots.roots),
+            (Some((roots, _)), None) => access(&roots.roots),
+            _ if is_always => access(&config.policy.always()),
+            (_, Some(Err(_))) => return Err("roots_unsupported"),
+            _ => return Err("roots_stale"),
         };
-        let is_always = |directory: &&Directory| {
-            directory.always && !directory.is_missing && is_at_or_in(place, &directory.path)
-        };
-        let innermost = |roots: Vec<Root>| {
-            let around = roots.into_iter().filter(|root| is_at_or_in(place, &root.path));
-            around.max_by_key(|root| root.path.len()).map(|root| root.read_only)
-        };
-        // The proof is of a place in the allowed directories.
-        let was_read_only = innermost(self.allowed().roots);
-        let is_always = self.config.directories.iter().any(|directory| is_always(&directory));
-        let roots = match current {
-            Err(_) if is_always => self.always("roots_stale").unwrap().roots,
-            current => current?.roots,
-        };
-        match innermost(roots) {
-            Some(true) if was_read_only == Some(false) => Err("read_only"),
+        match current {
+            // The proof is of a place in the allowed directories.
+            Some(false) if access(&config.policy.everything()) == Some(true) => Err("read_only"),
             Some(_) => Ok(()),
-            None if self.config.client_roots != ClientRoots::Ignore
-                && self.config.declared == Declared::Nothing
-                && self.config.client_roots == ClientRoots::Require =>
+            None if config.client_roots == ClientRoots::Require
+                && config.declared == Declared::Nothing =>
             {
                 Err("roots_unsupported")
             }
@@ -424,193 +380,53 @@ impl<'a> Client<'a> {
             _ if self.is_closed => "Closed",
             _ if self.config.client_roots == ClientRoots::Ignore => "Ignored",
             _ if self.config.declared == Declared::Nothing => "Unsupported",
-            Some((_, is_empty, until)) if self.now < *until => {
-                if *is_empty {
-                    "Empty"
-                } else {
-                    "Available"
-                }
-            }
-            _ => self.failure.map_or("Stale", |(_, state, _)| state),
+            Some((_, true)) => "Empty",
+            Some((_, false)) => "Available",
+            None => self.failure.map_or("Stale", |(_, state)| state),
         }
     }
 
-    /// Follows a path from `from` one name at a time. Returns the path that it names and the
-    /// directories of the symlinks that were followed. For an entry of a list, the path need not
-    /// exist, and `looked` records whether the filesystem was looked at.
-    fn walk(
-        &self,
-        roots: &[String],
-        from: &str,
-        text: &str,
-        aliases: &[Alias],
-        looked: Option<&Cell<bool>>,
-    ) -> Result<(String, Vec<String>), &'static str> {
-        let kind = |path: &str| {
-            looked.inspect(|looked| looked.set(true));
-            (self.kind)(path)
-        };
-        let mut at = from.to_owned();
-        let mut links = Vec::new();
-        let mut todo: Vec<String> = text.split('/').rev().map(Into::into).collect();
-        while let Some(name) = todo.pop() {
-            let is_inside = roots.iter().any(|root| is_at_or_in(&at, root));
-            if name.is_empty() {
-                continue;
-            }
-            if is_inside && matches!(kind(&at), Kind::File) {
-                return Err("not_a_directory");
-            }
-            match name.as_str() {
-                "." => {}
-                ".." => at.truncate(parent(&at).len()),
-                _ => {
-                    let next = format!("{at}/{name}");
-                    if !roots
-                        .iter()
-                        .any(|root| is_at_or_in(&next, root) || is_at_or_in(root, &next))
-                    {
-                        return Err("outside_roots");
-                    }
-                    if !roots.iter().any(|root| is_at_or_in(&at, root)) {
-                        at = next;
-                        continue;
-                    }
-                    match kind(&next) {
-                        Kind::Missing if looked.is_some() && !todo.iter().any(|it| it == "..") => {
-                            todo.reverse();
-                            let rest = todo.iter().filter(|it| !matches!(it.as_str(), "" | "."));
-                            let path = rest.fold(next, |path, name| path + "/" + name);
-                            return Ok((path, links));
-                        }
-                        Kind::Missing => {
-                            let is_gone = |root: &String| {
-                                is_at_or_in(&next, root)
-                                    && matches!((self.kind)(root), Kind::Missing)
-                            };
-                            let is_gone = looked.is_none() && roots.iter().any(is_gone);
-                            return Err(if is_gone { "root_unavailable" } else { "not_found" });
-                        }
-                        Kind::Directory | Kind::File => at = next,
-                        Kind::Symlink(target) => {
-                            links.push(at.clone());
-                            let verified = aliases.iter().filter(|alias| alias.is_verified);
-                            let target = without_alias(&target, verified).unwrap_or(target);
-                            if target.starts_with('/') {
-                                at = String::new();
-                            }
-                            todo.extend(target.split('/').rev().map(Into::into));
-                        }
-                    }
-                }
-            }
-            if !roots.iter().any(|root| is_at_or_in(&at, root) || is_at_or_in(root, &at)) {
-                return Err("outside_roots");
-            }
-        }
-        Ok((at, links))
+    /// The type of the entry at a path, where a symlink's target does not begin with an alias.
+    fn look(&self, aliases: &[Alias], path: &Path) -> Name {
+        (self.look)(path).through(aliases)
     }
 
     /// The aliases by which a list may name the allowed directories.
     fn aliases_of_lists(&self) -> Vec<Alias> {
-        self.available().into_iter().flat_map(|one| aliases_of(one, &one.path)).collect()
+        let available = self.config.policy.everything();
+        let is_available = |it: &&Alias| available.iter().any(|root| root.path == it.path);
+        self.config.aliases.iter().filter(is_available).cloned().collect()
+    }
+
+    /// Whether a path that a client listed is accepted in the target of a symlink.
+    fn is_verified(&self, text: &str) -> bool {
+        let aliases = self.aliases_of_lists();
+        let named = aliases.iter().find(|alias| alias.rest_of(text).is_some());
+        named.is_none_or(|alias| alias.is_verified)
     }
 
     /// The aliases by which a request may name the roots: the paths that the client listed, and the
     /// aliases of the allowed directories around each root.
     fn aliases_of_roots(&self, roots: &InForce) -> Vec<Alias> {
         let declared = self.aliases_of_lists();
-        let listed = roots.listed.iter().map(|(text, path)| {
-            let named = declared.iter().find(|alias| rest_after(&alias.text, text).is_some());
-            let is_verified = named.is_none_or(|alias| alias.is_verified);
-            Alias { text: text.clone(), path: path.clone(), is_verified }
-        });
-        let mut aliases: Vec<_> = listed.collect();
-        for root in &roots.roots {
-            for one in self.available().into_iter().filter(|one| is_at_or_in(&root.path, &one.path))
-            {
-                aliases.extend(aliases_of(one, &root.path));
-            }
-        }
-        aliases
+        let of_root = |root: &Root| {
+            let around = declared.iter().filter(|alias| is_in(&root.path, &alias.path));
+            around.map(|alias| alias.to(&root.path)).collect::<Vec<_>>()
+        };
+        roots.listed.iter().cloned().chain(roots.roots.iter().flat_map(of_root)).collect()
     }
 }
 
-/// Another path of a directory.
-struct Alias {
-    text: String,
-    path: String,
-    /// Whether it is accepted in the target of a symlink.
-    is_verified: bool,
-}
-
-/// The aliases of a directory, extended to a path in it.
-fn aliases_of(directory: &Directory, path: &str) -> Vec<Alias> {
-    let verified = directory.verified.iter().map(|alias| (alias, true));
-    let all = verified.chain(directory.unverified.iter().map(|alias| (alias, false)));
-    let rest = &path[directory.path.len()..];
-    let alias = |(text, is_verified): (&String, bool)| {
-        let rest = if text.starts_with('/') { rest.to_owned() } else { rest.replace('/', "\\") };
-        Alias { text: format!("{text}{rest}"), path: path.to_owned(), is_verified }
-    };
-    all.map(alias).collect()
-}
-
-/// Replaces an alias at the start of a text by the path of its directory.
-fn without_alias<'a>(text: &str, aliases: impl IntoIterator<Item = &'a Alias>) -> Option<String> {
-    let matching = aliases
-        .into_iter()
-        .filter_map(|alias| Some((alias.text.len(), &alias.path, rest_after(&alias.text, text)?)));
-    let (_, path, rest) = matching.max_by_key(|(length, ..)| *length)?;
-    Some(format!("{path}/{rest}"))
-}
-
-struct Place {
-    path: String,
-    is_exact: bool,
-}
-
-fn root(directory: &Directory, client_path: &str) -> Root {
-    Root {
-        path: directory.path.clone(),
-        read_only: directory.read_only,
-        is_always: directory.always,
-        client_path: client_path.to_owned(),
-    }
+fn paths(roots: &[Root]) -> Vec<PathBuf> {
+    roots.iter().map(|root| Path::new("/").join(&root.path)).collect()
 }
 
 /// The path under which a client listed a root. A path of Windows has backslashes.
 fn shown(text: &str) -> String {
-    if is_windows(text) {
-        text[1..].replace('/', "\\")
-    } else {
-        text.trim_end_matches('/').to_owned()
+    match text.as_bytes() {
+        [b'/', letter, b':', b'/', ..] if letter.is_ascii_alphabetic() => {
+            text[1..].replace('/', "\\")
+        }
+        _ => text.trim_end_matches('/').to_owned(),
     }
-}
-
-fn is_windows(text: &str) -> bool {
-    matches!(text.as_bytes(), [b'/', letter, b':', b'/', ..] if letter.is_ascii_alphabetic())
-}
-
-/// The text after an alias and one separator, if the text starts with the alias.
-fn rest_after<'a>(alias: &str, text: &'a str) -> Option<&'a str> {
-    if alias.starts_with('/') {
-        let rest = text.strip_prefix(alias)?;
-        return if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') };
-    }
-    let text = if is_windows(text) { &text[1..] } else { text };
-    let (start, rest) = (text.get(..alias.len())?, &text[alias.len()..]);
-    let plain = |text: &str| text.replace('/', "\\").to_ascii_lowercase();
-    if plain(start) != plain(alias) {
-        return None;
-    }
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix(['/', '\\']) }
-}
-
-fn is_at_or_in(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-fn parent(path: &str) -> &str {
-    path.rfind('/').map_or("", |slash| &path[..slash])
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
@@ -143,29 +142,13 @@ fn name(file: &OwnedFd) -> PathBuf {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default()
 }
 
-type Work = Box<dyn FnOnce() + Send>;
-
-thread_local! {
-    static BLOCKED: Sender<Work> = {
-        let (sender, works) = channel::<Work>();
-        thread::spawn(move || {
-            block(ENOSYS);
-            for work in works {
-                work();
-            }
-        });
-        sender
-    };
-}
-
 /// Runs the closure on a thread that cannot call `openat2`, as on an old kernel.
 pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (sender, done) = channel();
-    let work = move || drop(sender.send(work()));
-    BLOCKED.with(|blocked| {
-        blocked.send(Box::new(work)).expect("the blocked thread runs as long as this one");
+    let blocked = thread::spawn(|| {
+        block(ENOSYS);
+        work()
     });
-    done.recv().expect("the closure does not panic")
+    blocked.join().expect("the closure does not panic")
 }
 
 /// Makes `openat2` fail with this error in the current thread, and in the threads and processes

@@ -5,18 +5,18 @@
 use mcp_roots_guard::{Access, Boundary, Deadline, DirEntry, ListRootsResult, Result, Roots, Walk};
 
 #[cfg(target_os = "linux")]
+pub(crate) mod access;
+#[cfg(target_os = "linux")]
+pub(crate) mod aliases;
+#[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
 #[cfg(target_os = "linux")]
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod model;
-#[cfg(target_os = "linux")]
-pub(crate) mod access;
 pub(crate) mod one_step;
 pub(crate) mod operations;
 pub(crate) mod proof;
-#[cfg(target_os = "linux")]
-pub(crate) mod protected;
 pub(crate) mod random;
 pub(crate) mod rfc3986;
 #[cfg(target_os = "linux")]
@@ -84,7 +84,7 @@ pub(crate) fn is_own_process(test: &str, variables: &[(&str, &str)]) -> bool {
 }
 
 /// How a pattern protects names.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protection {
     ReadOnly,
     Denied,

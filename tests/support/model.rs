@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use mcp_roots_guard::Roots;
 use mcp_roots_guard::limits::LINK_HOPS;
 
+use super::aliases::{Alias, without_alias};
 use super::proof::Intent;
 
 /// The type of the entry at a path.
@@ -25,6 +26,15 @@ pub(crate) enum Name {
     Directory,
     Link(String),
     Other,
+}
+
+impl Name {
+    /// Replaces an alias at the start of a symlink's target.
+    pub(crate) fn through(self, aliases: &[Alias]) -> Self {
+        let Self::Link(target) = self else { return self };
+        let verified = aliases.iter().filter(|alias| alias.is_verified);
+        Self::Link(without_alias(&target, verified).unwrap_or(target))
+    }
 }
 
 /// The canonical path and whether it exists, or the error code.

@@ -18,11 +18,10 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use mcp_roots_guard::{
-    AtomicFile, Attribute, ContentHash, DirEntry, Error, Metadata, OpenFile, OpenMode, Overwrite,
-    ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attribute, ChangeSet, ContentHash, DirEntry, Metadata, OpenFile, OpenMode,
+    Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
-use super::one_step::OneStep as _;
 use super::proof::Intent::{self, Existing, New, NewTree, NoFollow};
 use super::proof::Proof;
 use Target::{
@@ -36,9 +35,14 @@ pub(crate) struct Operation {
     pub(crate) name: &'static str,
     /// Its one or two paths.
     pub(crate) paths: &'static [Path],
-    pub(crate) directly: fn(&Roots, &[&str], Pause<'_>) -> Result<String>,
-    pub(crate) by_proof: fn(&[Proof], Pause<'_>) -> Result<String>,
+    /// The method of [`Roots`]. Without one, the request is checked, and the proof is used.
+    pub(crate) directly: Option<Directly>,
+    /// The method of the proof, unless only [`Roots`] have it.
+    pub(crate) by_proof: Option<ByProof>,
 }
+
+type Directly = fn(&Roots, &[&str], Pause<'_>) -> Result<String>;
+type ByProof = fn(&[Proof], Pause<'_>) -> Result<String>;
 
 /// Is called between the steps of an operation. A suite can change the tree there.
 pub(crate) type Pause<'a> = &'a dyn Fn();
@@ -106,7 +110,9 @@ impl Operation {
 
     /// The ways in which the operation can succeed: those that suit one of its paths.
     pub(crate) fn ways(&self) -> impl Iterator<Item = Way> {
-        WAYS.into_iter().filter(|way| self.paths.iter().any(|path| way.suits(path)))
+        let has = |way: &Way| *way == Way::Directly || self.by_proof.is_some();
+        let suits = |way: &Way| self.paths.iter().any(|path| way.suits(path));
+        WAYS.into_iter().filter(move |way| has(way) && suits(way))
     }
 
     /// The proofs for a call. A path that the way does not suit is checked, as is a destination
@@ -127,9 +133,24 @@ impl Operation {
     }
 
     pub(crate) fn run(&self, way: Way, roots: &Roots, texts: &[&str]) -> Result<String> {
-        match way {
-            Way::Directly => (self.directly)(roots, texts, NO_PAUSE),
-            _ => (self.by_proof)(&self.proofs(way, roots, texts, NO_PAUSE)?, NO_PAUSE),
+        self.run_with_pauses(way, roots, texts, NO_PAUSE)
+    }
+
+    /// An operation that has no way by proofs is called directly instead.
+    pub(crate) fn run_with_pauses(
+        &self,
+        way: Way,
+        roots: &Roots,
+        texts: &[&str],
+        pause: Pause<'_>,
+    ) -> Result<String> {
+        match (self.directly, self.by_proof) {
+            (Some(directly), None) => directly(roots, texts, pause),
+            (Some(directly), _) if way == Way::Directly => directly(roots, texts, pause),
+            (_, by_proof) => {
+                let by_proof = by_proof.expect("an operation can be called");
+                by_proof(&self.proofs(way, roots, texts, pause)?, pause)
+            }
         }
     }
 }
@@ -257,220 +278,183 @@ const fn changes(intent: Intent, target: Target) -> Path {
     Path { intent, target, is_changed: true }
 }
 
-macro_rules! row {
-    ($letter:literal $proof:ident.$method:ident($($arg:expr),*) on $one:expr => $seen:expr) => {
+const fn of_roots(
+    letter: u8,
+    name: &'static str,
+    paths: &'static [Path],
+    directly: Directly,
+) -> Operation {
+    Operation { letter, name, paths, directly: Some(directly), by_proof: None }
+}
+
+const fn of_proofs(
+    letter: u8,
+    name: &'static str,
+    paths: &'static [Path],
+    by_proof: ByProof,
+) -> Operation {
+    Operation { letter, name, paths, directly: None, by_proof: Some(by_proof) }
+}
+
+/// A method of a proof, and the one of [`Roots`] with the same name, unless `only` proofs have it.
+macro_rules! method {
+    ($letter:literal only $proof:ident.$method:ident($($arg:expr),*) on $paths:expr
+        => $seen:expr) => {
+        of_proofs(
+            $letter,
+            concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
+            &$paths,
+            |checked, pause| ($seen)(checked[0].$proof().$method($($arg),*)?, pause),
+        )
+    };
+    ($letter:literal $proof:ident.$method:ident($($arg:expr),*) on [$one:expr] => $seen:expr) => {
         Operation {
-            letter: $letter,
-            name: concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
-            paths: &[$one],
-            directly: |roots, texts, pause| {
+            directly: Some(|roots, texts, pause| {
                 ($seen)(roots.$method(texts[0], $($arg),*)?, pause)
-            },
-            by_proof: |checked, pause| ($seen)(checked[0].$proof().$method($($arg),*)?, pause),
+            }),
+            ..method!($letter only $proof.$method($($arg),*) on [$one] => $seen)
         }
     };
-    ($letter:literal $proof:ident.$method:ident($($arg:expr),*) on $one:expr, $two:expr
+    ($letter:literal $proof:ident.$method:ident($($arg:expr),*) on [$one:expr, $two:expr]
         => $seen:expr) => {
         Operation {
             letter: $letter,
             name: concat!(stringify!($method), "(", stringify!($($arg),*), ")"),
             paths: &[$one, $two],
-            directly: |roots, texts, pause| {
+            directly: Some(|roots, texts, pause| {
                 ($seen)(roots.$method(texts[0], texts[1], $($arg),*)?, pause)
-            },
-            by_proof: |checked, pause| {
+            }),
+            by_proof: Some(|checked, pause| {
                 ($seen)(checked[0].$proof().$method(checked[1].$proof(), $($arg),*)?, pause)
-            },
-        }
-    };
-    ($letter:literal $check:ident on $intent:ident) => {
-        Operation {
-            letter: $letter,
-            name: stringify!($check),
-            paths: &[reads($intent, Any)],
-            directly: |roots, texts, _| Ok(described_proof(&$intent.check(roots, texts[0])?)),
-            by_proof: |checked, _| Ok(described_proof(&checked[0])),
+            }),
         }
     };
 }
 
 pub(crate) const OPERATIONS: &[Operation] = &[
-    row!(b'7' check on NewTree),
-    row!(b'+' check_entry on NoFollow),
-    row!(b'A' path.read(LIMIT) on reads(Existing, File) => content),
-    row!(b'B' path.read_to_string(LIMIT) on reads(Existing, File) => |text, _| Ok(text)),
-    row!(b'C' path.open() on reads(Existing, File) => opened),
-    row!(b'E' path.metadata() on reads(Existing, Any) => described),
-    row!(b'e' path.content_hash(LIMIT) on reads(Existing, File) => |it: ContentHash, _| Ok(it.to_string())),
-    row!(b'i' entry.read_link() on reads(NoFollow, Symlink) => linked),
-    row!(b'G' path.read_dir() on reads(Existing, Directory) => listed),
-    row!(b'H' path.walk(WalkOptions::default()) on reads(Existing, Tree) => walked),
-    row!(b'm' path.open_unguarded_dir() on reads(Existing, Directory) => unguarded),
-    row!(b'I' path.open_with(OpenMode::ReadWrite) on changes(Existing, File) => used),
-    row!(b'M' path.open_with(OpenMode::Create) on changes(New, FileOrNew) => used),
-    row!(b'N' path.open_with(OpenMode::Append) on changes(New, FileOrNew) => used),
-    row!(b'O' path.open_with(OpenMode::CreateNew) on changes(New, Missing) => used),
-    row!(b'P' path.open_with(OpenMode::Truncate) on changes(New, FileOrNew) => used),
-    row!(b'Q' path.write(WRITTEN) on changes(New, FileOrNew) => done),
-    row!(b'Y' path.write_with(WRITTEN, WriteOptions::default().in_place()) on changes(New, FileOrNew) => done),
-    row!(b'5' path.write_with(WRITTEN, WriteOptions::default().in_place_if_owner_changes())
-        on changes(New, FileOrNew) => done),
-    row!(b'a' path.write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
-        on changes(New, Missing) => done),
-    row!(b'b' path.write_with(WRITTEN, if_unchanged()) on changes(New, File) => done),
-    row!(b'Z' path.write_with(WRITTEN, parents()) on changes(NewTree, MissingTree) => done),
-    row!(b'c' path.atomic_file(WriteOptions::default()) on changes(New, FileOrNew) => committed),
-    row!(b'6' path.atomic_file(parents()) on changes(NewTree, MissingTree) => committed),
-    row!(b'j' path.set_attribute(executable()) on changes(Existing, File) => done),
-    row!(b'k' path.set_attribute(Attribute::Modified(SystemTime::UNIX_EPOCH))
-        on changes(Existing, Any) => done),
-    row!(b'R' path.create_dir() on changes(New, Missing) => done),
-    row!(b'S' path.create_dir_all() on changes(NewTree, MissingTree) => done),
-    row!(b'T' entry.remove_file() on changes(NoFollow, File) => done),
-    row!(b'U' entry.remove_dir() on changes(NoFollow, EmptyDirectory) => done),
-    row!(b'V' entry.remove_dir_all() on changes(NoFollow, Tree) => done),
-    row!(b'W' entry.rename(Overwrite::Never) on changes(NoFollow, Any), changes(NoFollow, Missing) => done),
-    row!(b'X' entry.rename(Overwrite::Always)
-        on changes(NoFollow, Any), changes(NoFollow, Any) => done),
-    row!(b'o' entry.rename(Overwrite::IfUnchanged(version()))
-        on changes(NoFollow, File), changes(NoFollow, File) => done),
-    row!(b'r' entry.hard_link() on changes(NoFollow, File), changes(NoFollow, Missing) => done),
-    row!(b's' path.copy(LIMIT, WriteOptions::default())
-        on reads(Existing, File), changes(New, FileOrNew) => |bytes: u64, _| Ok(bytes.to_string())),
-    row!(b't' path.copy(LIMIT, parents())
-        on reads(Existing, File), changes(NewTree, MissingTree)
-        => |bytes: u64, _| Ok(bytes.to_string())),
+    of_proofs(b'7', "check", &[reads(NewTree, Any)], described_proof),
+    of_proofs(b'+', "check_entry", &[reads(NoFollow, Any)], described_proof),
+    method!(b'A' path.read(LIMIT) on [reads(Existing, File)] => content),
+    method!(b'B' path.read_to_string(LIMIT) on [reads(Existing, File)] => |text, _| Ok(text)),
+    method!(b'C' path.open() on [reads(Existing, File)] => used),
+    method!(b'E' path.metadata() on [reads(Existing, Any)] => described),
+    method!(b'e' only path.content_hash(LIMIT)
+        on [reads(Existing, File)] => |it: ContentHash, _| Ok(it.to_string())),
+    method!(b'i' only entry.read_link() on [reads(NoFollow, Symlink)] => target),
+    method!(b'G' path.read_dir() on [reads(Existing, Directory)] => listed),
+    method!(b'H' path.walk(WalkOptions::default()) on [reads(Existing, Tree)] => walked),
+    method!(b'm' only path.open_unguarded_dir() on [reads(Existing, Directory)] => unguarded),
+    method!(b'I' path.open_with(OpenMode::ReadWrite) on [changes(Existing, File)] => used),
+    method!(b'M' path.open_with(OpenMode::Create) on [changes(New, FileOrNew)] => used),
+    method!(b'N' path.open_with(OpenMode::Append) on [changes(New, FileOrNew)] => used),
+    method!(b'O' path.open_with(OpenMode::CreateNew) on [changes(New, Missing)] => used),
+    method!(b'P' path.open_with(OpenMode::Truncate) on [changes(New, FileOrNew)] => used),
+    method!(b'Q' path.write(WRITTEN) on [changes(New, FileOrNew)] => done),
+    method!(b'Y' path.write_with(WRITTEN, WriteOptions::default().in_place())
+        on [changes(New, FileOrNew)] => done),
+    method!(b'5' path.write_with(WRITTEN, WriteOptions::default().in_place_if_owner_changes())
+        on [changes(New, FileOrNew)] => done),
+    method!(b'a' path.write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
+        on [changes(New, Missing)] => done),
+    method!(b'b' path.write_with(WRITTEN, if_unchanged()) on [changes(New, File)] => done),
+    method!(b'Z' path.write_with(WRITTEN, parents()) on [changes(NewTree, MissingTree)] => done),
+    method!(b'c' only path.atomic_file(WriteOptions::default())
+        on [changes(New, FileOrNew)] => committed),
+    method!(b'6' only path.atomic_file(parents()) on [changes(NewTree, MissingTree)] => committed),
+    method!(b'j' only path.set_attribute(executable()) on [changes(Existing, File)] => done),
+    method!(b'k' only path.set_attribute(Attribute::Modified(SystemTime::UNIX_EPOCH))
+        on [changes(Existing, Any)] => done),
+    method!(b'R' path.create_dir() on [changes(New, Missing)] => done),
+    method!(b'S' path.create_dir_all() on [changes(NewTree, MissingTree)] => done),
+    method!(b'T' entry.remove_file() on [changes(NoFollow, File)] => done),
+    method!(b'U' entry.remove_dir() on [changes(NoFollow, EmptyDirectory)] => done),
+    method!(b'V' entry.remove_dir_all() on [changes(NoFollow, Tree)] => done),
+    method!(b'W' entry.rename(Overwrite::Never)
+        on [changes(NoFollow, Any), changes(NoFollow, Missing)] => done),
+    method!(b'X' entry.rename(Overwrite::Always)
+        on [changes(NoFollow, Any), changes(NoFollow, Any)] => done),
+    method!(b'o' entry.rename(Overwrite::IfUnchanged(version()))
+        on [changes(NoFollow, File), changes(NoFollow, File)] => done),
+    method!(b's' path.copy(LIMIT, WriteOptions::default())
+        on [reads(Existing, File), changes(New, FileOrNew)] => copied),
+    method!(b't' path.copy(LIMIT, parents())
+        on [reads(Existing, File), changes(NewTree, MissingTree)] => copied),
+    of_proofs(b'r', "hard_link()", &[changes(NoFollow, File), changes(NoFollow, Missing)], linked),
     Operation {
-        letter: b'F',
-        name: "symlink_metadata()",
-        paths: &[reads(NoFollow, Any)],
-        directly: |roots, texts, pause| described(roots.symlink_metadata(texts[0])?, pause),
-        by_proof: |checked, pause| described(checked[0].entry().metadata()?, pause),
+        directly: Some(|roots, texts, pause| described(roots.symlink_metadata(texts[0])?, pause)),
+        ..of_proofs(b'F', "symlink_metadata()", &[reads(NoFollow, Any)], |checked, pause| {
+            described(checked[0].entry().metadata()?, pause)
+        })
     },
+    of_roots(b'-', "within", &[reads(Existing, Directory)], |roots, texts, pause| {
+        let narrowed = roots.within(texts[0])?;
+        pause();
+        listed(narrowed.read_dir(".")?, pause)
+    }),
+    of_roots(b'_', "within_all", &[reads(Existing, Directory)], |roots, texts, pause| {
+        let narrowed = roots.within_all([texts[0], texts[0]])?;
+        pause();
+        listed(narrowed.read_dir(".")?, pause)
+    }),
     Operation {
-        letter: b'-',
-        name: "within",
-        paths: &[reads(Existing, Directory)],
-        directly: |roots, texts, pause| {
-            let narrowed = roots.within(texts[0])?;
-            pause();
-            listed(narrowed.read_dir(".")?, pause)
-        },
-        // Roots cannot be narrowed to a proof.
-        by_proof: |checked, pause| listed(checked[0].path().read_dir()?, pause),
-    },
-    Operation {
-        letter: b'_',
-        name: "within_all",
-        paths: &[reads(Existing, Directory)],
-        directly: |roots, texts, pause| {
-            let narrowed = roots.within_all([texts[0], texts[0]])?;
-            pause();
-            listed(narrowed.read_dir(".")?, pause)
-        },
-        // Roots cannot be narrowed to proofs.
-        by_proof: |checked, pause| listed(checked[0].path().read_dir()?, pause),
-    },
-    Operation {
-        letter: b'w',
-        name: "symlink",
-        paths: &[changes(NoFollow, Missing)],
         // A second text is the target.
-        directly: |roots, texts, pause| {
-            done(roots.symlink(texts.get(1).unwrap_or(&"data"), texts[0])?, pause)
-        },
-        by_proof: |checked, pause| done(checked[0].entry().symlink("data")?, pause),
+        directly: Some(|roots, texts, pause| {
+            let target = texts.get(1).unwrap_or(&"data");
+            done(roots.check_entry(texts[0])?.symlink(target)?, pause)
+        }),
+        ..of_proofs(b'w', "symlink", &[changes(NoFollow, Missing)], |checked, pause| {
+            done(checked[0].entry().symlink("data")?, pause)
+        })
     },
-    Operation {
-        letter: b'x',
-        name: "change_set",
-        paths: &[changes(NoFollow, File), changes(New, FileOrNew)],
-        directly: |roots, texts, pause| {
+    of_roots(
+        b'x',
+        "change_set",
+        &[changes(NoFollow, File), changes(New, FileOrNew)],
+        |roots, texts, pause| {
             let mut changes = roots.change_set();
             changes.write(texts[1], WRITTEN, WriteOptions::default())?;
             pause();
             changes.remove_file(texts[0])?;
-            pause();
-            done(changes.commit().map_err(Error::from)?, pause)
+            made(changes, pause)
         },
-        // A change set takes no proofs. This is what it does with them.
-        by_proof: |checked, pause| {
-            let file = checked[1].path().atomic_file(WriteOptions::default())?;
-            pause();
-            checked[0].entry().remove_file()?;
-            committed(file, pause)
-        },
-    },
-    Operation {
-        letter: b'g',
-        name: "change_set(remove_file_if_unchanged)",
-        paths: &[changes(NoFollow, File)],
-        directly: |roots, texts, pause| {
-            done(roots.remove_file_if_unchanged(texts[0], version())?, pause)
-        },
-        by_proof: |checked, pause| {
-            let entry = checked[0].entry();
-            if entry.metadata()?.file_type().is_symlink() {
-                // Fails: a symlink has no version, as it has no hard links.
-                entry.hard_link(entry)?;
-            }
-            let is_unchanged = entry.follow()?.content_hash(LIMIT)? == version();
-            pause();
-            if is_unchanged { done(entry.remove_file()?, pause) } else { Ok("kept".into()) }
-        },
-    },
-    Operation {
-        letter: b'y',
-        name: "change_set(if_unchanged, parents)",
-        paths: &[changes(New, File), changes(NewTree, MissingTree)],
-        directly: |roots, texts, pause| {
+    ),
+    of_roots(b'g', "change_set(remove_file)", &[changes(NoFollow, File)], |roots, texts, pause| {
+        let mut changes = roots.change_set();
+        changes.remove_file_if_unchanged(texts[0], version())?;
+        made(changes, pause)
+    }),
+    of_roots(
+        b'y',
+        "change_set(if_unchanged, parents)",
+        &[changes(New, File), changes(NewTree, MissingTree)],
+        |roots, texts, pause| {
             let mut changes = roots.change_set();
             changes.write(texts[0], WRITTEN, if_unchanged())?;
             pause();
             changes.write(texts[1], WRITTEN, parents())?;
-            pause();
-            done(changes.commit().map_err(Error::from)?, pause)
+            made(changes, pause)
         },
-        by_proof: |checked, pause| {
-            let file = checked[0].path().atomic_file(if_unchanged())?;
-            pause();
-            committed(checked[1].path().atomic_file(parents())?, pause)?;
-            committed(file, pause)
-        },
-    },
-    Operation {
-        letter: b'z',
-        name: "change_set(rename)",
-        paths: &[changes(NoFollow, File), changes(NoFollow, Missing)],
-        directly: |roots, texts, pause| {
+    ),
+    of_roots(
+        b'z',
+        "change_set(rename)",
+        &[changes(NoFollow, File), changes(NoFollow, Missing)],
+        |roots, texts, pause| {
             let mut changes = roots.change_set();
             changes.rename(texts[0], texts[1], Overwrite::Never)?;
-            pause();
-            done(changes.commit().map_err(Error::from)?, pause)
+            made(changes, pause)
         },
-        by_proof: |checked, pause| {
-            pause();
-            done(checked[0].entry().rename(checked[1].entry(), Overwrite::Never)?, pause)
-        },
-    },
-    Operation {
-        letter: b'+',
-        name: "change_set(write_moved)",
-        paths: &[changes(Existing, File), changes(NewTree, MissingTree)],
-        directly: |roots, texts, pause| {
+    ),
+    of_roots(
+        b'8',
+        "change_set(write_moved)",
+        &[changes(Existing, File), changes(NewTree, MissingTree)],
+        |roots, texts, pause| {
             let mut changes = roots.change_set();
             changes.write_moved(texts[0], version(), texts[1], WRITTEN, parents())?;
-            pause();
-            done(changes.commit().map_err(Error::from)?, pause)
+            made(changes, pause)
         },
-        by_proof: |checked, pause| {
-            let entry = checked[0].path().entry()?;
-            let file = checked[1].path().atomic_file(parents())?;
-            pause();
-            entry.remove_file()?;
-            committed(file, pause)
-        },
-    },
+    ),
 ];
 
 /// What the operations write.
@@ -495,20 +479,11 @@ const MARKED_DIRECTORY: u32 = 0o705;
 /// description is recognized.
 #[cfg(unix)]
 pub(crate) fn mark(path: &std::path::Path) {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
-    if path.is_symlink() {
-        return;
+    for path in super::tree::entries(path).into_iter().filter(|path| !path.is_symlink()) {
+        let mode = if path.is_dir() { MARKED_DIRECTORY } else { MARKED_FILE };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    let mode = if path.is_dir() {
-        for entry in fs::read_dir(path).unwrap() {
-            mark(&entry.unwrap().path());
-        }
-        MARKED_DIRECTORY
-    } else {
-        MARKED_FILE
-    };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[cfg(unix)]
@@ -558,19 +533,25 @@ pub(crate) fn description(metadata: &Metadata) -> String {
     format!("{:?} mode {mode}", metadata.file_type())
 }
 
-fn described_proof(checked: &Proof) -> String {
-    format!("{} {}", checked.display_path(), checked.exists())
+fn described_proof(checked: &[Proof], _: Pause<'_>) -> Result<String> {
+    Ok(format!("{} {}", checked[0].display_path(), checked[0].exists()))
 }
 
-fn linked(target: PathBuf, _: Pause<'_>) -> Result<String> {
+fn copied(bytes: u64, _: Pause<'_>) -> Result<String> {
+    Ok(bytes.to_string())
+}
+
+fn made(changes: ChangeSet, pause: Pause<'_>) -> Result<String> {
+    pause();
+    done(changes.commit()?, pause)
+}
+
+fn target(target: PathBuf, _: Pause<'_>) -> Result<String> {
     Ok(target.display().to_string())
 }
 
-fn opened(file: OpenFile, pause: Pause<'_>) -> Result<String> {
-    let described = description(file.metadata());
-    pause();
-    let read = file.read_all(LIMIT).and_then(|read| content(read, pause));
-    Ok(format!("{described} {}", or_code(read)))
+fn linked(checked: &[Proof], pause: Pause<'_>) -> Result<String> {
+    done(checked[0].entry().hard_link(checked[1].entry())?, pause)
 }
 
 /// What was returned before a later step failed is searched for leaks like any other success.
@@ -624,7 +605,7 @@ fn entry_line(entry: &DirEntry, pause: Pause<'_>) -> String {
     pause();
     let described = or_code(entry.metadata().map(|metadata| description(&metadata)));
     let opened =
-        or_code(entry.follow().and_then(|path| path.open()).and_then(|file| opened(file, pause)));
+        or_code(entry.follow().and_then(|path| path.open()).and_then(|file| used(file, pause)));
     let read = or_code(entry.read(LIMIT).and_then(|read| content(read, pause)));
     format!("{} {described} {opened} {read}", entry.relative().display())
 }

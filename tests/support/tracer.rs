@@ -1,6 +1,6 @@
 //! A ptrace(2) tracer that follows a child process of the suite and checks its system calls.
 //!
-//! Each call between two marks is checked when it returns. The tracer rejects any path that starts
+//! Each call between two stops is checked when it returns. The tracer rejects any path that starts
 //! at `/` or at the process's working directory, even if it points inside a root. It also rejects
 //! any call that is not in [`takes`] or [`NO_PATH`], so no call can be overlooked. The table lists
 //! the accepted uses of paths:
@@ -19,22 +19,15 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
 
-use nix::libc::{self, c_long};
-use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::libc::{self, c_long, user_regs_struct};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::traced::OneCpu;
+use super::kernel::{ENOSYS, block};
+use super::traced::{Decision, OneCpu, TracedChild, be_traced, between_stops, signed};
 
 /// The environment variable that selects how the traced child runs.
 pub(crate) const TRACED: &str = "GUARD_TEST_TRACED";
@@ -42,66 +35,67 @@ pub(crate) const AS_IT_IS: &str = "as it is";
 pub(crate) const WITHOUT_OPENAT2: &str = "without openat2";
 pub(crate) const LOOKING: &str = "looking";
 
-/// Precedes the traced thread's number and the tree's path in the child's output.
-pub(crate) const THREAD: &str = "traced thread ";
-
-/// The prefix of a mark, which the child sends by reading a symlink that does not exist. `end` ends
-/// the section that began at the last SIGSTOP, `over` ends the trace, and any other text names the
-/// row that follows.
+/// The prefix of a mark, which the child sends by reading a symlink that does not exist. The rest
+/// names the row that follows.
 const MARK: &str = "/.trace: ";
 
 pub(crate) fn mark(what: &str) {
     let _ = rustix::fs::readlinkat(CWD, format!("{MARK}{what}"), Vec::new());
 }
 
-pub(crate) fn openat2_is_there() -> bool {
-    rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).is_ok()
+/// Lets the parent trace this process if it is a traced child, and returns how it runs.
+pub(crate) fn be_traced_if_child(tree: &Path) -> Option<String> {
+    let how = std::env::var(TRACED).ok()?;
+    if how == WITHOUT_OPENAT2 {
+        block(ENOSYS);
+    }
+    be_traced(tree);
+    Some(how)
 }
 
-/// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
-/// mark to mark.
-pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
-    trace_denied(how, test, roots, file_root, None)
+/// Runs a section that the parent checks, if it traces this process.
+pub(crate) fn section<T>(is_traced: bool, work: impl FnOnce() -> T) -> T {
+    if is_traced { between_stops(work) } else { work() }
+}
+
+pub(crate) fn openat2_is_there() -> bool {
+    rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).is_ok()
 }
 
 /// Whether a path is at or below a denied name, or passes through one.
 pub(crate) type IsDenied = fn(&Path) -> bool;
 
-/// Like [`trace`], but the tracer also rejects each call that names a denied path, and each call
+/// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and checks the calls
+/// of its sections. With `is_denied`, rejects also each call that names a denied path, and each call
 /// that could follow a symlink to one.
-pub(crate) fn trace_denied(
+pub(crate) fn trace(
     how: &str,
     test: &str,
     roots: &[&str],
     file_root: &str,
     is_denied: Option<IsDenied>,
 ) -> Seen {
-    let one_cpu = OneCpu::new();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(TRACED, how);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let pid = Pid::from_raw(child.id().try_into().unwrap());
-    let (done, working) = mpsc::channel::<()>();
-    let watchdog = std::thread::spawn(move || {
-        if working.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            kill(pid, Signal::SIGKILL).unwrap();
-        }
-    });
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let ready = lines.find_map(|line| Some(line.split_once(THREAD)?.1.to_owned()));
-    let (thread, top) = ready
-        .as_deref()
-        .and_then(|line| line.split_once(' '))
-        .expect("the child reports that it is ready");
-    let roots = roots.iter().map(|root| Path::new(top).join(root)).collect();
-    let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(file_root));
+    let _one_cpu = OneCpu::new();
+    let mut child = TracedChild::start(test, TRACED, how);
+    let roots = roots.iter().map(|root| child.tree.join(root)).collect();
+    let (proc, file_root) = (child.proc(), child.tree.join(file_root));
+    let memory = File::open(proc.join("mem")).unwrap();
     let mut seen = Seen { proc, roots, file_root, is_denied, ..Seen::default() };
-    seen.follow(Pid::from_raw(thread.parse().unwrap()));
-    let rest: Vec<String> = lines.collect();
-    drop(done);
-    watchdog.join().unwrap();
-    drop(one_cpu);
-    assert!(child.wait().unwrap().success(), "{how}: the child failed\n{}", rest.join("\n"));
+    child.wait_for_stop();
+    let mut call = None;
+    loop {
+        child.follow(|registers, result| {
+            match result {
+                None => call = seen.begin(&memory, registers),
+                Some(result) => call.iter().for_each(|call| seen.judge(call, result)),
+            }
+            Decision::Make
+        });
+        if !child.continues() {
+            break;
+        }
+    }
+    child.end();
     seen
 }
 
@@ -154,51 +148,13 @@ impl Seen {
         )
     }
 
-    fn follow(&mut self, thread: Pid) {
-        let wait = |expected, row: &str| {
-            let stopped = waitpid(thread, Some(WaitPidFlag::__WALL));
-            assert_eq!(
-                stopped,
-                Ok(expected),
-                "the traced thread ended or was killed during {row:?}"
-            );
-        };
-        let [stopped_by_signal, at_call] =
-            [WaitStatus::Stopped(thread, Signal::SIGSTOP), WaitStatus::PtraceSyscall(thread)];
-        wait(stopped_by_signal, "the beginning");
-        ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL)
-            .unwrap();
-        let memory = File::open(self.proc.join("mem")).unwrap();
-        loop {
-            ptrace::syscall(thread, None).unwrap();
-            wait(at_call, &self.row);
-            let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } =
-                ptrace::getregs(thread).unwrap();
-            let call = self.begin(&memory, signed(orig_rax), [rdi, rsi, rdx, r10, r8]);
-            let mark =
-                call.paths.first().and_then(|argument| argument.path.to_str()?.strip_prefix(MARK));
-            match mark {
-                Some("over") => return ptrace::detach(thread, None).unwrap(),
-                Some("end") => {
-                    ptrace::cont(thread, None).unwrap();
-                    wait(stopped_by_signal, &self.row);
-                    continue;
-                }
-                Some(row) => {
-                    row.clone_into(&mut self.row);
-                    self.made.push((row.to_owned(), Vec::new()));
-                }
-                None => {}
-            }
-            ptrace::syscall(thread, None).unwrap();
-            wait(at_call, &self.row);
-            if mark.is_none() {
-                self.judge(&call, signed(ptrace::getregs(thread).unwrap().rax));
-            }
+    /// The call that begins, unless it is a mark or ends the section.
+    fn begin(&mut self, memory: &File, registers: &user_regs_struct) -> Option<Call> {
+        let user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } = *registers;
+        let (number, args) = (signed(orig_rax), [rdi, rsi, rdx, r10, r8]);
+        if number == libc::SYS_tgkill && rdx == bits(libc::SIGSTOP) {
+            return None;
         }
-    }
-
-    fn begin(&self, memory: &File, number: c_long, args: [u64; 5]) -> Call {
         let read = |at: u64, size: usize| {
             let mut bytes = vec![0; size];
             let read = memory.read_at(&mut bytes, at).unwrap_or(0);
@@ -244,8 +200,13 @@ impl Seen {
         // Without a path, `utimensat` sets the times of the descriptor itself.
         let has_path =
             |(_, path): &&(usize, usize)| number != libc::SYS_utimensat || args[*path] != 0;
-        let paths = pairs.iter().filter(has_path).map(argument).collect();
-        Call { number, flags, resolve, paths }
+        let paths: Vec<_> = pairs.iter().filter(has_path).map(argument).collect();
+        if let Some(row) = paths.first().and_then(|it| it.path.to_str()?.strip_prefix(MARK)) {
+            row.clone_into(&mut self.row);
+            self.made.push((row.to_owned(), Vec::new()));
+            return None;
+        }
+        Some(Call { number, flags, resolve, paths })
     }
 
     /// Checks a call against the table at the top of this file.
@@ -335,23 +296,16 @@ impl Seen {
 /// The part of a path that the kernel walks with `RESOLVE_BENEATH` and without symlinks. It stops
 /// at the `..` that would leave the directory.
 fn walked_beneath(path: &Path) -> PathBuf {
-    let mut depth = 0_usize;
-    path.components()
-        .take_while(|part| match part {
-            Component::Normal(_) => {
-                depth += 1;
-                true
-            }
-            Component::ParentDir => match depth.checked_sub(1) {
-                Some(less) => {
-                    depth = less;
-                    true
-                }
-                None => false,
-            },
-            _ => true,
-        })
-        .collect()
+    let mut depth = 0_i32;
+    let is_walked = |part: &Component<'_>| {
+        depth += match part {
+            Component::Normal(_) => 1,
+            Component::ParentDir => -1,
+            _ => 0,
+        };
+        depth >= 0
+    };
+    path.components().take_while(is_walked).collect()
 }
 
 enum Verdict {
@@ -368,11 +322,6 @@ enum Follows {
     Never,
     With(i32),
     Without(i32),
-}
-
-/// Reinterprets a register as a signed number.
-fn signed(register: u64) -> i64 {
-    i64::from_ne_bytes(register.to_ne_bytes())
 }
 
 /// Converts flags to the type of a system call's arguments.

@@ -55,7 +55,7 @@ impl Tree {
         }
     }
 
-    fn add_line(&self, line: &str) -> std::io::Result<()> {
+    pub(crate) fn add_line(&self, line: &str) -> std::io::Result<()> {
         let (kind, rest) = line.split_once(' ').unwrap_or_else(|| panic!("{line}: no path"));
         let at = |path: &str| self.top.join(path.trim());
         let made = |path: &str| {
@@ -113,24 +113,30 @@ impl Tree {
     /// Returns one line for each entry below a path, with its content. Comparing two snapshots
     /// shows whether anything changed.
     pub(crate) fn snapshot(&self, path: &str) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut todo = vec![self.path(path)];
-        while let Some(path) = todo.pop() {
-            let metadata = fs::symlink_metadata(&path).unwrap();
-            let what = match metadata.file_type() {
-                t if t.is_dir() => {
-                    todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-                    "dir".into()
-                }
-                t if t.is_file() => format!("file {:?}", fs::read(&path).unwrap()),
-                t if t.is_symlink() => format!("link {}", fs::read_link(&path).unwrap().display()),
+        let line = |path: &PathBuf| {
+            let what = match fs::symlink_metadata(path).unwrap().file_type() {
+                t if t.is_dir() => "dir".into(),
+                t if t.is_file() => format!("file {:?}", fs::read(path).unwrap()),
+                t if t.is_symlink() => format!("link {}", fs::read_link(path).unwrap().display()),
                 t => format!("{t:?}"),
             };
-            lines.push(format!("{}: {what}", path.display()));
-        }
-        lines.sort();
-        lines
+            format!("{}: {what}", path.display())
+        };
+        entries(&self.path(path)).iter().map(line).collect()
     }
+}
+
+/// The paths of all entries at and below a path, sorted.
+pub(crate) fn entries(top: &Path) -> Vec<PathBuf> {
+    let (mut todo, mut found) = (vec![top.to_owned()], Vec::new());
+    while let Some(path) = todo.pop() {
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push(path);
+    }
+    found.sort();
+    found
 }
 
 /// A path as a `file:` URI.

@@ -23,20 +23,23 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, DirectoryOptions, Roots};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Roots};
 
+use super::Protection;
+use super::access::{Policy, ascii_key};
+use super::aliases::{Alias, without_alias};
 use super::model::Name;
-use super::protected::{Effect, Rules, ascii_key};
+use super::tree::Tree;
 
 pub(crate) struct World {
-    _keep: tempfile::TempDir,
+    tree: Tree,
     pub(crate) top: PathBuf,
     pub(crate) roots: Vec<PathBuf>,
     pub(crate) guard: Roots,
-    /// The protected names, if there are any.
-    pub(crate) rules: Option<Rules>,
-    has_aliases: bool,
+    /// The roots with the protected names, if there are any.
+    pub(crate) policy: Option<Policy>,
+    /// The aliases of the first root.
+    aliases: Vec<Alias>,
 }
 
 impl World {
@@ -51,133 +54,96 @@ impl World {
     }
 
     fn build(line: &[u8], has_aliases: bool) -> Self {
-        // Use an in-memory filesystem if there is one, because each input builds a tree.
-        let made = |place: &Path| tempfile::Builder::new().prefix("guard-").tempdir_in(place);
-        let keep = made(Path::new("/dev/shm")).or_else(|_| made(&std::env::temp_dir())).unwrap();
-        let top = keep.path().canonicalize().unwrap();
-        let [r, ra, oa] = ["r", "r/a", "o/a"].map(|path| top.join(path));
-        for directory in [&ra, &oa] {
-            fs::create_dir_all(directory).unwrap();
-        }
+        let tree = Tree::in_memory("dir r/a; dir o/a");
+        let [r, ra, oa] = ["r", "r/a", "o/a"].map(|path| tree.path(path));
         let roots = match line.first().map_or(0, |byte| byte % 4) {
             0 => vec![r],
             1 => vec![r, oa],
             2 => vec![r, ra],
             _ => vec![ra],
         };
-        let mut first = DirectoryOptions::from(Access::ReadWrite);
-        if has_aliases {
-            symlink(&roots[0], top.join("v")).unwrap();
-            first = first.alias(top.join("v")).alias(HOST).alias(WINDOWS);
-        }
-        let builder = roots[1..]
-            .iter()
-            .fold(Boundary::builder().directory(&roots[0], first), |builder, root| {
-                builder.directory(root, Access::ReadWrite)
-            });
-        let plain = builder.clone().build().unwrap().allowed_roots();
-        let (guard, rules) = match rules(line) {
-            None => (plain, None),
-            Some(rules) => (protected(builder, &rules), Some(rules)),
+        let (top, path) = (tree.path(""), roots[0].to_str().unwrap());
+        let alias = |(text, is_verified)| Alias { text, path: path.to_owned(), is_verified };
+        let verified = top.join("v");
+        let aliases = if has_aliases {
+            symlink(path, &verified).unwrap();
+            let texts = [verified.to_str().unwrap(), HOST, WINDOWS].map(ToOwned::to_owned);
+            texts.into_iter().zip([true, false, false]).map(alias).collect()
+        } else {
+            Vec::new()
         };
-        Self { _keep: keep, top, roots, guard, rules, has_aliases }
+        let first = DirectoryOptions::from(Access::ReadWrite);
+        let first = aliases.iter().fold(first, |first, alias| first.alias(&alias.text));
+        let builder = Boundary::builder().directory(path, first);
+        let mut builder = roots[1..]
+            .iter()
+            .fold(builder, |builder, root| builder.directory(root, Access::ReadWrite));
+        let policy = patterns(line).map(|patterns| {
+            let directories = roots.iter().map(PathBuf::as_path);
+            Policy { patterns, ..Policy::writable(directories) }
+        });
+        for (pattern, protection) in policy.iter().flat_map(|policy| &policy.patterns) {
+            builder = protection.add(builder, pattern);
+        }
+        let guard = builder.build().unwrap().allowed_roots();
+        Self { tree, top, roots, guard, policy, aliases }
     }
 
     /// The request with a path of the first root instead of an alias.
     pub(crate) fn without_alias(&self, request: &str) -> String {
-        let root = self.roots[0].to_str().unwrap();
-        let host = || after(request, HOST).map(ToOwned::to_owned);
-        match self.without_verified_alias(request) {
-            _ if !self.has_aliases => request.to_owned(),
-            Some(request) => request,
-            None => match host().or_else(|| after_windows(request)) {
-                Some(rest) => format!("{root}/{rest}"),
-                None => request.to_owned(),
-            },
-        }
-    }
-
-    /// A path that begins with the alias that is a symlink, with the first root's path instead.
-    fn without_verified_alias(&self, path: &str) -> Option<String> {
-        let alias = self.top.join("v");
-        let rest = after(path, alias.to_str().unwrap()).filter(|_| self.has_aliases)?;
-        Some(format!("{}/{rest}", self.roots[0].to_str().unwrap()))
+        without_alias(request, &self.aliases).unwrap_or_else(|| request.to_owned())
     }
 
     /// The type of the entry at a path, where a symlink's target does not begin with an alias.
     pub(crate) fn look_through_aliases(&self, path: &Path) -> Name {
-        match Self::look(path) {
-            Name::Link(target) => {
-                Name::Link(self.without_verified_alias(&target).unwrap_or(target))
-            }
-            name => name,
-        }
+        Self::look(path).through(&self.aliases)
     }
 
     /// The protection of a path, according to the oracle.
-    pub(crate) fn effect(&self, path: &Path) -> Option<Effect> {
-        self.rules.as_ref()?.effect(&self.roots, path)
-    }
-
-    /// Whether only a new directory may be put at a path.
-    pub(crate) fn begins_pattern(&self, path: &Path) -> bool {
-        let rules = self.rules.as_ref();
-        rules.is_some_and(|rules| rules.begin_at(&self.roots, path))
+    pub(crate) fn protection(&self, path: &Path) -> Option<Protection> {
+        self.policy.as_ref()?.protection(path)
     }
 
     pub(crate) fn is_denied(&self, path: &Path) -> bool {
-        self.effect(path) == Some(Effect::Denied)
-    }
-
-    /// The paths of all entries at and below a path.
-    pub(crate) fn entries(top: &Path) -> Vec<PathBuf> {
-        let (mut todo, mut found) = (vec![top.to_owned()], Vec::new());
-        while let Some(path) = todo.pop() {
-            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
-                todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            }
-            found.push(path);
-        }
-        found
+        self.protection(path) == Some(Protection::Denied)
     }
 
     /// Adds the entry that a line describes to the part of the tree below `within`. An entry that
     /// cannot be created is ignored, and nothing is replaced. Returns false if the line describes
     /// no entry.
     pub(crate) fn add(&self, line: &[u8], within: &Path) -> bool {
-        let mut fields = line.get(1..).unwrap_or_default().splitn(2, |&byte| byte == b'>');
+        let Some((kind, rest)) = line.split_first() else { return false };
+        let mut fields = rest.splitn(2, |&byte| byte == b'>');
         let (path, target) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        let place = || self.place(path, within);
-        let done = match line.first() {
-            Some(b'n') => {
-                let (&count, target) = path.split_first().unwrap_or((&0, &[]));
-                let last = usize::from(count % 48);
-                let target =
-                    |link| if link == last { self.text(target) } else { format!("n{link}") };
-                (1..=last).try_for_each(|link| {
-                    symlink(target(link), self.top.join(format!("r/n{}", link - 1)))
-                })
-            }
-            Some(b'd') => place().map_or(Ok(()), fs::create_dir),
-            Some(b'f') => place().map_or(Ok(()), |path| fs::write(path, "content")),
-            Some(b'l') => place().map_or(Ok(()), |path| symlink(self.text(target), path)),
-            Some(b'p') => place().map_or(Ok(()), |path| {
-                Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
-            }),
-            Some(b'h') if self.rules.is_some() => Ok(()),
-            Some(b'h') => {
+        let target = self.text(target);
+        let place = || Some(self.place(path, within)?.display().to_string());
+        let lines = match kind {
+            b'n' => self.chain(path),
+            b'd' => place().map(|path| format!("dir {path}")).into_iter().collect(),
+            b'f' => place().map(|path| format!("file {path} = content")).into_iter().collect(),
+            b'l' => place().map(|path| format!("link {path} -> {target}")).into_iter().collect(),
+            b'p' => place().map(|path| format!("fifo {path}")).into_iter().collect(),
+            b'h' => {
+                let existing = self.top.join(target.trim_start_matches('/')).canonicalize().ok();
                 let existing =
-                    self.top.join(self.text(target).trim_start_matches('/')).canonicalize().ok();
-                let existing = existing.filter(|existing| self.is_inside(existing));
-                place()
-                    .zip(existing)
-                    .map_or(Ok(()), |(path, existing)| fs::hard_link(existing, path))
+                    existing.filter(|existing| self.policy.is_none() && self.is_inside(existing));
+                let hard =
+                    |existing: PathBuf| Some(format!("hard {} = {}", place()?, existing.display()));
+                existing.and_then(hard).into_iter().collect()
             }
             _ => return false,
         };
         // An entry that could not be created is ignored.
-        drop(done);
+        let _ = lines.iter().try_for_each(|line: &String| self.tree.add_line(line));
         true
+    }
+
+    /// A chain of symlinks, of which the last one has this target.
+    fn chain(&self, text: &[u8]) -> Vec<String> {
+        let (&count, target) = text.split_first().unwrap_or((&0, &[]));
+        let last = usize::from(count % 48);
+        let target = |link| if link == last { self.text(target) } else { format!("n{link}") };
+        (1..=last).map(|link| format!("link r/n{} -> {}", link - 1, target(link))).collect()
     }
 
     /// Returns the path below `within` at which to create an entry, after creating missing parents.
@@ -206,11 +172,11 @@ impl World {
         let letter = |&byte: &u8| match byte {
             b'T' => top.to_owned(),
             byte if LETTERS.contains(&byte) => char::from(byte).to_string(),
-            b'A' | b'B' | b'C' | b'N' if self.rules.is_some() => char::from(byte).to_string(),
-            b'V' if self.has_aliases => format!("{top}/v"),
-            b'H' if self.has_aliases => HOST.to_owned(),
-            b'W' if self.has_aliases => WINDOWS.to_owned(),
-            b'Z' if self.has_aliases => "\\".to_owned(),
+            b'A' | b'B' | b'C' | b'N' if self.policy.is_some() => char::from(byte).to_string(),
+            b'V' if !self.aliases.is_empty() => format!("{top}/v"),
+            b'H' if !self.aliases.is_empty() => HOST.to_owned(),
+            b'W' if !self.aliases.is_empty() => WINDOWS.to_owned(),
+            b'Z' if !self.aliases.is_empty() => "\\".to_owned(),
             byte => char::from(LETTERS[usize::from(byte) % LETTERS.len()]).to_string(),
         };
         bytes.iter().map(letter).collect()
@@ -236,33 +202,21 @@ impl World {
 /// Shows the roots and the tree on one line.
 impl std::fmt::Display for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut todo = vec![self.top.clone()];
-        write!(f, "{:?} {:?}:", self.roots, self.rules.as_ref().map(|rules| &rules.patterns))?;
-        while let Some(path) = todo.pop() {
-            match Self::look(&path) {
-                Name::Link(target) => write!(f, " {} -> {target};", path.display())?,
-                Name::Directory => {
-                    todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-                }
-                _ => write!(f, " {};", path.display())?,
-            }
-        }
-        Ok(())
+        let patterns = self.policy.as_ref().map(|policy| &policy.patterns);
+        write!(f, "{:?} {patterns:?}: {}", self.roots, self.tree.snapshot("").join("; "))
     }
 }
 
 /// The protected names that the first line selects.
-fn rules(line: &[u8]) -> Option<Rules> {
-    let (&effect, patterns) = line.get(1..)?.split_first()?;
-    let effect = if effect == b'r' { Effect::ReadOnly } else { Effect::Denied };
-    let patterns: Vec<_> = patterns
-        .split(|&byte| byte == b',')
-        .take(PATTERNS)
-        .map(|pattern| pattern.iter().take(LINE_BYTES).map(|&byte| pattern_letter(byte)).collect())
-        .filter(|pattern: &String| is_pattern(pattern))
-        .map(|pattern| (pattern, effect))
-        .collect();
-    (!patterns.is_empty()).then_some(Rules { patterns, key: ascii_key })
+fn patterns(line: &[u8]) -> Option<Vec<(String, Protection)>> {
+    let (&first, patterns) = line.get(1..)?.split_first()?;
+    let protection = if first == b'r' { Protection::ReadOnly } else { Protection::Denied };
+    let text = |pattern: &[u8]| {
+        pattern.iter().take(LINE_BYTES).map(|&byte| pattern_letter(byte)).collect()
+    };
+    let patterns = patterns.split(|&byte| byte == b',').take(PATTERNS).map(text);
+    let patterns = patterns.filter(|it: &String| is_pattern(it)).map(|it| (it, protection));
+    Some(patterns.collect::<Vec<_>>()).filter(|patterns| !patterns.is_empty())
 }
 
 fn pattern_letter(byte: u8) -> char {
@@ -281,48 +235,11 @@ fn is_pattern(pattern: &str) -> bool {
         && (!is_glob(last) || !last.ends_with('.'))
 }
 
-/// The rest of an absolute path after an alias, by whole names. The rest begins after the slash.
-fn after<'a>(path: &'a str, alias: &str) -> Option<&'a str> {
-    let mut rest = path.strip_prefix('/')?;
-    for name in alias.split('/').skip(1) {
-        let mut first;
-        loop {
-            (first, rest) = rest.split_once('/').unwrap_or((rest, ""));
-            if !matches!(first, "" | ".") || rest.is_empty() {
-                break;
-            }
-        }
-        if first != name {
-            return None;
-        }
-    }
-    Some(rest)
-}
-
-/// The rest of a request after the alias of Windows. Unless there is a slash before the drive, a
-/// backslash in the rest separates names.
-fn after_windows(request: &str) -> Option<String> {
-    let path = request.strip_prefix('/').unwrap_or(request);
-    let rest = path.strip_prefix(WINDOWS)?;
-    let after = rest.strip_prefix(['/', '\\']).or(rest.is_empty().then_some(""))?;
-    let is_text = path.len() == request.len();
-    Some(if is_text { after.replace('\\', "/") } else { after.to_owned() })
-}
-
 /// An alias that does not exist on this system.
 const HOST: &str = "/guard-host/p";
 
 /// An alias of a Windows client.
 const WINDOWS: &str = r"C:\p";
-
-/// The roots with protected names.
-fn protected(builder: BoundaryBuilder, rules: &Rules) -> Roots {
-    let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| match effect {
-        Effect::ReadOnly => builder.protect(pattern.as_str()),
-        Effect::Denied => builder.deny(pattern.as_str()),
-    });
-    builder.build().unwrap().allowed_roots()
-}
 
 /// The maximum number of patterns.
 const PATTERNS: usize = 4;

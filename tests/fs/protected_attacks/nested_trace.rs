@@ -4,15 +4,13 @@
 use std::path::Path;
 
 use mcp_roots_guard::{Access, Boundary, Roots, WalkOptions};
-use nix::sys::ptrace;
-use nix::sys::signal::{Signal, raise};
-use nix::unistd::gettid;
 
 use super::on_one_path;
 use crate::support::code;
 use crate::support::operations::Way;
 use crate::support::proof::Proof;
-use crate::support::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace_denied};
+use crate::support::traced::{end_trace, stop};
+use crate::support::tracer::{AS_IT_IS, be_traced_if_child, mark, openat2_is_there, trace};
 use crate::support::tree::Tree;
 
 const TEST: &str =
@@ -35,7 +33,7 @@ fn no_system_call_looks_up_a_denied_name_around_an_allowed_directory() {
             "skipped: without openat2, opening the inner directory looks up each name"
         );
     }
-    let seen = trace_denied(AS_IT_IS, TEST, &["all"], "none/such", Some(is_denied));
+    let seen = trace(AS_IT_IS, TEST, &["all"], "none/such", Some(is_denied));
     println!("around an inner directory: {}", seen.counts());
     assert!(seen.refused.is_empty(), "{}", seen.refused.join("\n"));
     assert!(seen.made.len() > 300 && seen.judged > 100, "{}", seen.counts());
@@ -44,7 +42,6 @@ fn no_system_call_looks_up_a_denied_name_around_an_allowed_directory() {
 /// The traced child runs this test. Without a tracer, it verifies that nothing denied is served.
 #[test]
 fn requests_around_an_inner_directory_under_a_tracer() {
-    let how = std::env::var(TRACED).ok();
     let tree = Tree::new(TREE);
     let inner = tree.path("all/.hid/pub");
     let boundary = Boundary::builder()
@@ -52,21 +49,15 @@ fn requests_around_an_inner_directory_under_a_tracer() {
         .directory(&inner, Access::ReadWrite)
         .deny(".hid*");
     let roots = boundary.build().unwrap().allowed_roots();
-    if how.is_some() {
-        ptrace::traceme().unwrap();
-        println!("{THREAD}{} {}", gettid(), tree.path("").display());
-        raise(Signal::SIGSTOP).unwrap();
+    let is_traced = be_traced_if_child(&tree.path("")).is_some();
+    if is_traced {
+        stop();
     }
-    let name = |what: &str| {
-        if how.is_some() {
-            mark(what);
-        }
-    };
     let attempt = |roots: &Roots, texts: &[&str]| {
         for text in texts {
             let text = &*tree.expand(text);
             for operation in on_one_path() {
-                name(&format!("{} {text}", operation.name));
+                mark(&format!("{} {text}", operation.name));
                 let done = operation.run(Way::Directly, roots, &[text]);
                 assert_eq!(code(done), Some("protected"), "{} {text}", operation.name);
             }
@@ -90,15 +81,18 @@ fn requests_around_an_inner_directory_under_a_tracer() {
     let below = roots.with_base(&inner).unwrap();
     attempt(&below, &["..", "../key", "../../.hid/key", "../pub/f", "../../o/../.hid/pub/f"]);
     for read in ["to", "back", ".hid/pub/up", ".hid/pub/abs"] {
-        name(&format!("read {read}"));
+        mark(&format!("read {read}"));
         assert!(roots.read(tree.path("all").join(read), 99).is_err(), "{read}");
     }
-    name("list and walk");
+    mark("list and walk");
     let walk = roots.walk(".", WalkOptions::default()).unwrap();
     for entry in crate::support::walked(walk) {
         assert!(!is_denied(&Proof::Entry(entry.unwrap().to_entry()).canonical()));
     }
-    name("outermost");
+    mark("outermost");
     assert_eq!(roots.check_all().unwrap().len(), 2);
-    name("over");
+    if is_traced {
+        stop();
+        end_trace();
+    }
 }

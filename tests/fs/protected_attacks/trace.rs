@@ -4,19 +4,16 @@ use std::fs::File;
 use std::path::Path;
 
 use mcp_roots_guard::{Deadline, ListRootsResult, Overwrite};
-use nix::sys::ptrace;
-use nix::sys::signal::{Signal, raise};
-use nix::unistd::gettid;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
 use super::on_one_path;
 use super::world::{Case, State, World, routes};
-use crate::support::kernel::{ENOSYS, block};
+use crate::support::Protection;
 use crate::support::operations::Way;
 use crate::support::proof::Intent;
-use crate::support::protected::Effect;
+use crate::support::traced::end_trace;
 use crate::support::tracer::{
-    AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace_denied,
+    AS_IT_IS, LOOKING, WITHOUT_OPENAT2, be_traced_if_child, mark, openat2_is_there, section, trace,
 };
 
 const TEST: &str = "fs::protected_attacks::trace::denied_requests_under_a_tracer";
@@ -32,7 +29,7 @@ fn is_denied(path: &Path) -> bool {
 fn no_system_call_looks_up_a_denied_name() {
     let ways: &[&str] = if openat2_is_there() { &[AS_IT_IS, WITHOUT_OPENAT2] } else { &[AS_IT_IS] };
     for how in ways {
-        let seen = trace_denied(how, TEST, &["proj", "other"], "none/such", Some(is_denied));
+        let seen = trace(how, TEST, &["proj", "other"], "none/such", Some(is_denied));
         println!("denied names, {how}: {}", seen.counts());
         assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
         assert!(seen.made.len() > 500 && seen.judged > 500, "{how}: {}", seen.counts());
@@ -41,7 +38,7 @@ fn no_system_call_looks_up_a_denied_name() {
 
 #[test]
 fn the_tracer_detects_every_look_up_of_a_denied_name() {
-    let seen = trace_denied(LOOKING, TEST, &["proj", "other"], "none/such", Some(is_denied));
+    let seen = trace(LOOKING, TEST, &["proj", "other"], "none/such", Some(is_denied));
     let accesses =
         if openat2_is_there() { LOOK_UPS.len() } else { LOOK_UPS.len() - OPENAT2_LOOK_UPS };
     for number in 0..accesses {
@@ -53,42 +50,24 @@ fn the_tracer_detects_every_look_up_of_a_denied_name() {
 /// The traced child runs this test. Without a tracer, it verifies that nothing denied is served.
 #[test]
 fn denied_requests_under_a_tracer() {
-    let how = std::env::var(TRACED).ok();
     let world = World::new(CASE, State::Directory);
-    if how.as_deref() == Some(WITHOUT_OPENAT2) {
-        block(ENOSYS);
-    }
-    if how.is_some() {
-        ptrace::traceme().unwrap();
-        println!("{THREAD}{} {}", gettid(), world.tree.path("").display());
-    }
+    let how = be_traced_if_child(&world.tree.path(""));
     if how.as_deref() == Some(LOOKING) {
         look_up(&world);
     } else {
         request(&world, how.is_some());
     }
     if how.is_some() {
-        raise(Signal::SIGSTOP).unwrap();
-        mark("over");
+        end_trace();
     }
 }
 
 /// Makes each request in a traced section, and rebuilds the tree between the sections.
 fn request(world: &World, traced: bool) {
-    let begin = || {
-        if traced {
-            raise(Signal::SIGSTOP).unwrap();
-        }
-    };
-    let name = |what: &str| {
-        if traced {
-            mark(what);
-        }
-    };
     let texts: Vec<String> = routes()
         .into_iter()
         .filter(|route| {
-            route.exists(world, Some(Effect::Denied)) && !route.name.contains("client root")
+            route.exists(world, Some(Protection::Denied)) && !route.name.contains("client root")
         })
         .flat_map(|route| {
             let suffixes = world.state.suffixes().iter();
@@ -98,54 +77,56 @@ fn request(world: &World, traced: bool) {
         .collect();
     for operation in on_one_path() {
         world.rebuild();
-        let roots = world.allowed(Some(Effect::Denied));
-        begin();
-        for text in &texts {
-            name(&format!("{} {text}", operation.name));
-            let done = operation.run(Way::Directly, &roots, &[text]);
-            assert!(
-                done.is_err() || operation.paths[0].intent == Intent::NoFollow,
-                "{text}: {done:?}"
-            );
-        }
-        name("end");
+        let roots = world.allowed(Some(Protection::Denied));
+        section(traced, || {
+            for text in &texts {
+                mark(&format!("{} {text}", operation.name));
+                let done = operation.run(Way::Directly, &roots, &[text]);
+                assert!(
+                    done.is_err() || operation.paths[0].intent == Intent::NoFollow,
+                    "{text}: {done:?}"
+                );
+            }
+        });
     }
     world.rebuild();
-    let roots = world.allowed(Some(Effect::Denied));
-    let boundary = world.boundary(Some(Effect::Denied), &["proj", "other"]);
+    let roots = world.allowed(Some(Protection::Denied));
+    let boundary = world.boundary(Some(Protection::Denied), &["proj", "other"]);
     let [free, moved] = ["other/free", "other/moved"].map(|path| world.path(path));
     let list = texts.iter().filter(|text| text.starts_with('/')).cloned();
     let list = ListRootsResult::from_uris(list);
-    begin();
-    for text in &texts {
-        for replace in [Overwrite::Never, Overwrite::Always] {
-            name(&format!("rename {replace:?} from and to {text}"));
-            drop(roots.rename(text.as_str(), free.as_str(), replace));
-            drop(roots.rename("plain/config", text.as_str(), replace));
+    section(traced, || {
+        for text in &texts {
+            for replace in [Overwrite::Never, Overwrite::Always] {
+                mark(&format!("rename {replace:?} from and to {text}"));
+                drop(roots.rename(text.as_str(), free.as_str(), replace));
+                drop(roots.rename("plain/config", text.as_str(), replace));
+            }
         }
-    }
-    for directory in [".", "sub"] {
-        name(&format!("list and walk {directory}"));
-        let listed =
-            roots.read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_owned());
-        assert!(!listed.into_iter().any(|name| is_denied(Path::new(&name))));
-        let walk = roots.walk(directory, mcp_roots_guard::WalkOptions::default()).unwrap();
-        let walked = crate::support::walked(walk);
-        assert!(!walked.into_iter().any(|entry| is_denied(&entry.unwrap().relative())));
-    }
-    name("resolve client roots");
-    assert!(
-        boundary
-            .narrow(&list.roots, &Deadline::default())
-            .unwrap()
-            .iter()
-            .all(|root| !is_denied(root.path()))
-    );
-    name("rename the parent");
-    assert!(roots.rename("sub", moved.as_str(), Overwrite::Never).is_err());
-    name("remove the parent");
-    assert!(roots.remove_dir_all("sub").is_err());
-    name("end");
+        for directory in [".", "sub"] {
+            mark(&format!("list and walk {directory}"));
+            let listed = roots
+                .read_dir(directory)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().to_owned());
+            assert!(!listed.into_iter().any(|name| is_denied(Path::new(&name))));
+            let walk = roots.walk(directory, mcp_roots_guard::WalkOptions::default()).unwrap();
+            let walked = crate::support::walked(walk);
+            assert!(!walked.into_iter().any(|entry| is_denied(&entry.unwrap().relative())));
+        }
+        mark("resolve client roots");
+        assert!(
+            boundary
+                .narrow(&list.roots, &Deadline::default())
+                .unwrap()
+                .iter()
+                .all(|root| !is_denied(root.path()))
+        );
+        mark("rename the parent");
+        assert!(roots.rename("sub", moved.as_str(), Overwrite::Never).is_err());
+        mark("remove the parent");
+        assert!(roots.remove_dir_all("sub").is_err());
+    });
 }
 
 /// Requests that pass through the denied name and leave it again.
@@ -184,10 +165,10 @@ const OPENAT2_LOOK_UPS: usize = 3;
 
 fn look_up(world: &World) {
     let root = File::open(world.tree.path("proj/sub")).unwrap();
-    raise(Signal::SIGSTOP).unwrap();
-    for (number, look_up) in LOOK_UPS.iter().enumerate() {
-        mark(&number.to_string());
-        look_up(world, &root);
-    }
-    mark("end");
+    section(true, || {
+        for (number, look_up) in LOOK_UPS.iter().enumerate() {
+            mark(&number.to_string());
+            look_up(world, &root);
+        }
+    });
 }

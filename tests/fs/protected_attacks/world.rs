@@ -11,8 +11,9 @@ use mcp_roots_guard::{
 };
 use unicode_normalization::UnicodeNormalization as _;
 
+use crate::support::Protection;
+use crate::support::access::{Policy, ascii_key};
 use crate::support::operations::CONTENT;
-use crate::support::protected::{Effect, Rules, ascii_key};
 use crate::support::tree::Tree;
 
 /// A pattern and a path below the allowed directory `proj`.
@@ -207,13 +208,14 @@ impl World {
     }
 
     /// The oracle for this world's pattern.
-    pub(super) fn rules(&self, effect: Effect) -> Rules {
-        Rules { patterns: vec![(self.case.pattern.into(), effect)], key }
+    pub(super) fn policy(&self, effect: Protection) -> Policy {
+        let allowed = ["proj", "other"].map(|name| self.tree.path(name));
+        let policy = Policy::writable(allowed.iter().map(PathBuf::as_path));
+        Policy { patterns: vec![(self.case.pattern.into(), effect)], key, ..policy }
     }
 
     pub(super) fn is_protected(&self, path: &Path) -> bool {
-        let allowed = ["proj", "other"].map(|name| self.tree.path(name));
-        self.rules(Effect::ReadOnly).effect(&allowed, path).is_some()
+        self.policy(Protection::ReadOnly).protection(path).is_some()
     }
 
     /// Describes every protected entry: its type, mode, inode, times and content.
@@ -246,34 +248,34 @@ impl World {
         both.into_iter().flatten().collect()
     }
 
-    pub(super) fn builder(&self, effect: Option<Effect>) -> BoundaryBuilder {
+    pub(super) fn builder(&self, effect: Option<Protection>) -> BoundaryBuilder {
         self.patterns(Boundary::builder(), effect)
     }
 
-    fn patterns(&self, builder: BoundaryBuilder, effect: Option<Effect>) -> BoundaryBuilder {
+    fn patterns(&self, builder: BoundaryBuilder, effect: Option<Protection>) -> BoundaryBuilder {
         // The world's symlinks are older than the server.
         let trusted = SystemTime::now() + Duration::from_secs(1);
         let builder = builder.trust_links_until(trusted);
         match effect {
             None => builder,
-            Some(Effect::ReadOnly) => builder.protect(self.case.pattern),
-            Some(Effect::Denied) => builder.deny(self.case.pattern),
+            Some(Protection::ReadOnly) => builder.protect(self.case.pattern),
+            Some(Protection::Denied) => builder.deny(self.case.pattern),
         }
     }
 
-    pub(super) fn boundary(&self, effect: Option<Effect>, directories: &[&str]) -> Boundary {
+    pub(super) fn boundary(&self, effect: Option<Protection>, directories: &[&str]) -> Boundary {
         let add = |builder: BoundaryBuilder, directory: &&str| {
             builder.directory(self.tree.path(directory), Access::ReadWrite)
         };
         directories.iter().fold(self.builder(effect), add).build().unwrap()
     }
 
-    pub(super) fn allowed(&self, effect: Option<Effect>) -> Roots {
+    pub(super) fn allowed(&self, effect: Option<Protection>) -> Roots {
         self.boundary(effect, &["proj", "other"]).allowed_roots()
     }
 
     /// A boundary in which `proj` has aliases that do not exist here.
-    fn aliased(&self, effect: Option<Effect>) -> Boundary {
+    fn aliased(&self, effect: Option<Protection>) -> Boundary {
         let options = DirectoryOptions::from(Access::ReadWrite);
         let options = options.alias("/none/such/host").alias(r"C:\Proj");
         let builder = self.builder(effect).directory(self.tree.path("proj"), options);
@@ -379,8 +381,8 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 impl Route {
-    pub(super) fn exists(self, world: &World, effect: Option<Effect>) -> bool {
-        let (state, is_denied) = (world.state, effect == Some(Effect::Denied));
+    pub(super) fn exists(self, world: &World, effect: Option<Protection>) -> bool {
+        let (state, is_denied) = (world.state, effect == Some(Protection::Denied));
         match self.exists {
             "always" => true,
             "parent" => state != State::NoParent,
@@ -392,7 +394,7 @@ impl Route {
         }
     }
 
-    pub(super) fn roots(self, world: &World, effect: Option<Effect>) -> Roots {
+    pub(super) fn roots(self, world: &World, effect: Option<Protection>) -> Roots {
         let (how, paths) = self.roots.split_once(' ').unwrap_or((self.roots, ""));
         let paths = paths.split_whitespace().map(|path| world.expand(path));
         let all: Vec<_> = paths.clone().chain(["other".to_owned()]).collect();
