@@ -8,14 +8,16 @@
 mod properties;
 #[path = "../../tests/support"]
 mod support {
+    pub(crate) mod access;
+    pub(crate) mod aliases;
     pub(crate) mod kernel;
     pub(crate) mod model;
-    pub(crate) mod one_step;
     pub(crate) mod operations;
     pub(crate) mod proof;
-    pub(crate) mod protected;
+    pub(crate) mod protection;
     pub(crate) mod rfc3986;
     pub(crate) mod seccomp;
+    pub(crate) mod tree;
     pub(crate) mod world;
 }
 

@@ -24,7 +24,6 @@ use mcp_roots_guard::{
     Roots, RootsResponse, WalkOptions,
 };
 
-use crate::support::Protection;
 use crate::support::access::{Directory, Outcome, Policy, Root, is_in};
 use crate::support::operations::Target::{
     Any, Directory as Dir, EmptyDirectory, File, FileOrNew, Missing, MissingTree, Symlink,
@@ -32,6 +31,7 @@ use crate::support::operations::Target::{
 };
 use crate::support::operations::{Attempt, CONTENT, Way, attempts};
 use crate::support::proof::Proof;
+use crate::support::protection::Protection;
 use crate::support::tree::Tree;
 
 struct Case {

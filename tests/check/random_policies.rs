@@ -6,8 +6,8 @@ use std::path::Path;
 use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
 
 use super::access::decide;
-use crate::support::Protection;
 use crate::support::access::{Directory, Policy, ascii_key, is_in};
+use crate::support::protection::Protection;
 use crate::support::random::Random;
 use crate::support::tree::Tree;
 

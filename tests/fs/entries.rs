@@ -11,8 +11,9 @@ use mcp_roots_guard::{Access, DirEntry, FileType, Roots, Walk, WalkOptions};
 #[cfg(unix)]
 use mcp_roots_guard::{CheckedPath, Result};
 
+use crate::support::protection::Protection;
 use crate::support::tree::Tree;
-use crate::support::{Protection, code, protecting};
+use crate::support::{code, protecting};
 
 fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
     let mut walk = roots.walk(directory, WalkOptions::default()).unwrap();

@@ -14,8 +14,9 @@ use mcp_roots_guard::{Attribute, CheckedPath, Result};
 use crate::support::one_step::OneStep as _;
 use crate::support::operations::{Way, attempts};
 use crate::support::proof::Intent;
+use crate::support::protection::Protection;
 use crate::support::tree::{Tree, symlinks_are_visible};
-use crate::support::{Protection, code, protecting};
+use crate::support::{code, protecting};
 
 const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
                     file root/sub/.git/config; file root/sub/x; file root/.env; \

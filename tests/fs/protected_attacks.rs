@@ -32,9 +32,9 @@ use mcp_roots_guard::{
 use self::world::{
     Case, PATTERNS, Route, STATES, Snapshot, State, UNPROTECTED, VARIANTS, World, routes,
 };
-use crate::support::Protection;
 use crate::support::operations::{OPERATIONS, Operation, Way, description};
 use crate::support::proof::{INTENTS, Intent};
+use crate::support::protection::Protection;
 use crate::support::walked;
 
 #[cfg(target_arch = "x86_64")]

@@ -27,9 +27,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::Protection;
 use crate::support::model::Decision;
 use crate::support::proof::Intent;
+use crate::support::protection::Protection;
 use crate::support::world::{LINE_BYTES, LINES, World};
 use crate::support::{kernel, model};
 

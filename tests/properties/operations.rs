@@ -37,12 +37,12 @@ use std::path::Path;
 
 use mcp_roots_guard::{Result, WalkOptions};
 
-use crate::support::Protection;
 use crate::support::kernel;
 use crate::support::operations::{
     NO_PAUSE, OPERATIONS, Operation, SECRET, WAYS, Way, is_leak, mark,
 };
 use crate::support::proof::Proof;
+use crate::support::protection::Protection;
 use crate::support::tree::entries;
 use crate::support::world::{LINE_BYTES, LINES, World};
 

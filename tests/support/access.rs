@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::Protection;
+use super::protection::Protection;
 
 /// An allowed directory. A path is absolute, and `/` is the empty text.
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]

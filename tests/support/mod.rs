@@ -4,6 +4,8 @@
 
 use mcp_roots_guard::{Access, Boundary, Deadline, DirEntry, ListRootsResult, Result, Roots, Walk};
 
+use protection::Protection;
+
 #[cfg(target_os = "linux")]
 pub(crate) mod access;
 #[cfg(target_os = "linux")]
@@ -17,6 +19,7 @@ pub(crate) mod model;
 pub(crate) mod one_step;
 pub(crate) mod operations;
 pub(crate) mod proof;
+pub(crate) mod protection;
 pub(crate) mod random;
 pub(crate) mod rfc3986;
 #[cfg(target_os = "linux")]
@@ -81,26 +84,6 @@ pub(crate) fn is_own_process(test: &str, variables: &[(&str, &str)]) -> bool {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
     false
-}
-
-/// How a pattern protects names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Protection {
-    ReadOnly,
-    Denied,
-}
-
-impl Protection {
-    pub(crate) fn add(
-        self,
-        builder: mcp_roots_guard::BoundaryBuilder,
-        pattern: &str,
-    ) -> mcp_roots_guard::BoundaryBuilder {
-        match self {
-            Self::ReadOnly => builder.protect(pattern),
-            Self::Denied => builder.deny(pattern),
-        }
-    }
 }
 
 /// Opens a directory of the tree as a root in which these names are protected.

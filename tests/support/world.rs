@@ -25,10 +25,10 @@ use std::path::{Component, Path, PathBuf};
 
 use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Roots};
 
-use super::Protection;
 use super::access::{Policy, ascii_key};
 use super::aliases::{Alias, without_alias};
 use super::model::Name;
+use super::protection::Protection;
 use super::tree::Tree;
 
 pub(crate) struct World {

@@ -12,9 +12,10 @@ use mcp_roots_guard::limits::IGNORE_BYTES;
 use mcp_roots_guard::{Roots, WalkOptions};
 
 use super::{paths, within_seconds};
+use crate::support::protection::Protection;
 use crate::support::random::Random;
 use crate::support::tree::Tree;
-use crate::support::{Protection, code, protecting};
+use crate::support::{code, protecting};
 
 const OPTIONS: fn() -> WalkOptions = || WalkOptions::default().git_ignore();
 

@@ -8,9 +8,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
 use super::on_one_path;
 use super::world::{Case, State, World, routes};
-use crate::support::Protection;
 use crate::support::operations::Way;
 use crate::support::proof::Intent;
+use crate::support::protection::Protection;
 use crate::support::traced::end_trace;
 use crate::support::tracer::{
     AS_IT_IS, LOOKING, WITHOUT_OPENAT2, be_traced_if_child, mark, openat2_is_there, section, trace,

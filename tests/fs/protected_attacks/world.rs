@@ -11,9 +11,9 @@ use mcp_roots_guard::{
 };
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::support::Protection;
 use crate::support::access::{Policy, ascii_key};
 use crate::support::operations::CONTENT;
+use crate::support::protection::Protection;
 use crate::support::tree::Tree;
 
 /// A pattern and a path below the allowed directory `proj`.

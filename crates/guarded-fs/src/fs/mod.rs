@@ -6,17 +6,7 @@
 //! operation in one step. Every opened file is verified before it is read or changed, and `permit`
 //! permits every change.
 //!
-//! | module | operations |
-//! | --- | --- |
-//! | `open` | open, read, read_to_string, metadata |
-//! | `version` | content_hash |
-//! | `list` | read_dir, walk |
-//! | `write`, `atomic` | write, write_with, create_dir, create_dir_all; atomic_file |
-//! | `copy` | copy |
-//! | `attributes` | set_attribute, open_unguarded_dir |
-//! | `change` | rename, remove_file, remove_dir, remove_dir_all |
-//! | `links` | read_link, symlink, hard_link |
-//! | `changes` | several of these, in a set |
+//! An operation is in the module of its name or its kind. `changes` makes several in a set.
 
 mod version;
 mod options;
