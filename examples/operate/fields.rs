@@ -35,7 +35,7 @@ pub(crate) struct OnePath {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Joined {
+pub(crate) struct JoinFields {
     /// The directory.
     pub(crate) path: String,
     /// A relative path.
@@ -44,7 +44,7 @@ pub(crate) struct Joined {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Reading {
+pub(crate) struct ReadFields {
     /// The file.
     pub(crate) path: String,
     /// A file with more bytes is refused.
@@ -54,7 +54,7 @@ pub(crate) struct Reading {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Walking {
+pub(crate) struct WalkFields {
     /// The directory.
     pub(crate) path: String,
     /// The entries of the directory itself have depth 1.
@@ -77,7 +77,7 @@ pub(crate) struct Walking {
     pub(crate) skip: Vec<String>,
 }
 
-impl Walking {
+impl WalkFields {
     pub(crate) fn options(&self) -> WalkOptions {
         let mut options = WalkOptions::default().max_entries(self.max_entries);
         if self.skip_dot_files {
@@ -99,19 +99,19 @@ impl Walking {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Writing {
+pub(crate) struct WriteFields {
     /// The file.
     pub(crate) path: String,
     /// The content.
     pub(crate) content: Bytes,
     #[serde(flatten)]
-    pub(crate) options: WritingOptions,
+    pub(crate) options: WriteOptionFields,
 }
 
 /// How a file is written.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct WritingOptions {
+pub(crate) struct WriteOptionFields {
     /// Whether an existing file is overwritten. `if_unchanged` takes precedence.
     overwrite: Replace,
     /// Whether an existing file is overwritten in place.
@@ -124,7 +124,7 @@ pub(crate) struct WritingOptions {
     if_unchanged: Option<String>,
 }
 
-impl WritingOptions {
+impl WriteOptionFields {
     pub(crate) fn get(&self) -> Result<WriteOptions, Failure> {
         let options = WriteOptions::default()
             .overwrite(self.overwrite.unless(self.if_unchanged.as_deref())?)
@@ -144,7 +144,7 @@ impl WritingOptions {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Renaming {
+pub(crate) struct RenameFields {
     /// The source.
     pub(crate) from: String,
     /// The destination.
@@ -156,7 +156,7 @@ pub(crate) struct Renaming {
     if_unchanged: Option<String>,
 }
 
-impl Renaming {
+impl RenameFields {
     pub(crate) fn overwrite(&self) -> Result<Overwrite, Failure> {
         self.overwrite.unless(self.if_unchanged.as_deref())
     }

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fields::{
-    Action, AttributeName, Bytes, Common, Joined, Mode, OnePath, Reading, Renaming, Size, Walking,
-    Writing, WritingOptions, largest_copy, time, yes,
+    Action, AttributeName, Bytes, Common, JoinFields, Mode, OnePath, ReadFields, RenameFields,
+    Size, WalkFields, WriteFields, WriteOptionFields, largest_copy, time, yes,
 };
 use super::reply::{Failure, Reply, of_bytes, of_path, with};
 
@@ -30,9 +30,9 @@ pub(crate) enum Operation {
     /// Checks a path, not following a symlink at its end, and describes the proof.
     CheckEntry(OnePath),
     /// Checks a path, then a path relative to it, and describes the second proof.
-    Join(Joined),
+    Join(JoinFields),
     /// Like `join`, not following a symlink at the end of the relative path.
-    JoinEntry(Joined),
+    JoinEntry(JoinFields),
     /// Checks a path, and describes the proof of its parent, which is null for a root.
     Parent(OnePath),
     /// Checks a path, and describes the proof of the entry itself.
@@ -59,15 +59,15 @@ pub(crate) enum Operation {
         limit: Option<Size>,
     },
     /// Reads a file.
-    Read(Reading),
+    Read(ReadFields),
     /// Reads a file that is UTF-8 text.
-    ReadToString(Reading),
+    ReadToString(ReadFields),
     /// Describes a file or directory.
     Metadata(OnePath),
     /// Describes an entry, which may be a symlink.
     SymlinkMetadata(OnePath),
     /// Returns the version of a file.
-    Version(Reading),
+    Version(ReadFields),
     /// Reads the text of a symlink, and whether it leads inside the roots.
     ReadLink(OnePath),
     /// Returns the path of a file for a program that opens it without the guard.
@@ -77,7 +77,7 @@ pub(crate) enum Operation {
     /// Lists a directory.
     List(OnePath),
     /// Lists a directory and the directories in it. An error has the entries before it.
-    Walk(Walking),
+    Walk(WalkFields),
     /// Walks to an entry of a directory, and operates on it without resolving its path again.
     Entry {
         /// The directory.
@@ -91,7 +91,7 @@ pub(crate) enum Operation {
         limit: Size,
     },
     /// Writes a whole file.
-    Write(Writing),
+    Write(WriteFields),
     /// Writes a file in pieces, and commits it.
     AtomicFile {
         /// The file.
@@ -102,7 +102,7 @@ pub(crate) enum Operation {
         #[serde(default = "yes")]
         commit: bool,
         #[serde(flatten)]
-        options: WritingOptions,
+        options: WriteOptionFields,
     },
     /// Changes several files. Each change is prepared before the first is made.
     ChangeSet {
@@ -117,7 +117,7 @@ pub(crate) enum Operation {
     /// Creates a directory and its missing parents.
     CreateDirAll(OnePath),
     /// Renames an entry.
-    Rename(Renaming),
+    Rename(RenameFields),
     /// Copies a file.
     Copy {
         /// The source.
@@ -128,7 +128,7 @@ pub(crate) enum Operation {
         #[serde(default = "largest_copy")]
         limit: u64,
         #[serde(flatten)]
-        options: WritingOptions,
+        options: WriteOptionFields,
     },
     /// Creates a symlink whose target is inside the roots.
     Symlink {
@@ -167,7 +167,7 @@ pub(crate) enum Operation {
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Change {
     /// Writes a whole file.
-    Write(Writing),
+    Write(WriteFields),
     /// Removes a file or a symlink.
     RemoveFile {
         /// The file or symlink.
@@ -190,7 +190,7 @@ pub(crate) enum Change {
         create_parents: bool,
     },
     /// Renames an entry.
-    Rename(Renaming),
+    Rename(RenameFields),
 }
 
 /// Calls a method of `Roots` with the path or, if the request says so, checks the path and calls
@@ -388,7 +388,7 @@ impl Performer {
         })
     }
 
-    fn walk(&self, of: &Walking) -> Result<Value, Failure> {
+    fn walk(&self, of: &WalkFields) -> Result<Value, Failure> {
         let mut entries: Vec<Value> = Vec::new();
         let mut walk = call!(self, of.path.as_str(), check, walk(of.options()))?;
         loop {

@@ -228,10 +228,10 @@ impl Case {
             }
             let base = || Some(if root.path.is_empty() { "/".into() } else { root.path.clone() });
             let climbing = format!("{}{place}", "/..".repeat(root.path.matches('/').count()));
-            let climbed = self.policy.walk(&self.expected, &root.path, &climbing);
+            let climbed = self.policy.walk(&self.expected, &root.path, &climbing[1..]);
             forms.push((climbing[1..].to_owned(), base(), climbed));
             if let Some(rest) = place.strip_prefix(&root.path).filter(|it| it.starts_with('/')) {
-                let outcome = self.policy.walk(&self.expected, &root.path, rest);
+                let outcome = self.policy.walk(&self.expected, &root.path, &rest[1..]);
                 forms.push((rest[1..].to_owned(), base(), outcome));
             }
             // Links in both directions.

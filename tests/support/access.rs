@@ -1,12 +1,14 @@
 //! A naive program that decides what may be done at a place, as an oracle.
 //!
 //! It knows only the roots in force with their access and allowed directory, all allowed
-//! directories, the patterns, the exempt names and prefixes of strings. It does no I/O, and follows
-//! a path one name at a time. None of the guard's code is used.
+//! directories, the patterns, the exempt names and prefixes of strings. It does no I/O, and the
+//! naive [resolver](super::model) follows paths. None of the guard's code is used.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::model::{Name, decide_unless_denied};
+use super::proof::Intent;
 use super::protection::Protection;
 
 /// An allowed directory. A path is absolute, and `/` is the empty text.
@@ -176,32 +178,32 @@ impl Policy {
         names.iter().map(|name| (self.key)(name)).collect()
     }
 
-    /// The outcome of a request that starts at a place and goes on along these names and `..`. A
-    /// denied place is not passed through.
-    pub(crate) fn walk(&self, roots: &[Root], from: &str, path: &str) -> Outcome {
-        let mut at = from.to_owned();
-        for name in names(path) {
-            if name == ".." {
-                at.truncate(at.rfind('/').unwrap_or(0));
-            } else {
-                at = format!("{at}/{name}");
-            }
-            match self.access(roots, &at) {
-                Outcome::Denied => return Outcome::Denied,
-                Outcome::Outside if !roots.iter().any(|root| is_in(&root.path, &at)) => {
-                    return Outcome::Outside;
-                }
-                _ => {}
-            }
+    /// The outcome of a path. An absolute one starts at the innermost root that it names, another
+    /// one at the first root. A denied place is not passed through.
+    pub(crate) fn decide(&self, roots: &[Root], path: &str) -> Outcome {
+        let access =
+            |place: &Path| self.access(roots, place.to_str().unwrap().trim_end_matches('/'));
+        let is_denied = |place: &Path| access(place) == Outcome::Denied;
+        let is_directory = |_: &Path| Name::Directory;
+        let path = if path.is_empty() { "/" } else { path };
+        match decide_unless_denied(is_directory, is_denied, &paths(roots), path, Intent::Existing) {
+            Ok((place, _)) => access(&place),
+            Err("protected") => Outcome::Denied,
+            Err(_) => Outcome::Outside,
         }
-        self.access(roots, &at)
     }
 
-    /// The outcome of an absolute path: it starts at the innermost root that it names.
-    pub(crate) fn decide(&self, roots: &[Root], place: &str) -> Outcome {
-        let start = innermost(roots, place).map_or("", |root| &root.path);
-        self.walk(roots, start, &place[start.len()..])
+    /// The outcome of a relative path that starts at this root.
+    pub(crate) fn walk(&self, roots: &[Root], from: &str, path: &str) -> Outcome {
+        let mut roots = roots.to_vec();
+        roots.sort_by_key(|root| root.path != from);
+        self.decide(&roots, path)
     }
+}
+
+/// The paths of roots, as the resolver has them.
+pub(crate) fn paths(roots: &[Root]) -> Vec<PathBuf> {
+    roots.iter().map(|root| Path::new("/").join(&root.path)).collect()
 }
 
 /// The innermost root that contains a place, compared byte for byte.

@@ -8,11 +8,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mcp_roots_guard::ClientRoots;
 
-use super::access::{Policy, Root, innermost, is_in};
+use super::access::{Policy, Root, innermost, is_in, paths};
 use super::aliases::{Alias, without_alias};
 use super::model::{self, Name};
 use super::proof::Intent;
@@ -415,10 +415,6 @@ impl<'a> Client<'a> {
         };
         roots.listed.iter().cloned().chain(roots.roots.iter().flat_map(of_root)).collect()
     }
-}
-
-fn paths(roots: &[Root]) -> Vec<PathBuf> {
-    roots.iter().map(|root| Path::new("/").join(&root.path)).collect()
 }
 
 /// The path under which a client listed a root. A path of Windows has backslashes.
