@@ -56,13 +56,13 @@ pub(crate) fn runs_without_openat2() -> bool {
     std::env::var_os(OPENAT2_ERROR).is_some()
 }
 
-/// The code of the error, if any.
 /// The roots of a client's list without allowed directories.
 #[allow(dead_code, reason = "some test programs do not use it")]
 pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
     Boundary::without_directories().build()?.narrow(&list.roots, &Deadline::default())
 }
 
+/// The code of the error, if any.
 pub(crate) fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }

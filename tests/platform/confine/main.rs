@@ -9,9 +9,6 @@
 #[cfg(target_os = "linux")]
 mod cases;
 #[cfg(target_os = "linux")]
-#[path = "../../support/one_step.rs"]
-mod one_step;
-#[cfg(target_os = "linux")]
 #[path = "../../support/operations.rs"]
 #[allow(dead_code)] // The suite uses the other items.
 mod operations;
