@@ -79,21 +79,12 @@ pub(crate) struct WalkFields {
 
 impl WalkFields {
     pub(crate) fn options(&self) -> WalkOptions {
-        let mut options = WalkOptions::default().max_entries(self.max_entries);
-        if self.skip_dot_files {
-            options = options.skip_dot_files();
-        }
-        if self.skip_unreadable {
-            options = options.skip_unreadable();
-        }
-        if let Some(depth) = self.max_depth {
-            options = options.max_depth(depth);
-        }
+        let options = WalkOptions::default().max_entries(self.max_entries);
+        let options = self.max_depth.map_or(options, |depth| options.max_depth(depth));
+        let options = if self.skip_dot_files { options.skip_dot_files() } else { options };
         #[cfg(feature = "ignore")]
-        if self.git_ignore {
-            options = options.git_ignore();
-        }
-        options
+        let options = if self.git_ignore { options.git_ignore() } else { options };
+        if self.skip_unreadable { options.skip_unreadable() } else { options }
     }
 }
 

@@ -216,16 +216,9 @@ pub(crate) struct Performer {
 
 impl Performer {
     pub(crate) fn new(all: &Roots, common: Common) -> Result<Self, Failure> {
-        let mut roots = all.clone();
-        if let Some(base) = common.base {
-            roots = roots.with_base(base)?;
-        }
-        if let Some(directory) = common.within {
-            roots = roots.within(directory)?;
-        }
-        if common.roots_read_only {
-            roots = roots.read_only();
-        }
+        let roots = common.base.map_or_else(|| Ok(all.clone()), |base| all.with_base(base))?;
+        let roots = common.within.map_or_else(|| Ok(roots.clone()), |it| roots.within(it))?;
+        let roots = if common.roots_read_only { roots.read_only() } else { roots };
         Ok(Self { all: all.clone(), roots, checked: common.checked })
     }
 
