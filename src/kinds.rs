@@ -26,7 +26,8 @@ use guarded_fs::{Error, ErrorKind};
 pub use guarded_process::kinds::{CONFINEMENT_UNAVAILABLE, PROGRAM_FAILED};
 
 /// The client did not declare roots and the server requires them
-/// ([`ClientRoots`](crate::ClientRoots)), or cannot list any (`RootsResponse::Unsupported`).
+/// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any
+/// (`RootsResponse::Unsupported`).
 pub const ROOTS_UNSUPPORTED: ErrorKind = ErrorKind::Other("roots_unsupported");
 
 /// The client's roots could not be obtained.

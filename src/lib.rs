@@ -1,5 +1,7 @@
 //! Server-side enforcement of [MCP](https://modelcontextprotocol.io) roots: checks whether a
-//! request may access a file under the roots in force, and performs the access without a race.
+//! request may access a file in the directories that the server allows and the client lists, and
+//! performs the access without a race. With the official SDK, start at the module `rmcp`, which
+//! needs none of this code:
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Guard, RootsResponse};
@@ -59,10 +61,10 @@
 //! the cache or by asking the client through a [`RootsSource`]. A [`Revision`] converts an
 //! [`Error`] to a tool result or a JSON-RPC error.
 //!
-//! A server with the official SDK needs none of this code. With the feature `rmcp`, it wraps its
-//! transport once and calls the guard in each tool, whatever the protocol revision: see the module
-//! `rmcp`. With another SDK, an [`Observer`] begins the session and marks the changes before the
-//! SDK sees them. The module [`recipes`] has code for more kinds of programs.
+//! With the official SDK (feature `rmcp`), a server wraps its transport once and calls the guard in
+//! each tool, whatever the protocol revision. With another SDK, an [`Observer`] begins the session
+//! and marks the changes before the SDK sees them. The module [`recipes`] has code for more kinds
+//! of programs.
 //!
 //! # What is guaranteed
 //!

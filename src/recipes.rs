@@ -651,8 +651,8 @@
 //! outside, with an error that names it. Relative requests start at `cwd`.
 //!
 //! Both sides use the same function. An agent's boundary is what its own configuration allows. A
-//! client's is the folders that its user has opened: it serves `fs/read_text_file` and
-//! `fs/write_text_file` in the directories that it has sent to the agent.
+//! client's boundary is the folders that its user has opened; in those that it has sent to the
+//! agent, it serves `fs/read_text_file` and `fs/write_text_file`.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, Location, Result, Roots};
@@ -914,8 +914,8 @@
 //! else. The options and variables keep git from running the repository's hooks and monitors. A
 //! filter that its attributes and configuration name still runs, confined, where git compares
 //! contents. For `diff`, add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an
-//! argument from a model, which could otherwise be an option. The roots must contain `.git`: below
-//! the repository, git finds none.
+//! argument from a model, which could otherwise be an option. The roots must contain `.git`: git
+//! does not find it from a root below the repository.
 //!
 #![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
 #![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]

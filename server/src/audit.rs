@@ -1,11 +1,11 @@
 //! The audit log: a line of JSON for each operation that changes files, for each refusal, and for
 //! each session that begins.
 //!
-//! The fields are those of the guard's events that others may read, and `time` in RFC 3339.
-//! They name files but never show content. A line is written before the call ends, by one write at
-//! the end of the file (`O_APPEND`, open(2)), so a disk that is slow delays the calls. If a line
-//! cannot be written, it is lost, the call is served, and the operator reads why. What was written
-//! of it stays as a line of its own.
+//! The fields are those of the guard's events that others may read, and `time` in RFC 3339. They
+//! name files but never show content. A line is written before the call ends, by one write at the
+//! end of the file (`O_APPEND`, open(2)), so a disk that is slow delays the calls. If a line cannot
+//! be written, the call succeeds all the same, and the operator's log says why. The part that was
+//! written stays as a line of its own.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};

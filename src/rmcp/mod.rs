@@ -47,8 +47,9 @@
 //! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
 //! block a thread of the runtime. Clients [take turns](crate::GuardBuilder::work_at_once). A client
 //! is identified by its [`ClientKey`] or otherwise by its connection. Requests of the stateless era
-//! over HTTP have no connection of their own, so those without a key count as one client. Work that
-//! is still running when the process exits is interrupted, so wait for the service to end first.
+//! (MCP since revision 2026-07-28) over HTTP have no connection of their own, so those without a
+//! key count as one client. Work that is still running when the process exits is interrupted, so
+//! wait for the service to end first.
 //!
 //! # The two eras of the protocol
 //!

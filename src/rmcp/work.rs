@@ -1,7 +1,7 @@
 //! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
-//! All methods end in [`Guard::respond`], and in [`Response`], which knows the form of each
-//! request's refusals. If the work panics, only its own request fails.
+//! Every method calls [`Guard::respond`]. [`Response`] gives a refusal the form that the request
+//! requires. If the work panics, only its own request fails.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,10 +38,10 @@ impl Guard {
     /// adds its request for roots, so that the retry needs no further round trip. A refusal becomes
     /// a tool result with `isError` and a text for the model.
     ///
-    /// Await this in the handler's own task, because a request to the client from another task
-    /// would not belong to any request. If the request is cancelled, this returns at once, the
-    /// roots end, and `work` continues until it uses them or calls [`RequestRoots::ensure_active`],
-    /// as long-running work should between steps.
+    /// Await this in the handler's own task: a request to the client from another task would not
+    /// belong to this call. If the request is cancelled, this returns at once, and its roots refuse
+    /// every operation. `work` continues until it uses them or calls
+    /// [`RequestRoots::ensure_active`], as long-running work should between steps.
     ///
     /// # Errors
     ///
@@ -103,9 +103,9 @@ impl Guard {
     /// subscription, with the roots in force. `resource` is the URI that the request names, if any.
     ///
     /// In the stateless era, the client cannot be asked in such a request, and a list that it sent
-    /// with another request does not count. If it declared roots, only the directories that are
-    /// [always](crate::DirectoryOptions::always) in force are; otherwise, the allowed directories.
-    /// `work` also runs if there are none: a list or a completion made from
+    /// with another request does not count. If it declared roots, `work` gets only the directories
+    /// that are [always](crate::DirectoryOptions::always) in force; otherwise, the allowed
+    /// directories. `work` also runs if there are none: a list or a completion made from
     /// [`Roots::iter`](crate::Roots::iter) is then empty, and a subscription is refused when its
     /// resource is checked. If a list is made from [`Roots::check_all`](crate::Roots::check_all),
     /// return an empty one for the error [`OutsideRoots`](crate::ErrorKind::OutsideRoots).

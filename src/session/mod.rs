@@ -285,12 +285,14 @@ impl Session {
     /// outside a request, such as a subscription, and check its path again each time. A
     /// [`CheckedPath`](crate::CheckedPath) that is kept instead holds its whole snapshot.
     ///
-    /// If the client's roots must be requested again, as those of a client that does not announce
-    /// changes [usually](crate::GuardBuilder::time_to_live_unannounced) must, the result has only
-    /// the directories that are [always](crate::DirectoryOptions::always) in force, and its
-    /// [`failure`](Roots::failure) is [`ROOTS_STALE`](crate::kinds::ROOTS_STALE). For a client that
-    /// declared no roots and gets [nothing](crate::ClientRoots::Require), it is
-    /// [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED).
+    /// If the client's list is not known, the result has only the directories that are
+    /// [always](crate::DirectoryOptions::always) in force. Its [`failure`](Roots::failure) is then
+    ///
+    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the list must be requested again, which is
+    ///   [usual](crate::GuardBuilder::time_to_live_unannounced) for a client that does not announce
+    ///   changes;
+    /// - [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) if the client declared no roots and
+    ///   gets [nothing](crate::ClientRoots::Require).
     ///
     /// # Errors
     ///

@@ -220,7 +220,7 @@ impl State {
 }
 
 impl Fetch {
-    /// Waits until the fetch ends. A leader that stalled counts as no result.
+    /// Waits until the fetch ends. Returns no result if its leader has stalled.
     pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<Arc<CacheEntry>>> {
         let stalled = self.until + STALLED;
         // Defense: A waiting call misses no end of its fetch.

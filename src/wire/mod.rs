@@ -131,9 +131,10 @@ impl RootEntry {
     }
 }
 
-/// Whether the URL parser that most programs use (WHATWG, the `url` crate), to which a name such as
-/// `c:` is a drive, reads the same path from a `file:` URI. Other text passes, and is refused or
-/// read as a path later. On Windows, the guard itself reads URIs in several notations.
+/// Whether the URL parser that most programs use (WHATWG, the `url` crate) reads the same path from
+/// a `file:` URI. To that parser, a name such as `c:` is a drive. Text that is not a `file:` URI
+/// passes, and is later refused or read as a path. On Windows, the guard itself reads URIs in
+/// several notations.
 fn is_read_alike(uri: &str) -> bool {
     let Ok(location) = Location::from_uri(uri) else { return true };
     let reread = || Url::parse(uri).ok()?.to_file_path().ok();

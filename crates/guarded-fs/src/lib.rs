@@ -33,8 +33,8 @@
 //! [code](Error::code), and a text that is safe to show to the sender.
 //!
 //! The crate is synchronous, with no asynchronous runtime and no unsafe code. `guarded-process`
-//! runs programs in a checked directory and confines them. `mcp-roots-guard` adds the clients of a
-//! server for the Model Context Protocol, and re-exports this crate.
+//! runs programs in a checked directory and confines them. For servers of the Model Context
+//! Protocol, `mcp-roots-guard` adds the roots that their clients list, and re-exports this crate.
 //!
 //! # What is guaranteed
 //!

@@ -1,5 +1,6 @@
-//! The bounds of this crate, each with its source or the reason for its value. Those of a feature
-//! alone are in its module. A request or a root list that is too large or too costly is refused.
+//! The bounds of this crate, each with its source or the reason for its value. The bounds of a
+//! single feature are in its module. A request or a root list that is too large or too costly is
+//! refused.
 
 use std::time::Duration;
 
@@ -161,7 +162,7 @@ pub(crate) const COPY_PIECE: u64 = 1 << 20;
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
 /// The maximum size, in bytes, of a file that is compared with a
-/// [`ContentHash`](crate::ContentHash): one gigabyte, which takes a few seconds.
+/// [`ContentHash`](crate::ContentHash): one gibibyte, which takes a few seconds.
 pub const COMPARED_BYTES: u64 = 1 << 30;
 
 /// How many bytes are hashed at once: enough that system calls take little of the time.

@@ -1,8 +1,7 @@
-//! Programs that run in a checked directory of [`guarded_fs`], and confinement of programs and of
-//! the whole process.
+//! Runs programs in a checked directory of [`guarded_fs`], and confines them or the whole process.
 //!
-//! - A [`ChildCommand`] runs a program whose working directory is a
-//!   [`CheckedPath`](guarded_fs::CheckedPath), with limits for time and output.
+//! - A [`ChildCommand`] runs a program in a [`CheckedPath`](guarded_fs::CheckedPath), limiting time
+//!   and output. **Unless confined, it can do whatever the server's user can.**
 //! - A [`Confinement`] restricts such a program to the roots in force, or the whole process to the
 //!   allowed directories, on Linux by Landlock (landlock(7)) and seccomp (seccomp(2)).
 //!

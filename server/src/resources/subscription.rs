@@ -1,18 +1,18 @@
 //! Subscriptions to resources, and the detection of changes.
 //!
-//! The URI is checked in the request that subscribes. A subscription keeps only the canonical URI
-//! of the place, which each later look checks in the roots that are known then. A `CheckedPath`
-//! would hold the snapshot of the list that it was checked in, and each subscription can follow a
-//! new list. Once the root is withdrawn, the file is no longer looked at and no notification is sent.
+//! The request that subscribes checks the URI. A subscription keeps only the canonical URI of the
+//! place, and each later look checks it in the roots known at that time. A `CheckedPath` would
+//! instead keep the snapshot in which it was checked, one for each list. Once the root is
+//! withdrawn, the file is no longer looked at and no notification is sent.
 //!
-//! Files are looked at every [`POLL`], which works on every system and filesystem. A file has changed
-//! if its type, size or times differ, or if it was removed or recreated. A directory has changed if
-//! an entry was added or removed. A symlink is followed only when the client subscribes. If one takes
-//! the place of a directory on the path later, the file counts as removed, and the subscription ends
-//! if the symlink leads outside.
+//! Files are looked at every [`POLL`], which works on every system and filesystem. A file has
+//! changed if its type, size or times differ, or if it was removed or recreated. A directory has
+//! changed if an entry was added or removed. A symlink is followed only when the client subscribes.
+//! If a symlink later replaces a directory on the path, the file counts as removed, and the
+//! subscription ends if the symlink leads outside.
 //!
-//! A filesystem may never answer. Only [`WAITING`] threads wait for one filesystem at a time, so
-//! that those that wait for ever leave the others their slots.
+//! A filesystem may never answer. At most [`WAITING`] threads wait for one filesystem at a time, so
+//! threads that wait for ever do not take the other clients' slots.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -165,8 +165,9 @@ fn parsed(pattern: &str, syntax: Syntax) -> Work<usize> {
     Ok(if matches!(parsed.kind(), HirKind::Literal(_)) { 1 } else { work(&parsed) })
 }
 
-/// The number of positions in an expression: one for each byte of a text, and for each that a
-/// character of a class can have. A search may have to consider each of them for each byte.
+/// The number of positions in an expression: one for each byte of a literal, and for a class, one
+/// for each byte of its longest character. A search may have to consider each of them for each
+/// byte.
 fn work(expression: &Hir) -> usize {
     match expression.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,

@@ -82,7 +82,7 @@ impl<'a> FileLines<'a> {
         })
     }
 
-    /// Finds a sequence of lines, of which the first has at least the number `from`.
+    /// Finds a sequence of lines that begins at line `from` or later.
     fn seek(
         &self,
         sought: &[&str],

@@ -1,8 +1,8 @@
 //! Finds the parts of a text that an edit replaces.
 //!
-//! All texts have `\n` line endings. The old text occurs where it is found exactly. If it is not
-//! found, it occurs where a sequence of lines matches when white space around each line is ignored.
-//! In that case, the new lines are indented like the matching lines in the file. Occurrences do not
+//! All texts have `\n` line endings. An occurrence of the old text is an exact match. If there is
+//! none, it is a sequence of lines that match when the white space around each line is ignored. In
+//! that case, the new lines are indented like the matching lines in the file. Occurrences do not
 //! overlap. If there are several, the edit says which it means.
 //!
 //! The work stops when its budget is exhausted.

@@ -29,7 +29,7 @@ pub struct BoundaryBuilder {
 }
 
 impl Boundary {
-    /// A builder of a boundary with at least one directory.
+    /// Returns a builder for a boundary with at least one directory.
     pub fn builder() -> BoundaryBuilder {
         BoundaryBuilder {
             directories: Vec::new(),

@@ -80,12 +80,12 @@ impl CheckedEntry {
         self.0.run(Name::with_target(SYMLINK, text), |path| symlink(path, text))
     }
 
-    /// Creates a hard link: a second name `to` of this regular file, in the same root. An existing
-    /// entry is never replaced, and a symlink is not followed.
+    /// Creates the hard link `to` to this regular file, in the same root. An existing entry is
+    /// never replaced, and a symlink is not followed.
     ///
     /// The file must be readable. On Linux, the file that was opened and verified is linked.
-    /// Without `/proc`, and on other systems, the file gets a temporary name in the directory of
-    /// `to`, which is linked to `to` if it refers to the verified file, and then removed:
+    /// Without `/proc`, and on other systems, a temporary name is linked first, in the directory of
+    /// `to`. If it refers to the verified file, it is linked to `to`, and then removed:
     ///
     /// - A process that can write to the directory can replace the temporary name between the
     ///   comparison and the link.

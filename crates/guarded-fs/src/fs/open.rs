@@ -83,7 +83,7 @@ impl OpenMode {
 pub struct OpenFile {
     file: File,
     metadata: Metadata,
-    /// With the birth time, which needs a slower call.
+    /// The metadata with the birth time, which needs a slower call.
     all_metadata: OnceLock<Box<Metadata>>,
     request: Location,
 }

@@ -34,8 +34,8 @@ impl Roots {
     ///   group as far as the process may set them. If the owner cannot be kept, the group and
     ///   others keep only the bits that the old owner had too; if the group cannot be kept, only
     ///   those that the old group and all others had.
-    /// - A POSIX access control list on Linux is kept exactly. If it cannot be kept, which takes
-    ///   the same owner and group, the write is refused. Lists of other kinds (NFSv4, macOS,
+    /// - A POSIX access control list on Linux is kept exactly, which requires the same owner and
+    ///   group. If that is impossible, the write is refused. Lists of other kinds (NFSv4, macOS,
     ///   Windows) are not kept, and the new file inherits the list of its directory.
     /// - Extended attributes, the birth time and other hard links, which still name the old
     ///   content, are kept only [in place](WriteOptions::in_place).

@@ -99,8 +99,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
         }
     }
 
-    /// Records a symlink. Its target and its time are two reads, so both are read again, to be
-    /// those of one symlink.
+    /// Records a symlink. Reading its target and its time takes two calls, so both are read again,
+    /// to make sure that they belong to one symlink.
     fn record(
         &mut self,
         number: usize,

@@ -226,7 +226,8 @@ impl Root {
         }
     }
 
-    /// Like [`is_at_or_below`](Self::is_at_or_below), also for the file of a file root.
+    /// Like [`is_at_or_below`](Self::is_at_or_below), but also true for the file of a root that is
+    /// a single file.
     pub(crate) fn is_object_at_or_below<'a>(
         &'a self,
         object: Identity,

@@ -69,14 +69,14 @@ fn search_path(writable: &WritablePlaces<'_>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a path exists, and a client can have written neither it nor a symlink on it.
+/// Whether a path exists, and no client can have created it or a symlink on the way to it.
 fn is_outside(writable: &WritablePlaces<'_>, path: &Path) -> bool {
     // Defense: A program that a client could have written is not run.
     writable.resolve(path).is_ok_and(|canonical| !writable.contain(&canonical))
 }
 
-/// The names under which the system looks for a program that is no script. Windows adds one with
-/// an extension.
+/// The names under which the system looks for a program that is not a script. On Windows, the
+/// second one has an extension.
 fn executables(path: &Path) -> [PathBuf; 2] {
     let mut extended = path.as_os_str().to_owned();
     extended.push(EXE_SUFFIX);
