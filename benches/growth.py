@@ -95,7 +95,8 @@ def main():
                  f"(growth/{question}.svg)", ""]
         for name, points in series.items():
             lines.append(f"- {name}: " + ", ".join(f"{time(t)} with {n:,}" for n, t in points) + ".")
-        lines += [f"- Limit: {limit}." for limit in limits[question]]
+        separated = lambda limit: re.sub(r"\d{5,}", lambda found: f"{int(found[0]):,}", limit)
+        lines += [f"- Limit: {separated(limit)}." for limit in limits[question]]
         start, end = f"<!-- {question} -->", f"<!-- end of {question} -->"
         block = "\n".join([start, "", *lines, "", end])
         page, count = re.subn(f"{start}.*?{end}", lambda _: block, page, flags=re.S)
