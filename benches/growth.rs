@@ -1,7 +1,8 @@
 //! Measures how cost grows with the number of roots, patterns, names, entries and clients:
 //! `cargo bench -p benches --bench growth`. Prints a line of tab-separated fields for each
 //! measurement: question, series, number, nanoseconds. `benches/growth.py` makes
-//! docs/growth.md of them. Takes some minutes, and half a gigabyte in the temporary directory.
+//! docs/growth.md of them. Takes some minutes, 20,000 open files (`ulimit -n`), and half a gigabyte
+//! in the temporary directory.
 //!
 //! A measurement is the median of five batches, which are interleaved: a batch of each measurement
 //! of a question follows the other.
@@ -12,10 +13,10 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use guarded_fs::Deadline;
+use guarded_fs::{Deadline, ErrorKind};
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, Guard, ListEntry, ListRootsResult, Roots, RootsResponse,
-    Session, WalkOptions,
+    Session, WalkOptions, kinds,
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -92,6 +93,17 @@ fn measure(question: &str, subjects: &[Subject<'_>]) {
     }
 }
 
+/// Prints the refusal of what exceeds a limit of the guard. No other one says how cost grows.
+fn unless_limited<T>(what: &str, done: guarded_fs::Result<T>) -> Option<T> {
+    match done {
+        Err(error) if matches!(error.kind(), ErrorKind::LimitExceeded | kinds::BUSY) => {
+            println!("# {what}: \"{error}\"");
+            None
+        }
+        done => Some(done.unwrap()),
+    }
+}
+
 /// A directory with this many directories, each of which contains a file.
 fn directories(count: usize) -> (TempDir, Vec<PathBuf>) {
     let work = tempfile::tempdir().unwrap();
@@ -120,15 +132,16 @@ fn roots(scale: Scale) {
         let builder = some.iter().fold(Boundary::builder(), |builder, directory| {
             builder.directory(directory, Access::ReadOnly)
         });
-        match builder.build() {
-            Ok(boundary) => made.push(("allowed directories", count, boundary.allowed_roots())),
-            Err(error) => println!("# {count} allowed directories: \"{error}\""),
+        if let Some(boundary) =
+            unless_limited(&format!("{count} allowed directories"), builder.build())
+        {
+            made.push(("allowed directories", count, boundary.allowed_roots()));
         }
         let whole = Boundary::without_directories().build().unwrap();
         let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
-        match whole.narrow(entries, &Deadline::default()) {
-            Ok(roots) => made.push(("roots of a client", count, roots)),
-            Err(error) => println!("# a list of {count} roots: \"{error}\""),
+        let narrowed = whole.narrow(entries, &Deadline::default());
+        if let Some(roots) = unless_limited(&format!("a list of {count} roots"), narrowed) {
+            made.push(("roots of a client", count, roots));
         }
     }
     let subject = |(series, count, roots): &(&'static str, usize, Roots)| {
@@ -139,13 +152,14 @@ fn roots(scale: Scale) {
     measure("roots", &made.iter().map(subject).collect::<Vec<_>>());
 }
 
-/// Checks and opens a file below a boundary with patterns, none of which matches.
+/// Checks a file below a boundary with patterns, none of which matches. One is compared only with
+/// names that begin with its first letter.
 fn patterns(scale: Scale) {
     let (_work, all) = directories(1);
     let directory = all.first().unwrap();
     let file = text(&directory.join("file.txt"));
-    let boundary = |count, is_denied: bool| {
-        let patterns = (0..count).map(|number| format!("secret-{number}.*"));
+    let boundary = |count, first: &str, is_denied: bool| {
+        let patterns = (0..count).map(|number| format!("{first}-{number}.*"));
         let builder = Boundary::builder().directory(directory, Access::ReadWrite);
         let builder = patterns.fold(builder, |builder, pattern| {
             if is_denied { builder.deny(&pattern) } else { builder.protect(&pattern) }
@@ -154,12 +168,15 @@ fn patterns(scale: Scale) {
     };
     let counts = scale.up_to(1_000);
     let subjects = counts.into_iter().flat_map(|count| {
-        [("check, denied names", true), ("check, protected names", false)].map(
-            |(series, is_denied)| {
-                let (roots, file) = (boundary(count, is_denied), file.clone());
-                Subject::new(series, count, move || drop(black_box(roots.check(&file).unwrap())))
-            },
-        )
+        [
+            ("check, denied names", "secret", true),
+            ("check, protected names", "secret", false),
+            ("check, denied names with the file's first letter", "file", true),
+        ]
+        .map(|(series, first, is_denied)| {
+            let (roots, file) = (boundary(count, first, is_denied), file.clone());
+            Subject::new(series, count, move || drop(black_box(roots.check(&file).unwrap())))
+        })
     });
     measure("patterns", &subjects.collect::<Vec<_>>());
 }
@@ -224,9 +241,8 @@ fn entries(scale: Scale) {
             assert_eq!(seen, count);
             Ok(())
         };
-        if let Err(error) = walk(&roots) {
-            println!("# a walk of a directory of {count} entries: \"{error}\"");
-        } else {
+        let title = format!("a walk of a directory of {count} entries");
+        if unless_limited(&title, walk(&roots)).is_some() {
             let (roots, name) = (roots.clone(), name.clone());
             let call = move || {
                 let mut walk = roots.walk(&name, options).unwrap();
@@ -263,10 +279,8 @@ fn clients(scale: Scale) {
     };
     let most = *scale.up_to(100_000).last().unwrap();
     let sessions = begin(most);
-    let refused = guard.session(ClientCapabilities::with_announced_roots());
-    if let Err(error) = refused {
-        println!("# one session more than {most}: \"{error}\"");
-    }
+    let another = guard.session(ClientCapabilities::with_announced_roots());
+    drop(unless_limited(&format!("one session more than {most}"), another));
     let subjects = scale.up_to(most).into_iter().map(|count| {
         let (next, sessions) = (std::cell::Cell::new(0), sessions.get(..count).unwrap());
         let runtime = &runtime;

@@ -21,8 +21,8 @@ from pathlib import Path
 from client import drive
 from common import *
 
-HOST_TARGET = "x86_64-unknown-linux-musl"
 WINDOWS = next(platform for platform in PLATFORMS if platform.npm[0] == "win32")
+X86 = next(platform for platform in PLATFORMS if platform.image == "amd64")
 ARM = next(platform for platform in PLATFORMS if platform.image == "arm64")
 
 
@@ -84,7 +84,7 @@ def the(pattern):
 
 
 def archive():
-    file = the(f"archives/*-{HOST_TARGET}.tar.gz")
+    file = the(f"archives/*-{X86.target}.tar.gz")
     with Form("archive", file) as form:
         form.run("tar", "--extract", "--file", file, "--directory", form.home)
         (unpacked,) = form.home.iterdir()
@@ -195,7 +195,7 @@ def bundle():
         form.drive([config["command"].replace("${__dirname}", str(form.home))], form.home)
 
 
-def unpack_image(path, into, architecture="amd64"):
+def unpack_image(path, into):
     """Unpacks the layers of an image, checks all digests, and returns its configuration."""
     with tarfile.open(path) as image:
         def blob(described):
@@ -207,7 +207,7 @@ def unpack_image(path, into, architecture="amd64"):
 
         index = json.loads(blob(json.load(image.extractfile("index.json"))["manifests"][0]))
         (found,) = (it for it in index["manifests"]
-                    if it["platform"] == {"os": "linux", "architecture": architecture})
+                    if it["platform"] == {"os": "linux", "architecture": X86.image})
         manifest = json.loads(blob(found))
         config = json.loads(blob(manifest["config"]))
         for layer, plain in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
@@ -225,17 +225,15 @@ def image():
         config = unpack_image(file, root)
         user, group = config["User"].split(":")
         as_root = [] if os.geteuid() == 0 else ["sudo"]
-        subprocess.run([*as_root, "chown", f"{user}:{group}", form.served], check=True)
+        # The image's user can write, and whoever runs this can remove what it wrote.
         form.served.chmod(0o777)
         form.top.chmod(0o755)
         alias = f"--alias={form.served}=/workspace"
-        mount = f'mount --bind "{form.served}" "{root}/workspace" && exec "$@"'
+        mount = f'umask 0 && mount --bind "{form.served}" "{root}/workspace" && exec "$@"'
         separate = [*as_root, "unshare", "--mount", "--net", "--ipc", "--uts", "--pid", "--fork"]
         inside = ["chroot", f"--userspec={user}:{group}", "--groups=", root, *config["Entrypoint"]]
         command = [*separate, "sh", "-c", mount, "sh", *inside, alias, *config["Cmd"]]
         form.drive(command, root, seen=str(form.served))
-        if as_root:
-            subprocess.run([*as_root, "chown", "-R", str(os.getuid()), form.served], check=True)
 
 
 def emulated():
