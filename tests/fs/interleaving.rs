@@ -204,7 +204,11 @@ fn be_child(text: &str) {
         let result = between_stops(|| operation(&roots));
         println!("{}", result.map_or_else(|error| error.code().to_owned(), |()| "ok".to_owned()));
     };
-    if is_other { as_user(OTHER, be_traced) } else { be_traced() }
+    if is_other {
+        as_user(OTHER, be_traced)
+    } else {
+        be_traced()
+    }
     // The parent process does not read what the test harness prints at the end.
     std::process::exit(0);
 }
