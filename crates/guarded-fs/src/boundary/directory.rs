@@ -146,8 +146,12 @@ impl Directory {
             let text = "the path of the directory is empty; is a variable unset?";
             return Err(Error::from(Code::Empty).with_text(text));
         }
-        let path = std::path::absolute(path)
-            .map_err(|error| Error::from(error).with_request("open root", path.as_os_str()))?;
+        let refused = |error: Error| error.with_request("open root", path.as_os_str());
+        // On Windows, `absolute` only says that an argument is invalid.
+        if path.as_os_str().as_encoded_bytes().contains(&0) {
+            return Err(refused(Code::Nul.into()));
+        }
+        let path = std::path::absolute(path).map_err(|error| refused(error.into()))?;
         if let Some(alias) = options.aliases.get(ALIASES) {
             let error = Error::from(Code::InvalidAlias).with_text("more than 8 aliases");
             return Err(error.with_request("declare alias", alias.as_os_str()));
