@@ -205,9 +205,9 @@ fn be_child(text: &str) {
         println!("{}", result.map_or_else(|error| error.code().to_owned(), |()| "ok".to_owned()));
     };
     if is_other {
-        as_user(OTHER, be_traced)
+        as_user(OTHER, be_traced);
     } else {
-        be_traced()
+        be_traced();
     }
     // The parent process does not read what the test harness prints at the end.
     std::process::exit(0);
