@@ -4,7 +4,7 @@
     cargo bench -p benches --bench growth | python3 benches/growth.py
 
 The page contains `<!-- QUESTION -->` and `<!-- end of QUESTION -->` for each question. Between them
-come a picture, docs/growth/QUESTION.svg, and the limits that the run met. In a picture, both axes
+come a picture, docs/growth-QUESTION.svg, and the limits that the run met. In a picture, both axes
 are logarithmic.
 """
 
@@ -87,12 +87,11 @@ def picture(question, series):
 
 def main():
     found, limits = load(sys.stdin)
-    page, pictures = PAGE.read_text(), PAGE.with_suffix("")
-    pictures.mkdir(exist_ok=True)
+    page = PAGE.read_text()
     for question, series in found.items():
-        (pictures / f"{question}.svg").write_text(picture(question, series))
+        (PAGE.parent / f"growth-{question}.svg").write_text(picture(question, series))
         lines = [f"![{QUESTIONS[question][1]} by the number of {QUESTIONS[question][0]}]"
-                 f"(growth/{question}.svg)", ""]
+                 f"(growth-{question}.svg)", ""]
         for name, points in series.items():
             lines.append(f"- {name}: " + ", ".join(f"{time(t)} with {n:,}" for n, t in points) + ".")
         separated = lambda limit: re.sub(r"\d{5,}", lambda found: f"{int(found[0]):,}", limit)
