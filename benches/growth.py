@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the tables and pictures of docs/growth.md from the output of the bench:
+"""Makes the pictures and figures of docs/growth.md from the output of the bench:
 
     cargo bench -p benches --bench growth | python3 benches/growth.py
 
