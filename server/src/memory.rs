@@ -160,7 +160,7 @@ impl Room {
     ) -> Result<WalkRoom<'_>, HandlerError> {
         let (part, end) = (self.part(), Instant::now() + WAIT);
         while !self.try_walk(bytes) {
-            roots.ensure_active()?;
+            roots.ensure_usable()?;
             if Instant::now() >= end {
                 return Err(HandlerError::new(WALKING));
             }

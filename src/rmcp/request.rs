@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
-use guarded_fs::{Error, Result, Roots, Scope, Use};
+use guarded_fs::{Error, Result, Roots, Scope};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -20,22 +20,29 @@ use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Arrival;
-use crate::session::errors::{CHANGED, no_session, roots_failed, roots_stale};
-use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session};
+use crate::session::errors::{no_session, roots_failed, roots_stale};
+use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session, SessionScope};
 use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
-/// They end when the work that received them returns or is dropped, and as soon as rmcp has sent
-/// the response or has processed the client's cancellation, even while work still uses them. From
-/// then on, every operation on them or on a clone is refused
-/// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)), also on a clone of the [`Roots`]. Exceptions:
+/// They end
 ///
-/// - Open files stay open, a proof that was made before can still be read, and a
-///   [`ReadDir`](crate::ReadDir) that has begun continues, so drop them with the request. A
-///   [`Walk`](crate::Walk) ends at the next directory.
-/// - A client that uses the same id for two concurrent requests can keep the roots of the first one
-///   valid until its work ends.
+/// - when the work that received them returns or is dropped, and when rmcp has sent the response
+///   ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE));
+/// - as soon as rmcp has processed the client's cancellation, or noticed that it disconnected
+///   ([`CANCELLED`](crate::kinds::CANCELLED)), even while work still uses them;
+/// - in the session era, as soon as the client has announced a change to its roots
+///   ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)), or the session is closed
+///   ([`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED)).
+///
+/// From then on, nothing begins through them or through what was made from them: neither an
+/// operation nor the next entry of a walk. [`Scope`](crate::Scope) lists when each operation asks.
+/// Open files stay open. Work that uses no roots for long, such as a computation, calls
+/// [`ensure_usable`](Roots::ensure_usable) between its steps.
+///
+/// A client that uses the same id for two concurrent requests can keep the roots of the first one
+/// valid until its work ends.
 ///
 /// Code that outlives its request, such as a subscription or a task, should keep a [`Session`]
 /// ([`Guard::session_of`]) and the path, and check it again in [`Session::known_roots`].
@@ -66,31 +73,20 @@ pub(super) struct RequestScope {
     cancelled: CancellationToken,
     /// A child of that token, which is also cancelled when the work has ended.
     pub(super) ended: CancellationToken,
-    pub(super) client: Arc<Client>,
-    /// The epoch of the client's list.
-    epoch: Option<u64>,
+    session: SessionScope,
     steps: AtomicU64,
 }
 
-impl RequestRoots {
-    /// Checks whether the request is still active. Call it before each step of long work.
-    ///
-    /// # Errors
-    ///
-    /// - [`CANCELLED`](crate::kinds::CANCELLED) if the client cancelled the request or
-    ///   disconnected, or if the response was sent.
-    /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the client announced a change to its roots
-    ///   since the request obtained them, and [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) if
-    ///   the session is closed. Neither occurs in the stateless era, in which changes are not
-    ///   announced.
-    pub fn ensure_active(&self) -> Result<()> {
-        self.request.scope.ensure_usable(Use::Work)
+impl RequestScope {
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.session.client
     }
+}
 
-    /// A number that rises with each step of the request's work: when the work begins, with each
-    /// operation on the roots, each mebibyte of a copy and each directory of a walk, and with
-    /// [`ensure_active`](Self::ensure_active). If it stays the same for long, the filesystem does
-    /// not answer.
+impl RequestRoots {
+    /// A number that rises with each step of the request's work: whenever the roots are
+    /// [asked](crate::Scope) whether they are over, such as when an operation begins and before
+    /// each entry of a walk. If it stays the same for long, the filesystem does not answer.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.request.scope.steps.load(Relaxed)
@@ -112,26 +108,24 @@ impl RequestRoots {
 
 impl Scope for RequestScope {
     fn number(&self) -> NonZeroU64 {
-        self.client.number()
+        self.session.number()
     }
 
     fn share(&self) -> &str {
-        self.client.share()
+        self.session.share()
     }
 
-    fn ensure_usable(&self, used_for: Use) -> Result<()> {
-        if used_for == Use::Work {
-            if self.cancelled.is_cancelled() {
-                return Err(super::cancelled());
-            }
-            ensure_in_epoch(&self.client, self.epoch)?;
-        }
+    fn ensure_usable(&self) -> Result<()> {
         self.steps.fetch_add(1, Relaxed);
         // Defense: Roots allow nothing after their request was answered or cancelled.
-        if self.ended.is_cancelled() {
-            return Err(roots_stale(ENDED));
+        if !self.ended.is_cancelled() {
+            return self.session.ensure_usable();
         }
-        Ok(())
+        if self.cancelled.is_cancelled() {
+            Err(super::cancelled())
+        } else {
+            Err(roots_stale(ENDED))
+        }
     }
 }
 
@@ -183,20 +177,19 @@ impl Guard {
         if let (true, Some(ask), None) = (must_list_again, ask, &sent) {
             return Ok(RootsOutcome::Question(ask(input.into_roots_request())));
         }
-        let (roots, epoch) = if !stateless {
+        let in_force = if !stateless {
             client.roots(PeerSource(ctx.peer.clone())).await?
         } else if ask.is_some() {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
             // Without a list, the list is not read.
             let list = sent.unwrap_or_else(|| Err(roots_failed("the request has no list")));
-            (client.roots_of_list(list).await?, None)
+            client.roots_of_list(list).await?
         } else {
-            (client.known_roots(&roots_stale(CANNOT_ASK))?, None)
+            client.known_roots(&roots_stale(CANNOT_ASK))?
         };
         let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
-        let scope = RequestScope { cancelled, ended, client, epoch, steps };
-        let scope = Arc::new(scope);
-        let roots = roots.in_scope(scope.clone());
+        let of_session = |session| RequestScope { cancelled, ended, session, steps };
+        let (roots, scope) = in_force.in_scope(&client, of_session);
         let responses = input.responses;
         let request = Request { roots, scope, session, responses, must_list_again };
         Ok(RootsOutcome::Roots(RequestRoots { request: Arc::new(request) }))
@@ -262,35 +255,4 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     // Defense: Malformed capabilities are an error, not a client without roots.
     serde_json::from_value(declared)
         .map_err(|error| roots_failed(&format!("client capabilities: {error}")))
-}
-
-/// Fails if the session is closed or, if there is an epoch, in another epoch.
-fn ensure_in_epoch(client: &Client, epoch: Option<u64>) -> Result<()> {
-    match (epoch, client.epoch()?) {
-        (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Boundary;
-
-    #[test]
-    fn a_closed_session_is_never_current() {
-        let guard = Guard::new(Boundary::without_directories().build().unwrap());
-        let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| ensure_in_epoch(session.client(), epoch).map_err(|error| error.code());
-        let epoch = session.client().epoch().unwrap();
-        assert_eq!(
-            (still(None), still(Some(epoch)), still(Some(0))),
-            (Ok(()), Ok(()), Err("roots_stale"))
-        );
-        session.close();
-        assert_eq!(
-            (still(None), still(Some(epoch))),
-            (Err("session_closed"), Err("session_closed"))
-        );
-    }
 }

@@ -41,7 +41,7 @@ impl Guard {
     /// Await this in the handler's own task: a request to the client from another task would not
     /// belong to this call. If the request is cancelled, this returns at once, and its roots refuse
     /// every operation. `work` continues until it uses them or calls
-    /// [`RequestRoots::ensure_active`], as long-running work should between steps.
+    /// [`ensure_usable`](crate::Roots::ensure_usable), as long-running work should between steps.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Guard {
                 RootsOutcome::Roots(roots) => roots,
                 RootsOutcome::Question(response) => return Ok(response),
             };
-            let session = roots.request.scope.client.id;
+            let session = roots.request.scope.client().id;
             // The work may move the roots elsewhere, but they end when this is dropped.
             let _end = roots.request.scope.ended.clone().drop_guard();
             let must_list_again = roots.request.must_list_again;
@@ -226,7 +226,7 @@ impl RequestRoots {
     /// Use it in [`Guard::respond`]. Each piece waits for a slot, like the work of [`Guard::tool`],
     /// and does not start if the client's roots have changed since the request obtained them.
     /// Dropping the future cancels a piece that has not started. One that has started continues,
-    /// until its next call to [`ensure_active`](Self::ensure_active).
+    /// until it next uses the roots.
     ///
     /// # Errors
     ///
@@ -241,11 +241,11 @@ impl RequestRoots {
         T: Send + 'static,
         W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (roots, client) = (self.clone(), &self.request.scope.client);
+        let (roots, client) = (self.clone(), self.request.scope.client());
         let session = Some(client.id);
         let work = move || {
             // Defense: Work that waited for a thread begins only with roots in force.
-            roots.ensure_active().map_err(|error| error.logged(session))?;
+            roots.ensure_usable().map_err(|error| error.logged(session))?;
             work(roots)
         };
         let done = client.guard.slots().work(&client.share, work).await;

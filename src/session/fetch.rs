@@ -13,10 +13,12 @@ use tokio::sync::watch;
 
 use crate::kinds;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
-use crate::session::errors::{roots_changing, roots_failed, roots_timed_out, roots_unsupported};
+use crate::session::errors::{
+    CHANGED, roots_changing, roots_failed, roots_stale, roots_timed_out, roots_unsupported,
+};
 use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
-use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
+use crate::session::state::{CacheEntry, Current, Epoch, Fetch, State, Step, Validity};
 use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -30,35 +32,30 @@ pub(crate) struct Client {
     /// `rmcp::ClientKey`.
     pub(crate) share: Arc<str>,
     state: Mutex<State>,
+    epoch: Epoch,
     /// Wakes [`RootsChanges`](crate::RootsChanges).
     pub(crate) changes: watch::Sender<()>,
 }
 
 impl Client {
     pub(crate) fn new(guard: Guard, declared: ClientCapabilities, share: Arc<str>) -> Self {
-        let (id, state) = (Guard::next_session_id(), Mutex::new(State::new()));
-        Self { id, guard, declared, share, state, changes: watch::Sender::default() }
+        let (id, state) = (Guard::next_session_id(), State::new());
+        let (epoch, state) = (state.epoch().clone(), Mutex::new(state));
+        Self { id, guard, declared, share, state, epoch, changes: watch::Sender::default() }
     }
 
-    /// The roots in force for a call that begins now, and the epoch of their list if they are the
-    /// client's.
-    pub(crate) async fn roots(
-        self: &Arc<Self>,
-        source: impl RootsSource,
-    ) -> Result<(Roots, Option<u64>)> {
+    /// The roots in force for a call that begins now.
+    pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<RootsInForce> {
         let obtained = match self.without_list() {
-            Some(without) => self.roots_without(without).map(|roots| (roots, None)),
+            Some(without) => self.roots_without(without),
             None => match self.valid() {
                 Some(cached) => Ok(cached),
                 // Boxed, to keep the future of every call small.
                 None => Box::pin(self.obtain(source)).await,
             }
-            .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
+            .map(|cached| RootsInForce::of_list(&cached)),
         };
-        match obtained {
-            Ok((roots, epoch)) => Ok((roots.in_scope(self.clone()), epoch)),
-            Err(error) => self.always_roots(error).map(|roots| (roots, None)),
-        }
+        obtained.or_else(|error| self.always_roots(error))
     }
 
     /// The cached snapshot, if it may serve a new call.
@@ -76,50 +73,47 @@ impl Client {
     /// The directories that are always in force, for a client whose roots could not be obtained
     /// because of `error`. Fails with `error`, which is reported to the operator, if there are
     /// none, or if the client did not cause it.
-    pub(crate) fn always_roots(self: &Arc<Self>, error: Error) -> Result<Roots> {
+    fn always_roots(&self, error: Error) -> Result<RootsInForce> {
         if is_guards(&error) {
             return Err(error.logged(Some(self.id)));
         }
         // The session may have been closed in the meantime.
         self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
         match self.always_despite(&error) {
-            always if always.iter().len() == 0 => Err(error.logged(Some(self.id))),
+            always if always.roots.iter().len() == 0 => Err(error.logged(Some(self.id))),
             always => Ok(always),
         }
     }
 
-    fn always_despite(self: &Arc<Self>, failure: &Error) -> Roots {
-        self.guard.allowed_roots().always_in_force(failure).in_scope(self.clone())
+    fn always_despite(&self, failure: &Error) -> RootsInForce {
+        RootsInForce::without_list(self.guard.allowed_roots().always_in_force(failure))
     }
 
     /// The roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(
-        self: &Arc<Self>,
+        &self,
         sent: Result<ListRootsResult>,
-    ) -> Result<Roots> {
+    ) -> Result<RootsInForce> {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
                 let resolved = self.resolve(Arc::new(list), deadline).await;
-                resolved.inspect(|roots| self.log_fetched(roots, 1))
+                resolved.inspect(|roots| self.log_fetched(roots, 1)).map(RootsInForce::without_list)
             }
             (None, Err(error)) => Err(error),
         };
-        match resolved {
-            Ok(roots) => Ok(roots.in_scope(self.clone())),
-            Err(error) => self.always_roots(error),
-        }
+        resolved.or_else(|error| self.always_roots(error))
     }
 
     /// The roots in force, without asking the client. If its list is not known, only the
     /// directories that are always in force are, because of `unknown`.
-    pub(crate) fn known_roots(self: &Arc<Self>, unknown: &Error) -> Result<Roots> {
+    pub(crate) fn known_roots(&self, unknown: &Error) -> Result<RootsInForce> {
         self.epoch()?;
         Ok(match (self.without_list(), self.valid()) {
-            (Some(true), _) => self.guard.allowed_roots().in_scope(self.clone()),
+            (Some(true), _) => RootsInForce::without_list(self.guard.allowed_roots()),
             (Some(false), _) => self.always_despite(&roots_unsupported()),
-            (None, Some(cached)) => cached.roots.clone().in_scope(self.clone()),
+            (None, Some(cached)) => RootsInForce::of_list(&cached),
             // Defense: A list that is not known grants nothing.
             (None, None) => self.always_despite(unknown),
         })
@@ -133,9 +127,10 @@ impl Client {
         (!is_asked).then(|| client_roots != ClientRoots::Require)
     }
 
-    fn roots_without(&self, are_allowed: bool) -> Result<Roots> {
+    fn roots_without(&self, are_allowed: bool) -> Result<RootsInForce> {
         self.epoch()?;
-        if are_allowed { Ok(self.guard.allowed_roots()) } else { Err(roots_unsupported()) }
+        let allowed = || RootsInForce::without_list(self.guard.allowed_roots());
+        if are_allowed { Ok(allowed()) } else { Err(roots_unsupported()) }
     }
 
     async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<CacheEntry>> {
@@ -218,7 +213,7 @@ impl Client {
 
     /// The current epoch, or an error once the session is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
-        lock(&self.state).epoch()
+        self.epoch.current()
     }
 
     pub(crate) fn failure(&self) -> Option<ErrorKind> {
@@ -249,13 +244,60 @@ impl Client {
     }
 }
 
-impl Scope for Client {
+/// Roots of a client that are in no scope yet.
+pub(crate) struct RootsInForce {
+    roots: Roots,
+    /// The epoch of the list that they are from. `None` if they are from no list, or from one that
+    /// came with the request: then no change withdraws them.
+    epoch: Option<u64>,
+}
+
+impl RootsInForce {
+    fn of_list(cached: &CacheEntry) -> Self {
+        Self { roots: cached.roots.clone(), epoch: Some(cached.epoch) }
+    }
+
+    fn without_list(roots: Roots) -> Self {
+        Self { roots, epoch: None }
+    }
+
+    /// Returns the roots, in the scope that `of` makes of their session's.
+    pub(crate) fn in_scope<S: Scope + 'static>(
+        self,
+        client: &Arc<Client>,
+        of: impl FnOnce(SessionScope) -> S,
+    ) -> (Roots, Arc<S>) {
+        let scope = Arc::new(of(SessionScope { client: client.clone(), epoch: self.epoch }));
+        (self.roots.in_scope(scope.clone()), scope)
+    }
+
+    pub(crate) fn in_session(self, client: &Arc<Client>) -> Roots {
+        self.in_scope(client, |scope| scope).0
+    }
+}
+
+/// The scope of a client's roots. It is over once the client has changed its list, or its session
+/// is closed.
+pub(crate) struct SessionScope {
+    pub(crate) client: Arc<Client>,
+    epoch: Option<u64>,
+}
+
+impl Scope for SessionScope {
     fn number(&self) -> NonZeroU64 {
-        self.id
+        self.client.id
     }
 
     fn share(&self) -> &str {
-        &self.share
+        &self.client.share
+    }
+
+    fn ensure_usable(&self) -> Result<()> {
+        match (self.epoch, self.client.epoch()?) {
+            // Defense: Withdrawn roots allow nothing.
+            (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),
+            _ => Ok(()),
+        }
     }
 }
 

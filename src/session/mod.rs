@@ -42,7 +42,7 @@ pub use self::source::{RootsResponse, RootsSource};
 
 use crate::kinds;
 use crate::session::errors::{CHANGED, roots_stale};
-pub(crate) use crate::session::fetch::Client;
+pub(crate) use crate::session::fetch::{Client, SessionScope};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// One client of a server. A session is cheap to clone. Dropping the last clone closes it.
@@ -208,8 +208,12 @@ impl Session {
     ///   list.
     /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);
     ///   [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
+    ///
+    /// The roots end when the client changes its list
+    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)) and when the session is closed.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
-        self.client().roots(source).await.map(|(roots, _)| roots)
+        let client = self.client();
+        Ok(client.roots(source).await?.in_session(client))
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
@@ -221,7 +225,8 @@ impl Session {
     /// `repeated_cursor`. As there, the errors of the list are not returned if a directory is
     /// [always](crate::DirectoryOptions::always) in force.
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
-        self.client().roots_of_list(Ok(list)).await
+        let client = self.client();
+        Ok(client.roots_of_list(Ok(list)).await?.in_session(client))
     }
 
     /// Runs work that may block on a thread of the guard, when it is the client's turn. Use this
@@ -272,9 +277,9 @@ impl Session {
     /// starts. If that loop is part of an SDK, use an [`Observer`].
     ///
     /// The change takes effect before this method returns. The client is not contacted, because a
-    /// server may send requests only while it is handling a request. A request that already
-    /// obtained its [`Roots`] keeps them, so long operations should call
-    /// [`still_allows`](Self::still_allows).
+    /// server may send requests only while it is handling a request. Nothing begins any longer
+    /// through [`Roots`] that a request obtained from the withdrawn list, as [`Scope`](crate::Scope)
+    /// says: the request is refused ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
     pub fn list_changed(&self) {
         if self.client().change() {
             events::changed(self.client().id);
@@ -298,7 +303,8 @@ impl Session {
     ///
     /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED).
     pub fn known_roots(&self) -> Result<Roots> {
-        self.client().known_roots(&roots_stale(CHANGED))
+        let client = self.client();
+        Ok(client.known_roots(&roots_stale(CHANGED))?.in_session(client))
     }
 
     /// Checks whether the [known roots](Self::known_roots) still allow a proof from an earlier

@@ -1,8 +1,8 @@
 //! The parts of the async runtime that a session needs: the clock, deadlines, a lock, and threads
 //! for work that may block.
 //!
-//! With `--cfg shuttle`, the shuttle scheduler decides when each lock is taken and when each job
-//! runs. Its clock stands still.
+//! With `--cfg shuttle`, the shuttle scheduler decides when each lock is taken, when a number that
+//! threads share is read or changed, and when each job runs. Its clock stands still.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,6 +19,7 @@ mod tokio_runtime {
     use crate::session::errors::no_runtime;
     use guarded_fs::Result;
 
+    pub(crate) use std::sync::atomic::AtomicU64;
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 //! Each of the eight transitions in the table of ARCHITECTURE.md is in a method here. The lock is
 //! held only for a few steps, and never during I/O, across an await or while a snapshot is dropped.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 
 use guarded_fs::{Error, ErrorKind, Result, Roots};
@@ -11,7 +11,7 @@ use tokio::sync::SetOnce;
 
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, STALLED, SYMLINKED_LIST_TTL};
 use crate::session::errors::{roots_timed_out, session_closed};
-use crate::session::runtime::{Instant, timeout_at};
+use crate::session::runtime::{AtomicU64, Instant, timeout_at};
 use crate::wire::ListRootsResult;
 
 /// A client's list, and the snapshot that it was resolved to.
@@ -74,12 +74,27 @@ impl CacheEntry {
 #[derive(Debug)]
 pub(super) struct State {
     /// The current epoch. Only a list requested in this epoch is used.
-    epoch: u64,
+    epoch: Epoch,
     /// The last snapshot, which may be from an earlier epoch. The cache owns it.
     pub(super) cached: Weak<CacheEntry>,
     fetch: Option<Arc<Fetch>>,
     /// The failure of the last fetch in this epoch, until a fetch succeeds.
     failure: Option<Failure>,
+}
+
+/// The number of a session's epoch. Only [`State`] changes it, under its lock. The scopes of
+/// snapshots read it without the lock.
+#[derive(Clone, Debug)]
+pub(super) struct Epoch(Arc<AtomicU64>);
+
+impl Epoch {
+    /// Fails if the session is closed.
+    pub(super) fn current(&self) -> Result<u64> {
+        match self.0.load(SeqCst) {
+            CLOSED => Err(session_closed()),
+            number => Ok(number),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -115,12 +130,16 @@ pub(super) enum Step {
 
 impl State {
     pub(super) fn new() -> Self {
-        let (cached, epoch) = (Weak::new(), next_epoch());
-        Self { epoch, cached, fetch: None, failure: None }
+        let epoch = Epoch(Arc::new(AtomicU64::new(next_epoch())));
+        Self { epoch, cached: Weak::new(), fetch: None, failure: None }
     }
 
-    pub(super) fn epoch(&self) -> Result<u64> {
-        if self.epoch == CLOSED { Err(session_closed()) } else { Ok(self.epoch) }
+    pub(super) fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    fn is_current(&self, epoch: u64) -> bool {
+        self.epoch.current().is_ok_and(|current| current == epoch)
     }
 
     pub(super) fn failure(&self) -> Option<ErrorKind> {
@@ -129,7 +148,7 @@ impl State {
 
     pub(super) fn validity(&self, cached: &CacheEntry, current: Current) -> Validity {
         // Defense: A change withdraws the snapshot immediately.
-        if cached.epoch == self.epoch { cached.validity(current) } else { Validity::Invalid }
+        if self.is_current(cached.epoch) { cached.validity(current) } else { Validity::Invalid }
     }
 
     /// A call begins, or continues after a fetch without a result.
@@ -139,7 +158,7 @@ impl State {
         current: Current,
         deadline: Instant,
     ) -> Result<Step> {
-        let epoch = self.epoch()?;
+        let epoch = self.epoch.current()?;
         let again = match cached.map(|cached| (cached, self.validity(cached, current))) {
             Some((cached, Validity::Valid)) => return Ok(Step::Serve(cached.clone())),
             Some((cached, Validity::ResolveAgain)) => Some(cached.clone()),
@@ -198,24 +217,29 @@ impl State {
             self.fetch = None;
         }
         // Defense: A list that was requested before a change does not count.
-        is_current && fetch.epoch == self.epoch
+        is_current && self.is_current(fetch.epoch)
     }
 
     /// The client's list changed. Returns false if the session is closed.
     pub(super) fn change(&mut self) -> bool {
-        if self.epoch == CLOSED {
-            return false;
+        let is_open = self.epoch.current().is_ok();
+        if is_open {
+            self.begin(next_epoch());
         }
-        (self.epoch, self.failure) = (next_epoch(), None);
-        true
+        is_open
     }
 
     /// Returns the fetch in progress, which the caller ends, or an error if the session was already
     /// closed.
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
-        self.epoch()?;
-        (self.epoch, self.failure) = (CLOSED, None);
+        self.epoch.current()?;
+        self.begin(CLOSED);
         Ok(self.fetch.take())
+    }
+
+    fn begin(&mut self, epoch: u64) {
+        self.failure = None;
+        self.epoch.0.store(epoch, SeqCst);
     }
 }
 
@@ -241,7 +265,7 @@ fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Relaxed)
 }
 
-static EPOCHS: AtomicU64 = AtomicU64::new(1);
+static EPOCHS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 /// The epoch of a closed session, in which no list is requested.
 const CLOSED: u64 = 0;

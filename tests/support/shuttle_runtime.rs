@@ -1,5 +1,5 @@
 //! What a session needs of a runtime, for the model check: the shuttle scheduler decides when each
-//! lock is taken and when each job runs, and the clock stands still. `src/session/runtime.rs`
+//! lock is taken, a shared number is used and each job runs, and the clock stands still. `src/session/runtime.rs`
 //! includes this file in the build with `--cfg shuttle`.
 
 #![allow(
@@ -15,6 +15,7 @@ use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
 use guarded_fs::Result;
+pub(crate) use shuttle::sync::atomic::AtomicU64;
 
 /// Another task may run before a lock is taken, and after it is released.
 #[derive(Debug, Default)]

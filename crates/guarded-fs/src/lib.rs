@@ -177,4 +177,4 @@ pub use fs::{
     OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
-pub use roots::{RejectedEntry, Root, Roots, Scope, Use, WhyNone};
+pub use roots::{RejectedEntry, Root, Roots, Scope, StopHandle, WhyNone};

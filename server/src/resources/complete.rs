@@ -97,7 +97,7 @@ fn beneath(
     // Incomplete input is not an error, so a refusal only means that there are no completions.
     let Ok(children) = children else { return Ok(false) };
     for found in children {
-        roots.ensure_active()?;
+        roots.ensure_usable()?;
         let Ok(found) = found else { return Ok(true) };
         if !starts_with(found.file_name().as_encoded_bytes(), name) {
             continue;

@@ -95,7 +95,7 @@ fn add(
     }
     let mut walk = top.walk(WalkOptions::default().skip_unreadable())?;
     while page.len() <= PAGE {
-        roots.ensure_active()?;
+        roots.ensure_usable()?;
         let Some(found) = walk.next_entry()? else { break };
         let path = path.join(found.relative());
         if !follows(&path) {

@@ -76,7 +76,7 @@ pub(crate) async fn subscribe(
         let checked = roots.check(&Location::from_uri(&uri)?)?;
         session.still_allows(&checked)?;
         let subscription = Subscription::new(&checked, &resources.filesystems)?;
-        roots.ensure_active()?;
+        roots.ensure_usable()?;
         subscriptions.add(uri, subscription)
     };
     server.respond(ctx, ClientInput::none(Some(&params.uri)), work).await

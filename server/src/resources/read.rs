@@ -70,7 +70,7 @@ fn contents(
 fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, HandlerError> {
     let mut lines = String::new();
     for found in entry::children(checked)? {
-        roots.ensure_active()?;
+        roots.ensure_usable()?;
         let is_full = lines.len() >= ANSWER;
         let found = match found {
             Err(error) if error.code() != "too_many_entries" => return Err(error.into()),

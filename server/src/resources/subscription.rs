@@ -88,6 +88,10 @@ impl Subscriptions {
             let Ok(roots) = known_roots() else { break };
             let drop = || lock(&self.0).retain(|_, kept| !Arc::ptr_eq(kept, &subscription));
             let now = subscription.look(&roots);
+            // What an ended snapshot refuses says nothing about the file.
+            if roots.ensure_usable().is_err() {
+                continue;
+            }
             let is_refused = now.as_ref().is_err_and(is_refusal);
             if is_refused && !subscription.is_inside(&roots) {
                 // While the client's roots are unknown, its subscriptions are kept.

@@ -33,7 +33,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
     async fn append_file(Parameters(args): Parameters<AppendFile>, call: Call) -> ToolResult {
-        call.text(move |roots, _| append(roots, &args)).await
+        call.change(move |roots, _| Ok((append(roots, &args)?, None))).await
     }
 }
 

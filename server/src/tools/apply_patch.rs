@@ -45,7 +45,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn apply_patch(Parameters(args): Parameters<ApplyPatch>, call: Call) -> ToolResult {
-        call.text(move |roots, room| apply(roots, room, &args.patch)).await
+        call.change(move |roots, room| Ok((apply(roots, room, &args.patch)?, None))).await
     }
 }
 
@@ -56,13 +56,6 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
     // The new files, and what each line takes.
     room.take(text.len() + 48 * text.lines().count())?;
     let sections = parse(text).map_err(HandlerError::new)?;
-    let prepare = || {
-        let (part, changes, updated) = (room.part(), roots.change_set(), Vec::new());
-        let mut files = Files { roots, room, changes, updated, left: EXAMINED };
-        sections.iter().try_for_each(|section| files.add(section))?;
-        Ok((part, files.changes))
-    };
-    change(prepare, |(_part, changes)| Ok(changes.commit()?))?;
     let mut result = Lines::default();
     for Section { path, change } in &sections {
         let (letter, to) = match change {
@@ -73,6 +66,13 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
         let to = to.map(|to| format!(" -> {}", shown(to))).unwrap_or_default();
         result.push(&format!("{letter} {}{to}", shown(path)));
     }
+    let prepare = || {
+        let (part, changes, updated) = (room.part(), roots.change_set(), Vec::new());
+        let mut files = Files { roots, room, changes, updated, left: EXAMINED };
+        sections.iter().try_for_each(|section| files.add(section))?;
+        Ok((part, files.changes))
+    };
+    change(prepare, |(_part, changes)| Ok(changes.commit()?))?;
     Ok(result.finish([]))
 }
 
@@ -88,7 +88,7 @@ struct Files<'a> {
 
 impl Files<'_> {
     fn add(&mut self, section: &Section<'_>) -> Result<(), Failure> {
-        self.roots.ensure_active()?;
+        self.roots.ensure_usable()?;
         let path = section.path;
         match &section.change {
             Change::Add(content) => self.changes.write(path, content, new_file()).map_err(advised),
@@ -106,7 +106,7 @@ impl Files<'_> {
         let version = ContentHash::of(old.as_bytes());
         let mut spend = |more| spend(self.roots, &mut self.left, more);
         let new = patched(&old, hunks, &mut spend);
-        self.roots.ensure_active()?;
+        self.roots.ensure_usable()?;
         let refused =
             |why: &str| HandlerError::new(format!("update {path:?}: {why}. No file was changed"));
         let new = new.map_err(|why| refused(&why))?;

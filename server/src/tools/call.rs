@@ -49,19 +49,20 @@ pub(super) struct Reply {
 impl Reply {
     /// A result with the text as a content block and as structured content.
     pub(super) fn text(&self, content: String) -> Work<CallToolResult> {
-        let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
-        let object = JsonObject::from_iter([("content".to_owned(), content.into())]);
-        result.structured_content = Some(object.into());
-        self.fitting(result)
+        self.fitting(text_result(content, None))
     }
 
     /// Like [`text`](Self::text), with the version of a file as structured content.
     pub(super) fn versioned(&self, content: String, version: ContentHash) -> Work<CallToolResult> {
-        let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
-        let members = [("content", content), ("version", version.to_string())];
-        let members = members.map(|(name, value)| (name.to_owned(), value.into()));
-        result.structured_content = Some(JsonObject::from_iter(members).into());
-        self.fitting(result)
+        self.fitting(text_result(content, Some(version)))
+    }
+
+    /// The result of a change that was made. It is never refused, or the client would make the
+    /// change again.
+    pub(super) fn changed(&self, content: String, version: Option<ContentHash>) -> CallToolResult {
+        let result = text_result(content, version);
+        let _ = self.room.for_result(&result);
+        result
     }
 
     /// The result, if there is room for it.
@@ -69,6 +70,15 @@ impl Reply {
         self.room.for_result(&result)?;
         Ok(result)
     }
+}
+
+fn text_result(content: String, version: Option<ContentHash>) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
+    let version = version.map(|version| ("version", version.to_string()));
+    let members = [("content", content)].into_iter().chain(version);
+    let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+    result.structured_content = Some(JsonObject::from_iter(members).into());
+    result
 }
 
 impl Call {
@@ -85,22 +95,44 @@ impl Call {
         self.server.respond(&self.ctx, self.answers, work).await
     }
 
-    /// Like [`text`](Self::text), with the version that the file has now.
-    pub(super) async fn versioned<W>(self, work: W) -> ToolResult
+    /// Makes a change, and returns its text and the version that the file has now as the result.
+    /// The work prepares both before it makes the change: afterwards, nothing may fail.
+    pub(super) async fn change<W>(self, work: W) -> ToolResult
     where
-        W: FnOnce(&RequestRoots, &Room) -> Work<(String, ContentHash)> + Send + 'static,
+        W: FnOnce(&RequestRoots, &Room) -> Work<(String, Option<ContentHash>)> + Send + 'static,
     {
         let reply = self.reply;
         let work = move |roots: RequestRoots| {
             ensure_any(&roots)?;
             let (content, version) = work(&roots, &reply.room)?;
-            reply.versioned(content, version)
+            Ok(reply.changed(content, version))
         };
         self.server.respond(&self.ctx, self.answers, work).await
     }
 
     /// Like [`text`](Self::text), for a walk, which takes memory and reports progress.
     pub(super) async fn long<W>(self, memory: usize, work: W) -> ToolResult
+    where
+        W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
+    {
+        self.walk(memory, Reply::text, work).await
+    }
+
+    /// Like [`change`](Self::change), for a change of a directory tree, which takes memory and
+    /// reports progress.
+    pub(super) async fn long_change<W>(self, memory: usize, work: W) -> ToolResult
+    where
+        W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
+    {
+        self.walk(memory, |reply, text| Ok(reply.changed(text, None)), work).await
+    }
+
+    async fn walk<W>(
+        self,
+        memory: usize,
+        result: fn(&Reply, String) -> Work<CallToolResult>,
+        work: W,
+    ) -> ToolResult
     where
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
@@ -112,7 +144,7 @@ impl Call {
                 let _walking = reply.room.for_walk(memory, &roots)?;
                 work(&roots, &progress)?
             };
-            reply.text(done)
+            result(&reply, done)
         });
         // Boxed because the future is large.
         during(Box::pin(work), reports, &ctx).await

@@ -25,7 +25,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false)
     )]
     async fn copy_directory(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {
-        call.long(WALK_BYTES, move |roots, progress| copy(roots, progress, &args)).await
+        call.long_change(WALK_BYTES, move |roots, progress| copy(roots, progress, &args)).await
     }
 }
 

@@ -15,9 +15,9 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true)
     )]
     async fn create_directory(Parameters(args): Parameters<OnePath>, call: Call) -> ToolResult {
-        call.text(move |roots, _| {
+        call.change(move |roots, _| {
             roots.create_dir_all(&args.path)?;
-            Ok(format!("Directory {} exists", args.path))
+            Ok((format!("Directory {} exists", args.path), None))
         })
         .await
     }

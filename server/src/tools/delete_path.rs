@@ -35,7 +35,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn delete_path(Parameters(args): Parameters<DeletePath>, call: Call) -> ToolResult {
-        call.text(move |roots, _| delete(roots, &args)).await
+        call.change(move |roots, _| Ok((delete(roots, &args)?, None))).await
     }
 }
 

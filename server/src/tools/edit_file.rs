@@ -78,11 +78,11 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> ToolResult {
-        call.versioned(move |roots, room| edit(roots, room, &args)).await
+        call.change(move |roots, room| edit(roots, room, &args)).await
     }
 }
 
-fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work<(String, ContentHash)> {
+fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work<(String, Option<ContentHash>)> {
     let EditFile { path, edits, dry_run, version } = args;
     at_most(EDITS, edits.len(), "edits")?;
     let prepare = || {
@@ -90,20 +90,21 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work<(String, Con
         let (file, old) = read_to_edit(roots, room, path)?;
         let version = ensure_version(path, &old, *version)?;
         let new = edited(roots, "", &old, edits, &mut left)?;
-        Ok((part, file, version, old, new))
+        let text = if old == new {
+            format!("The edits do not change {path}")
+        } else {
+            diff(path, &old, &new, DIFF_BYTES, Instant::now() + DIFF_TIME)
+        };
+        let new = Some(new).filter(|new| !dry_run && *new != old);
+        let new_version = new.as_ref().map_or(version, |new| ContentHash::of(new.as_bytes()));
+        Ok((part, file, version, new, (text, Some(new_version))))
     };
-    let (_part, version, old, new) = change(prepare, |(part, file, version, old, new)| {
-        if *dry_run || old == new {
-            return Ok((part, version, old, new));
+    change(prepare, |(_part, file, version, new, result)| {
+        if let Some(new) = new {
+            put(&file, &new, if_unchanged(version))?;
         }
-        roots.ensure_active()?;
-        put(&file, &new, if_unchanged(version))?;
-        Ok((part, ContentHash::of(new.as_bytes()), old, new))
-    })?;
-    if old == new {
-        return Ok((format!("The edits do not change {path}"), version));
-    }
-    Ok((diff(path, &old, &new, DIFF_BYTES, Instant::now() + DIFF_TIME), version))
+        Ok(result)
+    })
 }
 
 /// Reads a file, and takes room for what an edit needs.
@@ -150,7 +151,7 @@ pub(super) fn spend(
     left: &mut usize,
     more: usize,
 ) -> Result<(), EditRefusal> {
-    let less = left.checked_sub(more).filter(|_| roots.ensure_active().is_ok());
+    let less = left.checked_sub(more).filter(|_| roots.ensure_usable().is_ok());
     *left = less.ok_or(EditRefusal::Stopped)?;
     Ok(())
 }
@@ -181,7 +182,7 @@ pub(super) fn edited(
         let replaced = found.map(|parts| text.replace(&parts));
         let is_large = u64::try_from(text.len()).map_or(true, |size| size > BYTES);
         if let Err(why) = replaced.and(if is_large { Err(EditRefusal::TooLarge) } else { Ok(()) }) {
-            roots.ensure_active()?;
+            roots.ensure_usable()?;
             return Err(failed(advice(why, which)));
         }
     }

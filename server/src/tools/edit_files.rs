@@ -59,7 +59,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn edit_files(Parameters(args): Parameters<EditFiles>, call: Call) -> ToolResult {
-        call.text(move |roots, room| edit(roots, room, &args)).await
+        call.change(move |roots, room| Ok((edit(roots, room, &args)?, None))).await
     }
 }
 
@@ -71,7 +71,8 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
     at_most(EDITS, args.files.iter().map(|file| file.edits.len()).sum(), "edits")?;
     let prepare = || {
         let (part, mut left) = (room.part(), EXAMINED);
-        let (mut changes, mut files, mut contents) = (roots.change_set(), Vec::new(), Vec::new());
+        let (mut changes, mut files) = (roots.change_set(), Vec::new());
+        let (mut result, end) = (String::new(), Instant::now() + DIFF_TIME);
         for FileEdits { path, edits, version } in &args.files {
             let (file, old) = read_to_edit(roots, room, path)?;
             add_once(&mut files, file, path)?;
@@ -80,24 +81,18 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
             if new != old && !args.dry_run {
                 changes.write(path, &new, if_unchanged(version))?;
             }
-            contents.push((path, old, new));
+            if old == new {
+                let _ = writeln!(result, "The edits do not change {path}");
+            } else {
+                result += &diff(path, &old, &new, DIFF_BYTES.saturating_sub(result.len()), end);
+            }
         }
-        roots.ensure_active()?;
-        Ok((part, changes, contents))
+        Ok((part, changes, result))
     };
-    let (_part, contents) = change(prepare, |(part, changes, contents)| {
+    change(prepare, |(_part, changes, result)| {
         changes.commit()?;
-        Ok((part, contents))
-    })?;
-    let (mut result, end) = (String::new(), Instant::now() + DIFF_TIME);
-    for (path, old, new) in contents {
-        if old == new {
-            let _ = writeln!(result, "The edits do not change {path}");
-        } else {
-            result += &diff(path, &old, &new, DIFF_BYTES.saturating_sub(result.len()), end);
-        }
-    }
-    Ok(result)
+        Ok(result)
+    })
 }
 
 pub(super) fn limits() -> Vec<Limit> {

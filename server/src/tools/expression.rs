@@ -76,8 +76,8 @@ impl<'a> Expression<'a> {
     }
 
     /// Returns an error if the request has ended.
-    pub(super) fn ensure_active(&self) -> Work<()> {
-        Ok(self.roots.ensure_active()?)
+    pub(super) fn ensure_usable(&self) -> Work<()> {
+        Ok(self.roots.ensure_usable()?)
     }
 
     /// Returns an error if the request has ended or the time is over.
@@ -88,7 +88,7 @@ impl<'a> Expression<'a> {
         }
         self.looked.set(Some(now));
         let end = self.end.get_or_init(|| now + TIME);
-        if now >= *end || self.roots.ensure_active().is_err() { Err("stopped") } else { Ok(()) }
+        if now >= *end || self.roots.ensure_usable().is_err() { Err("stopped") } else { Ok(()) }
     }
 }
 

@@ -98,7 +98,7 @@ impl ListingQuery {
             }
         };
         for entry in roots.read_dir(&self.path)? {
-            roots.ensure_active()?;
+            roots.ensure_usable()?;
             match entry.and_then(|entry| Ok((self.position(&entry)?, entry))) {
                 Ok((position, entry)) if after.as_ref().is_none_or(|after| position > *after) => {
                     page.insert(position, entry);
@@ -114,7 +114,7 @@ impl ListingQuery {
         let end = page.last_key_value().filter(|_| !is_last).map(|(position, _)| position.clone());
         let mut entries = Vec::new();
         for (position, entry) in page {
-            roots.ensure_active()?;
+            roots.ensure_usable()?;
             match ListEntry::new(position, &entry, self.has_sizes) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => count(error),

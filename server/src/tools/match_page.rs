@@ -110,7 +110,7 @@ impl<'a> MatchPage<'a> {
         let mut found = FileSearch::new(self, file, line);
         let result = searcher.search_reader(found.page.expression, Blocks(opened), &mut found);
         let FileSearch { count, is_binary, mut next, after, .. } = found;
-        self.expression.ensure_active()?;
+        self.expression.ensure_usable()?;
         self.binary += usize::from(is_binary);
         if let Err(error) = result {
             if !self.expression.is_over() {

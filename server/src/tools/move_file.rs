@@ -16,9 +16,9 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false)
     )]
     async fn move_file(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {
-        call.text(move |roots, _| {
+        call.change(move |roots, _| {
             roots.rename(&args.source, &args.destination, Overwrite::Never)?;
-            Ok(format!("Moved {} to {}", args.source, args.destination))
+            Ok((format!("Moved {} to {}", args.source, args.destination), None))
         })
         .await
     }

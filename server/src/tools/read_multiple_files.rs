@@ -42,7 +42,7 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
     at_most(PATHS, paths.len(), "paths")?;
     let (mut parts, mut left) = (Vec::new(), TEXT);
     for path in paths {
-        roots.ensure_active()?;
+        roots.ensure_usable()?;
         if let Err(error) = room.for_file(roots, path, left) {
             parts.push(format!("{path}: Error - {error}"));
             continue;

@@ -357,7 +357,7 @@ fn last_lines(file: &mut (impl Read + Seek), count: u64, bytes: &mut Vec<u8>) ->
 
 /// The next block of a file, or an empty one at its end.
 fn next_block<'a>(time: &ReadTime, file: &'a mut impl BufRead) -> io::Result<&'a [u8]> {
-    time.roots.ensure_active().map_err(io::Error::other)?;
+    time.roots.ensure_usable().map_err(io::Error::other)?;
     if Instant::now() >= time.end {
         return Err(part_error("the part is too far from the start of the file; use tail"));
     }

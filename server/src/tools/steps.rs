@@ -54,7 +54,7 @@ impl<'a> Steps<'a> {
             self.seen = self.seen.saturating_add(1);
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.looked = Some(Instant::now());
-                self.roots.ensure_active()?;
+                self.roots.ensure_usable()?;
                 self.progress.send_replace(self.seen);
             }
             if self.excluded.is_empty() || !self.excluded.matches(&entry.relative()) {

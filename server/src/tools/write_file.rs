@@ -33,13 +33,14 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true)
     )]
     async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> ToolResult {
-        call.versioned(move |roots, _| {
+        call.change(move |roots, _| {
             let WriteFile { path, content, version } = args;
             ensure_small(&content)?;
             let options = version.map_or_else(WriteOptions::default, if_unchanged);
-            put(&roots.check(&path)?, &content, options)?;
             let written = format!("Wrote {} bytes to {path}", content.len());
-            Ok((written, ContentHash::of(content.as_bytes())))
+            let version = ContentHash::of(content.as_bytes());
+            put(&roots.check(&path)?, &content, options)?;
+            Ok((written, Some(version)))
         })
         .await
     }

@@ -206,7 +206,6 @@ impl Roots {
 
     /// Every operation on a request starts here.
     pub(crate) fn location(&self, request: impl IntoLocation) -> Result<Location> {
-        self.ensure_not_ended().map_err(|error| self.log_refused(error))?;
         let location = request.try_into().map_err(|error| self.log_refused(error.into()))?;
         let location = location.with_separators(self.index());
         // A file that is being written is not named in requests, and not changed before its commit.

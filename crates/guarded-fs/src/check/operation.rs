@@ -56,7 +56,12 @@ impl Operation<'_> {
         has_lost_root: impl FnOnce(&Error) -> bool,
     ) -> Result<T> {
         let mut budget = Budget::new();
-        retry_changed(|| attempt(&mut budget)).map_err(|mut error| {
+        let attempt = || {
+            // Defense: Nothing begins through roots that have ended.
+            self.roots.ensure_usable()?;
+            attempt(&mut budget)
+        };
+        retry_changed(attempt).map_err(|mut error| {
             // A request that leaves the roots is refused, whether or not a root is available. So is
             // one whose roots have ended.
             let is_known = matches!(

@@ -86,6 +86,11 @@ impl Proof {
         &self.roots
     }
 
+    /// Lets a change of this place, which has begun, be made even if the roots end meanwhile.
+    pub(crate) fn begin_change(&mut self) {
+        self.roots = self.roots.begun();
+    }
+
     /// The innermost root that contains the place.
     #[must_use]
     pub fn root(&self) -> &Root {
@@ -186,10 +191,11 @@ impl Proof {
     }
 
     /// Whether something is at the place now. As with [`std::path::Path::exists`], the answer is
-    /// false if it cannot be looked up.
+    /// false if it cannot be looked up, or if the roots have ended.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.look().is_ok_and(|found| !matches!(found, Stat::Missing))
+        let look = self.roots.ensure_usable().and_then(|()| self.look());
+        look.is_ok_and(|found| !matches!(found, Stat::Missing))
     }
 
     pub(crate) fn existed(&self) -> bool {

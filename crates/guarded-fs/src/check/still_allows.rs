@@ -19,7 +19,7 @@ impl Roots {
     ///   it is now read-only and the proof allowed writing.
     /// - [`Protected`](crate::ErrorKind::Protected) if it is now denied.
     pub fn still_allows(&self, checked: &Proof) -> Result<()> {
-        self.ensure_not_ended()?;
+        self.ensure_usable()?;
         let canonical = checked.canonical();
         let Some((_, number)) = self.index().roots_on(TOP, &canonical).last() else {
             return Err(self.with_reason(Code::OutsideRoots.into()));

@@ -276,6 +276,11 @@ errors! {
         Modified = "modified", "the file was modified since it was read; read it again";
     }
 
+    /// The roots were [stopped](crate::Roots::stoppable).
+    Stopped {
+        Stopped = "stopped", "stopped";
+    }
+
     /// The server's own code used this crate incorrectly, or the requested changes contradict each
     /// other.
     InvalidInput {

@@ -14,9 +14,9 @@ use super::options::{Durability, InPlace, Overwrite, WriteOptions};
 use super::parents::NewDirectories;
 use super::permissions::{KeptPermissions, Permissions, set_mode};
 use super::permit::{ChangeKind, ChangePermit};
-use super::version::{change_if, removed};
+use super::version::{Condition, change_if, removed};
 use crate::check::{CheckedPath, Name, Proof};
-use crate::dir::{Handle, Identity, Metadata, Permit as _, Stat, TemporaryName};
+use crate::dir::{Beneath, Handle, Identity, Metadata, Permit as _, Stat, TemporaryName};
 use crate::error::{Code, Error, Result, quoted};
 
 /// A file that is written in pieces and appears under its name when it is committed.
@@ -49,7 +49,9 @@ use crate::error::{Code, Error, Result, quoted};
 /// ```
 #[must_use = "a file that is not committed is removed"]
 pub struct AtomicFile {
-    permit: ChangePermit<'static>,
+    place: Proof,
+    /// The name in its directory.
+    at: Beneath,
     options: WriteOptions,
     /// The file to be replaced, when writing began.
     old: Option<Metadata>,
@@ -95,7 +97,7 @@ impl AtomicFile {
     }
 
     pub(super) fn commit_as_part(&mut self) -> Result<()> {
-        let place = self.place().clone();
+        let place = self.place.clone();
         place.run("write", |_| self.put_in_place())
     }
 
@@ -145,34 +147,43 @@ impl AtomicFile {
                 Some(metadata)
             }
         };
-        permit.ensure_no_root()?;
         let mode = if old.is_some() { PRIVATE_FILE } else { mode };
         let temporary = TemporaryFile::new(&permit.at().directory, mode)?;
         if let Some(condition) = permit.condition(options.version()) {
             condition.verify()?;
         }
-        Ok(Self { permit: permit.into_owned(), options, old, source: None, temporary, created })
+        let (place, at) = (place.clone(), permit.into_at());
+        Ok(Self { place, at, options, old, source: None, temporary, created })
     }
 
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
-        let new_mode = Permissions::most_of_new_file(&self.permit.at().directory)?;
+        let new_mode = Permissions::most_of_new_file(&self.at.directory)?;
         self.source = Some(CopySource { permissions, new_mode });
         Ok(())
     }
 
+    /// Permits the commit, which can be long after the file was begun.
+    fn permit(&self) -> Result<ChangePermit<'_>> {
+        self.place.permit_at(ChangeKind::Replace, self.at.clone(), Some(1))
+    }
+
     /// Gives the new file the permissions of the old one, if there is one, except the mode.
-    fn carry(&self) -> Result<Option<KeptPermissions>> {
+    fn carry(&self, permit: &ChangePermit<'_>) -> Result<Option<KeptPermissions>> {
         let Some(old) = &self.old else { return Ok(None) };
-        Ok(Some(Permissions::of_replaced(&self.permit, old)?.carry_to(self.file())?))
+        Ok(Some(Permissions::of_replaced(permit, old)?.carry_to(self.file())?))
     }
 
     fn ensure_can_keep(&self) -> Result<()> {
-        self.carry()?.map_or(Ok(()), |kept| kept.mode().map(drop))
+        self.carry(&self.permit()?)?.map_or(Ok(()), |kept| kept.mode().map(drop))
+    }
+
+    fn condition(&self) -> Option<Condition<'_>> {
+        Condition::new(&self.place, &self.at, self.options.version())
     }
 
     /// Whether the new file can have the owner, the group and the list of the old one.
     pub(super) fn can_keep_owner(&self) -> Result<bool> {
-        Ok(self.carry()?.is_none_or(|kept| kept.is_all))
+        Ok(self.carry(&self.permit()?)?.is_none_or(|kept| kept.is_all))
     }
 
     pub(super) fn write_content(&mut self, content: impl AsRef<[u8]>) -> Result<()> {
@@ -199,17 +210,21 @@ impl AtomicFile {
     }
 
     pub(super) fn place(&self) -> &Proof {
-        self.permit.place()
+        &self.place
     }
 
-    pub(super) fn permit(&self) -> &ChangePermit<'static> {
-        &self.permit
+    pub(super) fn at(&self) -> &Beneath {
+        &self.at
+    }
+
+    pub(super) fn begin_commit(&mut self) {
+        self.place.begin_change();
     }
 
     /// Gives the new file the permissions that the old one has now, or those of a copy. Returns the
     /// state of the old file.
-    fn give_permissions(&self) -> Result<Option<Metadata>> {
-        let (old, kept) = (self.state_of_old()?, self.carry()?);
+    fn give_permissions(&self, permit: &ChangePermit<'_>) -> Result<Option<Metadata>> {
+        let (old, kept) = (self.state_of_old(permit)?, self.carry(permit)?);
         if self.options.in_place == InPlace::IfOwnerChanges && kept.is_some_and(|it| !it.is_all) {
             return Err(Code::Changed.into());
         }
@@ -224,37 +239,37 @@ impl AtomicFile {
         Ok(old)
     }
 
-    fn state_of_old(&self) -> Result<Option<Metadata>> {
+    fn state_of_old(&self, permit: &ChangePermit<'_>) -> Result<Option<Metadata>> {
         if self.old.is_none() {
             return Ok(None);
         }
-        Ok(match self.permit.look()? {
+        Ok(match permit.look()? {
             Stat::Other(metadata) => Some(metadata),
             Stat::Missing | Stat::Link(..) => None,
         })
     }
 
     pub(super) fn put_in_place(&mut self) -> Result<()> {
-        let given = self.give_permissions()?;
+        let given = self.give_permissions(&self.permit()?)?;
         self.sync()?;
-        self.permit.ensure_no_root()?;
         // Not every filesystem can sync a directory.
         let to_sync = match self.options.durability {
-            Durability::DataAndDirectory => self.permit.at().directory.open_to_sync()?,
+            Durability::DataAndDirectory => self.at.directory.open_to_sync()?,
             Durability::None | Durability::Data => None,
         };
-        change_if(self.permit.condition(self.options.version()), || {
+        change_if(self.condition(), || {
+            let permit = &self.permit()?;
             // Syncing and comparing take time, in which the old file can become private.
-            let now = self.state_of_old()?;
+            let now = self.state_of_old(permit)?;
             let is_same = match (&given, &now) {
                 (Some(given), Some(now)) => given.is_same_state(now),
                 (given, now) => given.is_none() && now.is_none(),
             };
             if !is_same {
-                self.give_permissions()?;
+                self.give_permissions(permit)?;
                 self.sync()?;
             }
-            self.rename()
+            self.rename(permit)
         })?;
         self.temporary.is_renamed = true;
         self.created.keep();
@@ -265,9 +280,9 @@ impl AtomicFile {
     }
 
     /// Fails if no old file was expected and one exists now.
-    fn rename(&self) -> Result<()> {
+    fn rename(&self, permit: &ChangePermit<'_>) -> Result<()> {
         let (temporary, is_old) = (&self.temporary, self.old.is_some());
-        let renamed = temporary.name.rename(&self.permit.slot(), is_old);
+        let renamed = temporary.name.rename(&permit.slot(), is_old);
         renamed.map_err(|error| match error.reason() {
             Code::AlreadyExists if !is_old && self.options.overwrite != Overwrite::Never => {
                 Code::Changed.into()
@@ -281,11 +296,12 @@ impl AtomicFile {
     }
 
     pub(super) fn verify(&self) -> Result<()> {
-        if let Some(condition) = self.permit.condition(self.options.version()) {
+        if let Some(condition) = self.condition() {
             condition.verify()?;
         }
-        let policy = self.place().roots().policy();
-        match (self.permit.look()?, self.old.is_some()) {
+        let permit = self.permit()?;
+        let policy = self.place.roots().policy();
+        match (permit.look()?, self.old.is_some()) {
             (Stat::Missing, false) => {}
             (Stat::Other(metadata), true) => policy.allow(&metadata)?,
             (_, false) if self.options.overwrite == Overwrite::Never => {
@@ -297,7 +313,7 @@ impl AtomicFile {
             return Err(Code::Changed.into());
         };
         self.ensure_can_keep()?;
-        self.permit.ask()
+        permit.ask()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 #[cfg(target_os = "linux")]
 use crate::path::names::components;
 #[cfg(target_os = "linux")]
-use crate::roots::{Root, Roots, Use};
+use crate::roots::{Root, Roots};
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
 ///
@@ -217,7 +217,7 @@ impl Roots {
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a proc filesystem,
     ///   if the allowed directory is in none.
     pub fn open_root_unguarded(&self, root: &Root) -> Result<OwnedFd> {
-        self.ensure_usable(Use::Work)?;
+        self.ensure_usable()?;
         let path = root.path().as_os_str();
         let begun = self.index().begin(path).filter(|(_, rest)| components(rest).next().is_none());
         // A root that is kept gives no access to roots that do not contain it.

@@ -347,6 +347,7 @@ impl TreeRemoval<'_> {
             if files.len() + directories.len() >= most {
                 break false;
             }
+            self.permit.ask()?;
             let Some(entry) = entries.next().transpose()? else { break true };
             let Some(left) = budget.checked_sub(1) else {
                 within = Err(Code::TooManyEntries.into());
@@ -416,8 +417,8 @@ impl Proof {
             listed => listed?,
         };
         let mut directories = Vec::new();
-        self.roots().ensure_not_ended()?;
         for entry in entries {
+            self.roots().ensure_usable()?;
             let entry = entry?;
             if self.contains_protected(path, &entry.name) {
                 return Err(contains_protected());

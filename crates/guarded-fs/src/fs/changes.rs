@@ -33,7 +33,8 @@ use crate::roots::{LastName, Roots};
 /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) after [`CHANGES`]
 /// changes. To edit a file and move it, use [`write_moved`](Self::write_moved).
 ///
-/// The commit first verifies every version and destination again, and changes nothing if one fails.
+/// The commit first verifies every version and destination again, and changes nothing if one fails,
+/// or if the roots have ended by then. Once it has begun, their end does not interrupt it.
 /// It then makes each change atomically, after verifying it once more, but not all of them
 /// together: if the system refuses one, for example because a directory to be replaced is not
 /// empty, or if the process is killed, the changes before it have been made and the rest have not.
@@ -115,7 +116,7 @@ impl ChangeSet {
         let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
         let place = file.place().clone();
         let affected = place.run(Name::preparing("write"), |place| {
-            let affected = self.affected(place, file.permit().at())?;
+            let affected = self.affected(place, file.at())?;
             file.write_content(&content)?;
             file.sync()?;
             Ok(affected)
@@ -237,17 +238,21 @@ impl ChangeSet {
     /// [`CommitError`], with the error of the change that failed: one of [`AtomicFile::commit`],
     /// [`remove_file`](Self::remove_file),
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) or [`Roots::rename`], or that
-    /// of the scope of the roots, if it has ended ([`Roots::in_scope`]).
+    /// of the [`Scope`](crate::Scope) of the roots, if it is over before the first change.
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Nothing is changed if one of the files is not what its change expects.
-        if let Err(error) = self.changes.iter().try_for_each(Change::verify) {
+        let verified = self.changes.iter().try_for_each(Change::verify).and_then(|()| {
+            // Defense: Nothing is changed after the roots have ended.
+            self.roots.ensure_usable().map_err(|error| self.roots.log_refused(error))
+        });
+        if let Err(error) = verified {
             return Err(CommitError::new(&[], &places, error));
         }
+        // From here on, their end is no reason to leave the set half made.
+        self.changes.iter_mut().for_each(Change::begin);
         for (made, change) in self.changes.iter_mut().enumerate() {
-            let active =
-                self.roots.ensure_not_ended().map_err(|error| self.roots.log_refused(error));
-            if let Err(error) = active.and_then(|()| change.commit()) {
+            if let Err(error) = change.commit() {
                 let made = made + usize::from(change.is_made());
                 let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
                 return Err(CommitError::new(committed, pending, error));
@@ -301,6 +306,14 @@ impl Change {
                 let name = Name::preparing("rename");
                 from.run_to(name, to, |from, to| verify_rename(from, to, *replace))
             }
+        }
+    }
+
+    fn begin(&mut self) {
+        match self {
+            Self::Write(file) => file.begin_commit(),
+            Self::RemoveFile(place, _) => place.begin_change(),
+            Self::Rename { from, to, .. } => [from, to].into_iter().for_each(Proof::begin_change),
         }
     }
 

@@ -152,6 +152,10 @@ fn read_link(path: &Proof) -> Result<PathBuf> {
 
 fn symlink(path: &Proof, text: &OsStr) -> Result<()> {
     let permit = path.permit(ChangeKind::CreateLink)?;
+    // symlink(2): the text of a symlink to its own name would be a loop.
+    if !matches!(permit.look()?, Stat::Missing) {
+        return Err(Code::AlreadyExists.into());
+    }
     let (text, is_dir) = path.resolve_symlink(text).map_err(Error::of_target)?;
     permit.slot().symlink(&text, is_dir)
 }

@@ -39,7 +39,7 @@ struct Parent {
 /// [walk](crate::Roots::walk).
 ///
 /// The entry keeps the listed directory open, and its operations run beneath it without resolving a
-/// path again. No symlink is followed: an entry that is a symlink can be described, removed and
+/// path again, as long as the roots have not ended. No symlink is followed: an entry that is a symlink can be described, removed and
 /// renamed, but not opened. [`follow`](Self::follow) resolves it. An entry has the access of its
 /// place, which can be a root itself or below one.
 ///
@@ -230,9 +230,10 @@ impl Names {
 }
 
 /// An iterator over the entries of a directory in the order of the operating system, without `.`
-/// and `..`.
+/// and `..`. It ends with an error once the roots have ended.
 pub struct ReadDir {
-    names: Names,
+    /// `None` once the roots have ended.
+    names: Option<Names>,
     parent: Arc<Parent>,
 }
 
@@ -240,12 +241,18 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let file_type = self.names.advance(&self.parent)?;
-        let request = self.parent.listed.place.request().sent();
+        let names = self.names.as_mut()?;
+        let place = &self.parent.listed.place;
+        let named = |error: Error| error.with_request("list", place.request().sent());
+        // Defense: A listing yields nothing after its roots have ended.
+        if let Err(error) = place.roots().ensure_usable() {
+            self.names = None;
+            return Some(Err(place.roots().log_refused(named(error))));
+        }
         let parent = Arc::clone(&self.parent);
-        Some(match file_type {
-            Err(error) => Err(Error::from(error).with_request("list", request)),
-            Ok(file_type) => Ok(DirEntry { parent, name: self.names.name().to_owned(), file_type }),
+        Some(match names.advance(&self.parent)? {
+            Err(error) => Err(named(error.into())),
+            Ok(file_type) => Ok(DirEntry { parent, name: names.name().to_owned(), file_type }),
         })
     }
 }
@@ -375,13 +382,14 @@ impl Walk {
     ///   entry that the limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
-    /// - The error of the scope of the roots, if it has ended ([`Roots::in_scope`]).
+    /// - The error of the [`Scope`](crate::Scope) of the roots, if it is over. Each call asks it.
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
-        let failed = match &self.end {
-            Some((reason, path)) => Err(Error::from(*reason).with_request("walk", path)),
-            None => self.advance(),
+        let next = match (self.ensure_usable(), &self.end) {
+            (Err(over), _) => Err(over),
+            (Ok(()), Some((reason, path))) => Err(Error::from(*reason).with_request("walk", path)),
+            (Ok(()), None) => self.advance(),
         };
-        failed.map_err(|error| self.listed.place.roots().log_refused(error))
+        next.map_err(|error| self.listed.place.roots().log_refused(error))
     }
 
     /// Does not enter the directory that was returned last.
@@ -393,6 +401,12 @@ impl Walk {
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
+    }
+
+    fn ensure_usable(&self) -> Result<()> {
+        // Defense: A walk yields nothing after its roots have ended.
+        let place = &self.listed.place;
+        place.roots().ensure_usable().map_err(|it| it.with_request("walk", place.request().sent()))
     }
 
     fn advance(&mut self) -> Result<Option<DirEntry>> {
@@ -461,7 +475,6 @@ impl Walk {
     }
 
     fn list(&mut self, path: &Path) -> Result<()> {
-        self.listed.place.roots().ensure_not_ended()?;
         match self.listed.place.list_beneath(&self.listed.directory.handle, path) {
             // The directory was removed or replaced before it was entered, or shows processes.
             Err(error) if error.reason().is_replaced() || error.reason() == Code::SpecialFile => {
@@ -478,15 +491,13 @@ impl Walk {
         let parent = Parent { listed: Arc::clone(&self.listed), path: path.to_owned() };
         let (mut level, held_bytes) = (Level::new(parent), self.held_bytes());
         let parent = Arc::clone(&level.directory);
-        let (mut number, mut result) = (0_usize, Ok(()));
+        let mut result = Ok(());
         let read = names.inner.each(|name, listed| {
             let Some(file_type) = parent.type_of(&names.directory, name, listed) else {
                 return ControlFlow::Continue(());
             };
-            number += 1;
-            let is_due = number % ACTIVE_EVERY == 0;
-            let active = if is_due { self.listed.place.roots().ensure_not_ended() } else { Ok(()) };
-            let listed = active.and_then(|()| {
+            // Names that do not count as entries are not limited.
+            let listed = self.listed.place.roots().ensure_usable().and_then(|()| {
                 let file_type = file_type?;
                 Ok((!self.omits(name, file_type)?).then_some(file_type))
             });
@@ -529,10 +540,6 @@ impl Walk {
         Ok(by_name)
     }
 }
-
-/// How many names a listing reads before it verifies again that its request has not ended. Names
-/// that do not count as entries are not limited.
-const ACTIVE_EVERY: usize = 64;
 
 /// About how many bytes an error takes, apart from the path in it.
 const ERROR_BYTES: usize = 256;
@@ -590,7 +597,7 @@ impl CheckedPath {
 fn read_dir(path: &Proof) -> Result<ReadDir> {
     let (listed, names) = path.list()?;
     let parent = Arc::new(Parent { listed, path: PathBuf::new() });
-    Ok(ReadDir { names, parent })
+    Ok(ReadDir { names: Some(names), parent })
 }
 
 fn walk(path: &Proof, options: WalkOptions) -> Result<Walk> {

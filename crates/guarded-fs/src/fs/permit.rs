@@ -25,7 +25,6 @@
 //! The first three open the entry by its path beneath the handle of its root. For the others, and
 //! for a listed entry, the open directory must still be at its path.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +56,7 @@ pub(super) enum ChangeKind {
 }
 
 pub(super) struct ChangePermit<'a> {
-    place: Cow<'a, Proof>,
+    place: &'a Proof,
     kind: ChangeKind,
     /// The name in its directory, or the path from the handle of the root.
     at: Beneath,
@@ -74,17 +73,13 @@ impl Proof {
     /// Those of the table; `NotFound` if the directory does not exist.
     pub(super) fn permit(&self, kind: ChangeKind) -> Result<ChangePermit<'_>> {
         self.ensure_may_change(kind)?;
-        // As for open(2), a missing directory matters first to a new file.
-        if kind != ChangeKind::Replace {
-            self.ensure_may_be_put(kind)?;
-        }
         if matches!(kind, ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::CreateFile) {
+            self.ensure_may_be_put(kind)?;
             return self.permit_at(kind, self.place()?, None);
         }
+        // As for open(2), a missing directory matters first.
         let at = self.parent_dir()?;
-        if kind == ChangeKind::Replace {
-            self.ensure_may_be_put(kind)?;
-        }
+        self.ensure_may_be_put(kind)?;
         self.permit_at(kind, at, Some(1))
     }
 
@@ -94,10 +89,8 @@ impl Proof {
         at: Beneath,
         above: Option<usize>,
     ) -> Result<ChangePermit<'_>> {
-        let permit = ChangePermit { place: Cow::Borrowed(self), kind, at, above };
-        if kind != ChangeKind::Replace {
-            permit.ensure_no_root()?;
-        }
+        let permit = ChangePermit { place: self, kind, at, above };
+        permit.ensure_no_root()?;
         if kind == ChangeKind::MoveFrom {
             permit.search_as(self)?;
         }
@@ -106,8 +99,7 @@ impl Proof {
 
     /// The permit to create a directory on the path to this place, in one `above` names above it.
     pub(super) fn permit_parent(&self, at: Beneath, above: usize) -> ChangePermit<'_> {
-        let (place, kind) = (Cow::Borrowed(self), ChangeKind::CreateDir);
-        ChangePermit { place, kind, at, above: Some(above) }
+        ChangePermit { place: self, kind: ChangeKind::CreateDir, at, above: Some(above) }
     }
 
     /// Opens the directory that contains the last name, and returns it with that name.
@@ -125,9 +117,12 @@ impl Proof {
         // Defense: Nothing is changed, and nothing is moved to a place, that is read-only.
         self.ensure_writable()?;
         match kind {
-            ChangeKind::Replace if self.is_root_directory() => Err(Code::IsADirectory.into()),
-            // What is there decides first whether a file can be replaced.
-            ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::Replace => Ok(()),
+            ChangeKind::Modify | ChangeKind::Overwrite => Ok(()),
+            ChangeKind::Replace => self.ensure_not_root().map_err(|error| {
+                // rename(2)
+                let is_dir = self.existed() && !self.root().is_file();
+                if is_dir { Code::IsADirectory.into() } else { error }
+            }),
             ChangeKind::CreateDir if self.existed() => {
                 self.ensure_not_root().map_err(|_| Code::AlreadyExists.into())
             }
@@ -176,10 +171,6 @@ impl Proof {
         }
     }
 
-    fn is_root_directory(&self) -> bool {
-        self.relative().as_os_str().is_empty() && !self.root().is_file()
-    }
-
     fn ensure_not_root(&self) -> Result<()> {
         if self.holds_root(&self.canonical()) { Err(Code::RootItself.into()) } else { Ok(()) }
     }
@@ -200,12 +191,12 @@ impl ChangePermit<'_> {
         Slot::new(&self.at, self)
     }
 
-    pub(super) fn into_owned(self) -> ChangePermit<'static> {
-        ChangePermit { place: Cow::Owned(self.place.into_owned()), ..self }
+    pub(super) fn into_at(self) -> Beneath {
+        self.at
     }
 
     pub(super) fn place(&self) -> &Proof {
-        &self.place
+        self.place
     }
 
     pub(super) fn at(&self) -> &Beneath {
@@ -220,19 +211,14 @@ impl ChangePermit<'_> {
     }
 
     pub(super) fn condition(&self, version: Option<ContentHash>) -> Option<Condition<'_>> {
-        Condition::new(&self.place, &self.at, version)
+        Condition::new(self.place, &self.at, version)
     }
 
     /// Refuses to remove, move or replace a root under another name, for example through a bind
-    /// mount, or in a different case on a case-insensitive filesystem. A file to be replaced is
-    /// first compared here, because a directory there is refused as such.
-    pub(super) fn ensure_no_root(&self) -> Result<()> {
+    /// mount, or in a different case on a case-insensitive filesystem.
+    fn ensure_no_root(&self) -> Result<()> {
         match self.kind {
-            ChangeKind::Replace => {
-                self.place.ensure_not_root()?;
-                self.ensure_no_file_root()
-            }
-            ChangeKind::RemoveFile => self.ensure_no_file_root(),
+            ChangeKind::Replace | ChangeKind::RemoveFile => self.ensure_no_file_root(),
             ChangeKind::RemoveDir
             | ChangeKind::RemoveTree
             | ChangeKind::MoveFrom
@@ -240,7 +226,7 @@ impl ChangePermit<'_> {
                 Stat::Other(metadata) if metadata.is_dir() => {
                     let mut seen = HashSet::new();
                     for root in self.place.kept_roots() {
-                        self.place.roots().ensure_not_ended()?;
+                        self.place.roots().ensure_usable()?;
                         // Defense: A root is not removed under another name, such as a bind mount.
                         if root.is_at_or_below(metadata.identity(), &mut seen)? {
                             return Err(Code::RootItself.into());
@@ -292,7 +278,7 @@ impl ChangePermit<'_> {
     }
 
     pub(super) fn open_tree(&self) -> Result<(Handle, ContentPermit<'_>)> {
-        let place = &self.place;
+        let place = self.place;
         // A filesystem can also be mounted on the directory itself.
         let tree = self.at.directory.dir(&self.at.path, Rule::Refuse).map_err(|error| {
             if place.found() == Presence::Link { Code::NotADirectory.into() } else { error }
@@ -309,8 +295,8 @@ impl Permit for ChangePermit<'_> {
     /// Fails if the request has ended, or if the open directory is no longer at the path that was
     /// checked, because less can be allowed where it is.
     fn ask(&self) -> Result<()> {
-        let place = &self.place;
-        place.roots().ensure_not_ended()?;
+        let place = self.place;
+        place.roots().ensure_usable()?;
         // An entry of a listing is opened beneath the listed directory.
         let Some(above) = self.above else { return place.ensure_writable() };
         let path = place.root().beneath_handle(place.relative());
@@ -325,6 +311,6 @@ pub(super) struct ContentPermit<'a>(&'a Roots);
 
 impl Permit for ContentPermit<'_> {
     fn ask(&self) -> Result<()> {
-        self.0.ensure_not_ended()
+        self.0.ensure_usable()
     }
 }

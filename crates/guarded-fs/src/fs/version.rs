@@ -63,7 +63,7 @@ impl ContentHash {
     fn read(mut file: &File, limit: u64, roots: &Roots) -> Result<Option<Self>> {
         let (mut size, mut hasher, mut piece) = (0_u64, Sha256::new(), vec![0; HASHED_PIECE]);
         loop {
-            roots.ensure_not_ended()?;
+            roots.ensure_usable()?;
             let read = match file.read(&mut piece) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,

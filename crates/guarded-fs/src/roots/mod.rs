@@ -24,7 +24,7 @@ pub(crate) use self::resolve::{
 };
 pub use self::root::Root;
 pub(crate) use self::root::{display_path, join, kind_of};
-pub use self::scope::{Scope, Use};
+pub use self::scope::{Scope, StopHandle};
 pub(crate) use self::sharing::WeakTable;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot};
 pub use self::snapshot::{Roots, WhyNone};

@@ -1,91 +1,162 @@
 //! What a snapshot belongs to.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 
-/// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
-/// and how long they may be used. Roots from configuration belong to nobody.
+/// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent, and whether it
+/// is over. Roots from configuration belong to nobody.
 ///
-/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do
-/// their clones, the roots narrowed from them, and the proofs and walks made from these. The scope
-/// is asked before each check of a request, each change of a file, each directory of a walk and
-/// each mebibyte of a copy. It is not asked when an existing proof is used for reading, or when a
-/// listing or an open file is read further, so drop these when the scope ends.
+/// This is for crates that hand out roots to their clients. A program that only needs to stop work
+/// uses [`Roots::stoppable`](crate::Roots::stoppable).
 ///
-/// An implementation answers at once, on any thread. It must not block, panic or use roots, because
-/// a lock may be held. It must not contain the roots that belong to it, because they contain the
-/// scope.
+/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do their clones, the roots
+/// narrowed from them, and the proofs, walks and entries made from these. Once the scope is over,
+/// nothing begins through any of them:
 ///
-/// ```
-/// use std::num::NonZeroU64;
-/// use std::sync::Arc;
-/// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+/// | what | asks the scope |
+/// | --- | --- |
+/// | an operation of roots, of a proof or of an entry | when it begins, and again each time it is repeated because its path changed |
+/// | [`Walk`](crate::Walk), [`ReadDir`](crate::ReadDir) | before each entry |
+/// | a copy, or a [hash](crate::ContentHash) of a file | before each piece of at most a mebibyte |
+/// | a removal of a directory tree, and the search of one for protected names | before each entry |
+/// | any other change | immediately before it is made |
+/// | [`AtomicFile`](crate::AtomicFile) | at its commit, immediately before the file is renamed |
+/// | [`ChangeSet`](crate::ChangeSet) | when a change is added, and at the commit, once, after all changes were verified and before the first is made |
+/// | a child process of `guarded-process` | before it starts, and while it runs, ten times a second |
+/// | an open file ([`OpenFile`](crate::OpenFile)) | never: what is open stays open |
+/// | cleaning up: temporary files, created parents | never |
+/// | what looks nothing up, such as [`Roots::iter`](crate::Roots::iter), [`Proof::parent`](crate::Proof::parent) and texts | never |
 ///
-/// use guarded_fs::{Error, ErrorKind, Result, Roots, Scope, Use};
-///
-/// /// A turn of an agent, which its user can end.
-/// struct Turn {
-///     number: NonZeroU64,
-///     user: String,
-///     has_ended: AtomicBool,
-/// }
-///
-/// const TURN_ENDED: ErrorKind = ErrorKind::Other("turn_ended");
-///
-/// impl Scope for Turn {
-///     fn number(&self) -> NonZeroU64 {
-///         self.number
-///     }
-///
-///     fn share(&self) -> &str {
-///         &self.user
-///     }
-///
-///     fn ensure_usable(&self, _: Use) -> Result<()> {
-///         let ended = || Error::new(TURN_ENDED, "turn_ended", "the user ended this turn");
-///         if self.has_ended.load(SeqCst) { Err(ended()) } else { Ok(()) }
-///     }
-/// }
-///
-/// # let project = tempfile::tempdir().unwrap();
-/// let (number, user) = (NonZeroU64::MIN, "alice".to_owned());
-/// let turn = Arc::new(Turn { number, user, has_ended: AtomicBool::new(false) });
-/// let roots = Roots::from_dirs([project.path()])?.in_scope(turn.clone());
-/// roots.write("a.txt", "text")?;
-///
-/// turn.has_ended.store(true, SeqCst);
-/// assert_eq!(roots.write("b.txt", "text").unwrap_err().kind(), TURN_ENDED);
-/// # Ok::<(), guarded_fs::Error>(())
-/// ```
+/// An implementation answers at once, on any thread, because every entry of a walk asks: an atomic
+/// read is fast enough. It must not block, panic or use roots, because a lock may be held. It must
+/// not contain the roots that belong to it, because they contain the scope.
 pub trait Scope: Send + Sync {
-    /// The number of the session, request or turn in the [events](crate#events). The numbers of
-    /// sessions and of requests of the stateless era begin at 1.
+    /// The number of the session, request or turn in the [events](crate#events). Each crate that
+    /// implements this trait counts its own from 1.
     fn number(&self) -> NonZeroU64;
 
     /// Names the client that the work is charged to. Empty if it is unknown. The child processes of
     /// scopes with the same name are counted together, so that no client takes those of others.
     fn share(&self) -> &str;
 
-    /// Fails if the roots may no longer be used for this. By default, they always may.
+    /// Fails if the roots may no longer be used. By default, they always may.
     ///
     /// # Errors
     ///
     /// The scope's own, usually made with [`Error::new`](crate::Error::new). The operation that
-    /// asked returns it.
-    fn ensure_usable(&self, _: Use) -> Result<()> {
+    /// asked returns it, with its request.
+    fn ensure_usable(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What roots are used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Use {
-    /// An operation, or a step of a long one. Every operation asks, so the answer should cost next
-    /// to nothing.
-    Operation,
-    /// Work that begins, or its next step, such as a child process while it runs. It may also be
-    /// refused because the request was cancelled or the client has changed its roots.
-    Work,
+/// Stops the [roots](crate::Roots::stoppable) that were returned with it, at the latest when it is
+/// dropped.
+///
+/// ```
+/// use guarded_fs::{ErrorKind, Roots};
+///
+/// # let project = tempfile::tempdir().unwrap();
+/// let (roots, turn) = Roots::from_dirs([project.path()])?.stoppable();
+/// roots.write("a.txt", "text")?;
+/// let file = roots.check("a.txt")?;
+///
+/// // On any thread.
+/// turn.stop("the user ended this turn");
+/// let refused = file.read(1 << 20).unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::Stopped);
+/// assert_eq!(refused.to_string(), r#"read "a.txt": stopped; the user ended this turn"#);
+/// # Ok::<(), guarded_fs::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the roots are stopped when this is dropped"]
+pub struct StopHandle {
+    scope: Arc<StoppableScope>,
+}
+
+#[derive(Debug)]
+struct StoppableScope {
+    number: NonZeroU64,
+    /// Why the roots were stopped.
+    reason: OnceLock<String>,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+impl StopHandle {
+    pub(super) fn new() -> Self {
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        let number = NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX);
+        Self { scope: Arc::new(StoppableScope { number, reason: OnceLock::new() }) }
+    }
+
+    pub(super) fn scope(&self) -> Arc<dyn Scope> {
+        self.scope.clone()
+    }
+
+    /// Stops the roots. Every refusal from now on contains `reason`, which a model reads. Only the
+    /// first call counts.
+    pub fn stop(&self, reason: impl Into<String>) {
+        let _ = self.scope.reason.set(reason.into());
+    }
+}
+
+impl Drop for StopHandle {
+    fn drop(&mut self) {
+        self.stop("its program has ended this work");
+    }
+}
+
+impl Scope for StoppableScope {
+    fn number(&self) -> NonZeroU64 {
+        self.number
+    }
+
+    fn share(&self) -> &str {
+        ""
+    }
+
+    fn ensure_usable(&self) -> Result<()> {
+        match self.reason.get() {
+            Some(reason) => Err(Error::from(Code::Stopped).with_outcome(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The scope of roots that already belonged to `outer`, and end with either.
+pub(super) struct NestedScope {
+    pub(super) outer: Arc<dyn Scope>,
+    pub(super) inner: Arc<dyn Scope>,
+}
+
+impl Scope for NestedScope {
+    fn number(&self) -> NonZeroU64 {
+        self.outer.number()
+    }
+
+    fn share(&self) -> &str {
+        self.outer.share()
+    }
+
+    fn ensure_usable(&self) -> Result<()> {
+        self.outer.ensure_usable()?;
+        self.inner.ensure_usable()
+    }
+}
+
+/// The scope of changes that have begun, and are made even if `0` ends meanwhile.
+pub(super) struct BegunScope(pub(super) Arc<dyn Scope>);
+
+impl Scope for BegunScope {
+    fn number(&self) -> NonZeroU64 {
+        self.0.number()
+    }
+
+    fn share(&self) -> &str {
+        self.0.share()
+    }
 }

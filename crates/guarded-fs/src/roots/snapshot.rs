@@ -11,7 +11,8 @@ use crate::path::IntoLocation;
 use crate::path::index::PathIndex;
 use crate::path::names::{components, is_same, path_key};
 use crate::path::protect::ProtectedNames;
-use crate::roots::{RejectedEntry, Root, Scope, Use};
+use crate::roots::scope::{BegunScope, NestedScope};
+use crate::roots::{RejectedEntry, Root, Scope, StopHandle};
 
 /// An immutable snapshot of the roots in force, cheap to clone and share. [`Roots::from_dirs`]
 /// makes one from configuration, and a [`Boundary`](crate::Boundary) also from a client's list.
@@ -26,8 +27,6 @@ pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
     scope: Option<Arc<dyn Scope>>,
-    /// Further scopes, which can only end the roots sooner.
-    more_scopes: Option<Arc<Vec<Arc<dyn Scope>>>>,
 }
 
 #[derive(Clone, Default)]
@@ -264,35 +263,46 @@ impl Roots {
     #[inline]
     #[must_use]
     pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
-        if self.scope.is_none() {
-            return Self { scope: Some(scope), ..self };
-        }
-        let mut more = self.more_scopes.as_deref().cloned().unwrap_or_default();
-        more.push(scope);
-        Self { more_scopes: Some(Arc::new(more)), ..self }
+        let scope = match &self.scope {
+            None => scope,
+            Some(outer) => Arc::new(NestedScope { outer: outer.clone(), inner: scope }),
+        };
+        Self { scope: Some(scope), ..self }
+    }
+
+    /// Returns the same roots with a handle that stops them, for example when a user ends the turn
+    /// of an agent. From then on, nothing begins through these roots or through what was made from
+    /// them: no operation, no change, no next entry of a walk. What is open stays open. [`Scope`]
+    /// lists when each operation asks.
+    ///
+    /// Roots that can end already, such as those of a request, then end with either.
+    pub fn stoppable(self) -> (Self, StopHandle) {
+        let handle = StopHandle::new();
+        (self.in_scope(handle.scope()), handle)
     }
 
     fn without_scope(&self) -> Self {
-        Self { scope: None, more_scopes: None, ..self.clone() }
+        Self { scope: None, ..self.clone() }
     }
 
-    /// Checks whether the roots may still be used, as every operation does. Call this before work
-    /// of another kind.
+    /// The same roots for changes that have begun, which the end of the scope does not interrupt.
+    pub(crate) fn begun(&self) -> Self {
+        let begun = |scope: &Arc<dyn Scope>| Arc::new(BegunScope(scope.clone())) as _;
+        Self { scope: self.scope.as_ref().map(begun), ..self.clone() }
+    }
+
+    /// Fails if the scope of these roots is over, as every operation does. Call this before each
+    /// step of work that uses no roots, such as a long computation.
     ///
     /// # Errors
     ///
     /// The kind, code, text and operator's detail of the scope's error.
     #[inline]
-    pub fn ensure_usable(&self, used_for: Use) -> Result<()> {
-        let Some(scope) = &self.scope else { return Ok(()) };
-        scope.ensure_usable(used_for).map_err(Error::into_custom)?;
-        let Some(more) = &self.more_scopes else { return Ok(()) };
-        more.iter().try_for_each(|scope| scope.ensure_usable(used_for)).map_err(Error::into_custom)
-    }
-
-    #[inline]
-    pub(crate) fn ensure_not_ended(&self) -> Result<()> {
-        self.ensure_usable(Use::Operation)
+    pub fn ensure_usable(&self) -> Result<()> {
+        match &self.scope {
+            None => Ok(()),
+            Some(scope) => scope.ensure_usable().map_err(Error::into_custom),
+        }
     }
 
     /// Only these roots, in the same scope. Relative requests start at the first.
@@ -317,7 +327,7 @@ impl Roots {
             ..Snapshot::new(roots, own.declared.clone())
         });
         // Defense: Narrowed roots end with the request that they came from.
-        Self { scope: self.scope.clone(), more_scopes: self.more_scopes.clone(), ..narrowed }
+        Self { scope: self.scope.clone(), ..narrowed }
     }
 
     pub(crate) fn with_read_only_access(&self) -> Self {
@@ -427,7 +437,7 @@ impl Roots {
 
 impl From<Snapshot> for Roots {
     fn from(snapshot: Snapshot) -> Self {
-        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None, more_scopes: None }
+        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None }
     }
 }
 

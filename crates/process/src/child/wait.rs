@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
-use guarded_fs::{Error, Result, Use};
+use guarded_fs::{Error, Result};
 use tokio::sync::oneshot;
 
 use super::permits::ChildPermit;
@@ -33,7 +33,7 @@ pub(super) fn output(
     is_dropped: impl Fn() -> bool,
 ) -> Result<ChildOutput, Failure> {
     let ensure_wanted = || {
-        child.directory.roots().ensure_usable(Use::Work)?;
+        child.directory.roots().ensure_usable()?;
         if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
             return Err(kinds::cancelled());
         }
