@@ -202,9 +202,6 @@
 //! interrupts the agent, it drops the call's future.
 //!
 //! ```
-//! use std::sync::Arc;
-//! use std::sync::atomic::{AtomicBool, Ordering};
-//!
 //! use mcp_roots_guard::{Boundary, Result, Roots, WalkOptions};
 //! use serde_json::{Value, json};
 //!
@@ -216,16 +213,13 @@
 //!     CountBytes { path: String },
 //! }
 //!
-//! fn run(roots: &Roots, call: Call, is_stopped: &AtomicBool) -> Result<Value> {
+//! fn run(roots: &Roots, call: Call) -> Result<Value> {
 //!     match call {
 //!         Call::ReadFile { path } => Ok(json!(roots.read_to_string(path, 1 << 20)?)),
 //!         Call::WriteFile { path, text } => roots.write(path, text).map(|()| json!("written")),
 //!         Call::CountBytes { path } => {
 //!             let (mut walk, mut bytes) = (roots.walk(path, WalkOptions::default())?, 0);
 //!             while let Some(entry) = walk.next_entry()? {
-//!                 if is_stopped.load(Ordering::Relaxed) {
-//!                     break; // nobody waits for the result
-//!                 }
 //!                 bytes += entry.metadata()?.len();
 //!             }
 //!             Ok(json!(bytes))
@@ -233,22 +227,11 @@
 //!     }
 //! }
 //!
-//! /// Stops the work when the future that waits for it is dropped.
-//! #[derive(Default)]
-//! struct StopOnDrop(Arc<AtomicBool>);
-//!
-//! impl Drop for StopOnDrop {
-//!     fn drop(&mut self) {
-//!         self.0.store(true, Ordering::Relaxed);
-//!     }
-//! }
-//!
 //! /// Runs a call of the model, and returns the result for the model.
 //! async fn respond(boundary: Boundary, call: Call) -> Value {
-//!     let stop = StopOnDrop::default();
-//!     let is_stopped = Arc::clone(&stop.0);
-//!     let work = move || run(&boundary.allowed_roots(), call, &is_stopped);
-//!     match tokio::task::spawn_blocking(work).await {
+//!     // If this future is dropped, so is the handle, which stops the work.
+//!     let (roots, _call) = boundary.allowed_roots().stoppable();
+//!     match tokio::task::spawn_blocking(move || run(&roots, call)).await {
 //!         Ok(Ok(result)) => json!({ "result": result }),
 //!         Ok(Err(refusal)) => json!({ "error": refusal }),
 //!         Err(_) => json!({ "error": { "code": "internal", "text": "the tool failed" } }),
@@ -276,9 +259,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Dropping the future does not end the thread, so work of many steps looks at a flag between them.
-//! A single operation is bounded by its limit, and finishes. A change that was made stays made
-//! without the model's knowledge, so let it read the file again.
+//! Dropping the future does not end the thread, but nothing more begins through the call's roots:
+//! see [Stop a turn](stop_a_turn). A single operation is bounded by its limit, and finishes. A
+//! change that was made stays made without the model's knowledge, so let it read the file again.
 //!
 //! # A server with many tools
 //!
@@ -1290,3 +1273,6 @@
 //! Such a wrapper does not see a message that the SDK's own transport drops, so copy the stream if
 //! you can. rust-mcp-sdk drops messages that it cannot parse, such as a `list_changed` without
 //! `jsonrpc`, and lines that are longer than its limit.
+
+#[doc = include_str!("../docs/recipes/stop-a-turn.md")]
+pub mod stop_a_turn {}

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, Deadline, DirectoryOptions, Guard, ListRootsResult,
-    Roots, RootsResponse, WalkOptions,
+    Roots, RootsResponse, Session, WalkOptions,
 };
 
 use crate::support::access::{Directory, Outcome, Policy, Root, is_in};
@@ -40,6 +40,8 @@ struct Case {
     boundary: Boundary,
     expected: Vec<Root>,
     roots: Roots,
+    /// Its roots end with it.
+    session: Option<Session>,
 }
 
 #[test]
@@ -148,7 +150,7 @@ impl Case {
         }
         let boundary = builder.build().unwrap();
         let (roots, expected) = (boundary.allowed_roots(), policy.everything());
-        Self { tree, policy, boundary, expected, roots }
+        Self { tree, policy, boundary, expected, roots, session: None }
     }
 
     fn place(&self, path: &str) -> String {
@@ -187,6 +189,7 @@ impl Case {
                 let no_list = RootsResponse::from_result(serde_json::json!({"roots": {}}));
                 let roots = session.roots(async |_: Option<String>| no_list.clone());
                 self.roots = runtime.block_on(roots).unwrap();
+                self.session = Some(session);
                 self.expected = self.policy.always();
             }
             "within" => {

@@ -1,11 +1,17 @@
-//! Roots that belong to a scope, as a program without MCP uses them: an agent's turns.
+//! Roots that end: when their program stops them, and with a scope of another crate.
 
+use std::io::Read as _;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-use mcp_roots_guard::{Access, Boundary, Error, ErrorKind, Result, Scope, Use, WalkOptions};
+use mcp_roots_guard::{
+    Access, Boundary, ContentHash, Error, ErrorKind, Overwrite, Result, Roots, Scope, WalkOptions,
+    WriteOptions,
+};
 
+use crate::support::ended::{assert_all_refused, attempts, create};
+use crate::support::operations::CONTENT;
 use crate::support::tree::Tree;
 
 const ENDED: ErrorKind = ErrorKind::Other("turn_ended");
@@ -35,7 +41,7 @@ impl Scope for Turn {
         if self.number.get() == 1 { "one" } else { "other" }
     }
 
-    fn ensure_usable(&self, _: Use) -> Result<()> {
+    fn ensure_usable(&self) -> Result<()> {
         let ended = Error::new(ENDED, "turn_ended", "the turn has ended");
         if self.has_ended.load(SeqCst) { Err(ended) } else { Ok(()) }
     }
@@ -45,38 +51,63 @@ fn boundary(tree: &Tree) -> Boundary {
     Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap()
 }
 
-/// Every check of a request and every change ends with the scope, also by what was made from the
-/// roots before. A proof that was made before can still be read.
+fn roots(tree: &Tree) -> Roots {
+    boundary(tree).allowed_roots()
+}
+
+/// The table of the documentation of `Scope`: what asks, and so begins nothing after the end.
 #[test]
-fn what_was_made_from_roots_ends_with_their_scope() {
-    let tree = Tree::new("file op/a/f = text; dir op/b");
-    let turn = Turn::new(1);
-    let roots = boundary(&tree).allowed_roots().in_scope(turn.clone());
-    let narrowed = roots.within("a").unwrap();
-    let read_only = roots.read_only();
-    let place = roots.check("a/new").unwrap();
-    let (entry, file) = (roots.check_entry("a/f").unwrap(), roots.check("a/f").unwrap());
-    let mut walk = roots.walk(".", WalkOptions::default()).unwrap();
-    assert_eq!(narrowed.read("f", 9).unwrap(), b"text");
-    turn.end();
-    let refused = [
-        roots.read("a/f", 9).map(drop),
-        roots.write("a/f", "changed"),
-        narrowed.read("f", 9).map(drop),
-        read_only.read("a/f", 9).map(drop),
-        place.write("new"),
-        entry.remove_file(),
-        std::iter::from_fn(|| walk.next_entry().transpose())
-            .find_map(Result::err)
-            .map_or(Ok(()), Err),
-    ];
-    assert_eq!(roots.ensure_usable(Use::Work).unwrap_err().kind(), ENDED);
-    assert_eq!(file.read(9).unwrap(), b"text");
-    for (number, refused) in refused.into_iter().enumerate() {
-        assert_eq!(refused.map_err(|error| error.kind()), Err(ENDED), "{number}");
+fn nothing_begins_through_what_is_over() {
+    for (how, reason) in [
+        ("stopped", "the user ended this turn"),
+        ("dropped", "its program has ended this work"),
+        ("a scope", "the turn has ended"),
+    ] {
+        let tree = Tree::new("dir op");
+        create(&tree.path("op"));
+        let (turn, (roots, handle)) = (Turn::new(1), roots(&tree).stoppable());
+        let roots = if how == "a scope" { boundary(&tree).allowed_roots() } else { roots };
+        let roots = if how == "a scope" { roots.in_scope(turn.clone()) } else { roots };
+        let attempts = attempts(&roots);
+        let mut open = roots.open("f").unwrap();
+        match how {
+            "stopped" => handle.stop(reason),
+            "dropped" => drop(handle),
+            _ => turn.end(),
+        }
+        let code = if how == "a scope" { "turn_ended" } else { "stopped" };
+        assert_all_refused(attempts, &tree.path("op"), code, reason, how);
+        let refused = roots.ensure_usable().unwrap_err();
+        assert_eq!(refused.code(), code);
+        // What is open stays open.
+        let mut text = String::new();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, CONTENT);
+        assert!(open.read_range(0, 3).is_ok());
     }
-    assert_eq!(std::fs::read(tree.path("op/a/f")).unwrap(), b"text");
-    assert!(!tree.path("op/a/new").exists());
+}
+
+#[test]
+fn a_refusal_names_the_request_and_the_reason() {
+    let tree = Tree::new("file op/a/f = text");
+    let (roots, turn) = roots(&tree).stoppable();
+    let narrowed = roots.within("a").unwrap();
+    let entry = roots.read_dir("a").unwrap().next().unwrap().unwrap();
+    turn.stop("the user ended this turn");
+    turn.stop("only the first reason counts");
+    for (refused, request) in [
+        (narrowed.read("f", 9).map(drop), r#"read "f""#),
+        (roots.read_only().read_dir("a").map(drop), r#"list "a""#),
+        (roots.write("new", ""), r#"write "new""#),
+        (entry.read(9).map(drop), r#"read "a/f""#),
+        (roots.rename("a", "b", Overwrite::Never), r#"rename "a" to "b""#),
+        (roots.check_entry("a").map(drop), r#"check "a""#),
+    ] {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Stopped);
+        let expected = format!("{request}: stopped; the user ended this turn");
+        assert_eq!(refused.to_string(), expected);
+    }
 }
 
 /// A caller who is handed the roots of a request cannot lift their end with a scope of his own.
@@ -85,7 +116,7 @@ fn roots_of_two_scopes_end_with_either() {
     let tree = Tree::new("file op/f = text");
     for ends_first in [1, 2] {
         let (outer, inner) = (Turn::new(1), Turn::new(2));
-        let roots = boundary(&tree).allowed_roots().in_scope(outer.clone()).in_scope(inner.clone());
+        let roots = roots(&tree).in_scope(outer.clone()).in_scope(inner.clone());
         let scope = roots.scope().unwrap();
         // The work is charged to whom the roots belonged to first.
         assert_eq!((scope.number().get(), scope.share()), (1, "one"));
@@ -96,9 +127,81 @@ fn roots_of_two_scopes_end_with_either() {
             inner.end();
         }
         assert_eq!(roots.read("f", 9).unwrap_err().kind(), ENDED, "{ends_first}");
-        assert_eq!(roots.ensure_usable(Use::Work).unwrap_err().kind(), ENDED);
+        assert_eq!(roots.ensure_usable().unwrap_err().kind(), ENDED);
     }
+    let (outer, (roots, handle)) = (Turn::new(1), roots(&tree).stoppable());
+    let (narrower, _kept) = roots.clone().in_scope(outer).stoppable();
+    handle.stop("for all");
+    assert_eq!(narrower.read("f", 9).unwrap_err().kind(), ErrorKind::Stopped);
     assert!(boundary(&tree).allowed_roots().scope().is_none());
+}
+
+/// Is over after it was asked so many times.
+struct EndsAfter {
+    left: AtomicUsize,
+}
+
+impl Scope for EndsAfter {
+    fn number(&self) -> NonZeroU64 {
+        NonZeroU64::MIN
+    }
+
+    fn share(&self) -> &'static str {
+        ""
+    }
+
+    fn ensure_usable(&self) -> Result<()> {
+        let left = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        left.map(drop).map_err(|_| Error::new(ENDED, "turn_ended", "the turn has ended"))
+    }
+}
+
+/// A set asks for the last time before its first change, so no end leaves it half made.
+#[test]
+fn a_change_set_is_not_interrupted_by_an_end() {
+    let (mut whole, mut asked) = (false, 0);
+    while !whole {
+        let tree = Tree::new("file op/a = a; file op/b = b; file op/c = c");
+        let version = ContentHash::of(b"a");
+        let scope = Arc::new(EndsAfter { left: AtomicUsize::new(usize::MAX) });
+        let roots = roots(&tree).in_scope(scope.clone());
+        let mut set = roots.change_set();
+        let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
+        set.write("a", "A", if_unchanged).unwrap();
+        set.write("d/e/new", "new", WriteOptions::default().create_parents()).unwrap();
+        set.remove_file("b").unwrap();
+        set.rename("c", "C", Overwrite::Never).unwrap();
+        scope.left.store(asked, SeqCst);
+        let made = set.commit();
+        let now = std::fs::read_to_string(tree.path("op/a")).unwrap();
+        whole = made.is_ok();
+        assert_eq!(now, if whole { "A" } else { "a" }, "asked {asked} times");
+        for (path, is_new) in [("d/e/new", true), ("d", true), ("b", false), ("c", false)] {
+            let is_there = tree.path("op").join(path).exists();
+            assert_eq!(is_there == is_new, whole, "{path}, asked {asked} times");
+        }
+        if let Err(partial) = made {
+            assert_eq!(partial.error().kind(), ENDED);
+            assert!(partial.committed().is_empty(), "asked {asked} times");
+        }
+        asked += 1;
+    }
+    assert!(asked > 4, "the verification asks for each change");
+}
+
+/// Cleaning up asks nobody.
+#[test]
+fn what_an_ended_request_did_not_commit_is_removed() {
+    let tree = Tree::new("dir op");
+    let (roots, turn) = roots(&tree).stoppable();
+    let parents = WriteOptions::default().create_parents();
+    let file = roots.check("a/b/new").unwrap().atomic_file(parents).unwrap();
+    let mut set = roots.change_set();
+    set.write("c/d/new", "new", parents).unwrap();
+    turn.stop("now");
+    assert_eq!(file.commit().unwrap_err().kind(), ErrorKind::Stopped);
+    drop(set);
+    assert_eq!(std::fs::read_dir(tree.path("op")).unwrap().count(), 0);
 }
 
 /// The end of a scope is never taken for a failure of the operation, whatever error the scope makes.
@@ -114,21 +217,23 @@ fn the_error_of_a_scope_is_its_own() {
             "one"
         }
 
-        fn ensure_usable(&self, _: Use) -> Result<()> {
+        fn ensure_usable(&self) -> Result<()> {
             // A tired author passes on the error of something else.
             Err(std::io::Error::from(std::io::ErrorKind::NotFound).into())
         }
     }
     let tree = Tree::new("file op/a/f = text");
-    let ended = boundary(&tree).allowed_roots().in_scope(Arc::new(Gone));
+    let ended = roots(&tree).in_scope(Arc::new(Gone));
     assert_eq!(ended.read("a/f", 9).unwrap_err().code(), "not_found");
     assert_eq!(ended.remove_dir_all("a").unwrap_err().code(), "not_found");
+    assert!(tree.path("op/a/f").exists());
     let turn = Turn::new(1);
-    let roots = boundary(&tree).allowed_roots().in_scope(turn.clone());
+    let roots = roots(&tree).in_scope(turn.clone());
     let mut walk = roots.walk(".", WalkOptions::default().skip_unreadable()).unwrap();
     let ends_at_once = roots.in_scope(Arc::new(Gone));
     assert_eq!(ends_at_once.exists("a").unwrap_err().code(), "not_found");
     turn.end();
-    let end = std::iter::from_fn(|| walk.next_entry().transpose()).find_map(Result::err);
-    assert_eq!(end.map(|error| error.kind()), Some(ENDED));
+    assert_eq!(walk.next_entry().unwrap_err().kind(), ENDED);
+    assert_eq!(walk.next_entry().unwrap_err().kind(), ENDED);
+    assert!(walk.unreadable().is_empty());
 }

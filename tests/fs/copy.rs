@@ -136,5 +136,8 @@ fn a_configured_file_is_not_replaced_by_a_copy_or_a_write() {
     let roots = boundary.allowed_roots();
     assert_eq!(code(roots.write("f", "new")), Some("root_itself"));
     assert_eq!(code(copy(&roots, "g", "f")), Some("root_itself"));
-    assert_eq!(code(copy(&roots, "f", "f")), Some("same_file"));
+    assert_eq!(code(copy(&roots, "f", "f")), Some("root_itself"));
+    let in_place = WriteOptions::default().in_place();
+    let onto_itself = roots.copy("f", "f", 99, in_place);
+    assert_eq!(code(onto_itself.map(drop)), Some("same_file"));
 }

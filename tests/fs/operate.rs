@@ -217,7 +217,7 @@ fn every_operation_is_in_the_table_and_is_offered() {
 const NO_OPERATIONS: &str = "always_in_force check_all clone deref ensure_usable entry eq exists \
     explain failure follow fmt from_dirs generation hash heap_size in_scope is_provisional iter join \
     join_entry open_root_unguarded read_only read_only_at_or_below rejected scope still_allows \
-    why_none with_base without_rejected writable_places";
+    stoppable why_none with_base without_rejected writable_places";
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[

@@ -92,8 +92,8 @@ async fn piece_that_follows_a_change_is_refused() {
             waiting.send("waiting".to_owned()).unwrap();
             gate.acquire_owned().await.unwrap().forget();
             let second = roots.run(read).await.unwrap_err();
-            // The work itself continues, and the roots that it obtained are unchanged.
-            let code = roots.ensure_active().unwrap_err().code();
+            // The work itself continues, without roots.
+            let code = roots.ensure_usable().unwrap_err().code();
             Ok(format!("{first}, then {second} ({code})"))
         }
     })

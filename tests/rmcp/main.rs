@@ -9,6 +9,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod asynchronous;
+#[cfg(target_os = "linux")]
+mod ends;
 mod eras;
 mod fairness;
 mod http;
@@ -19,6 +21,9 @@ mod responsiveness;
 mod sessions;
 mod stateless;
 mod within;
+#[cfg(target_os = "linux")]
+#[path = "../support/ended.rs"]
+mod ended;
 #[cfg(target_os = "linux")]
 #[path = "../support/hung_filesystem.rs"]
 #[allow(dead_code)] // The file server's tests use the other functions.

@@ -240,7 +240,11 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
         ),
     ];
     let session = announcing(&guard);
-    let mut earlier = session.roots(source_listing(&tree, &["b"])).await.unwrap();
+    let checked = async |directory| {
+        let roots = session.roots(source_listing(&tree, &[directory])).await.unwrap();
+        (roots.check(".").unwrap(), roots)
+    };
+    let mut earlier = checked("b").await;
     for (name, mut source, expected) in cases {
         session.list_changed();
         let mut requests = 0;
@@ -255,11 +259,12 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
         // longer in force.
         assert_eq!(code(session.roots(no_request_expected()).await), Some(expected), "{name}");
         assert_eq!(session.state(), RootsState::Failed(refused.kind()), "{name}");
-        let checked = earlier.check(".").unwrap();
-        assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"), "{name}");
+        assert_eq!(code(session.still_allows(&earlier.0)), Some("roots_stale"), "{name}");
+        assert_eq!(code(earlier.1.check(".")), Some("roots_stale"), "{name}");
+        assert_eq!(code(earlier.0.metadata()), Some("roots_stale"), "{name}");
         session.list_changed();
         assert_eq!(session.state(), RootsState::Stale, "{name}");
-        earlier = session.roots(source_listing(&tree, &["a"])).await.unwrap();
+        earlier = checked("a").await;
         assert_eq!(session.state(), RootsState::Available, "{name}");
     }
     // A bad entry does not affect the others.
@@ -882,8 +887,8 @@ async fn a_kept_proof_removes_no_other_root_of_its_list() {
     let tree = Tree::new("dir a/in");
     let session = announcing(&guard(&tree).build().unwrap());
     let check = async |listed: &[&str]| {
-        session.list_changed();
-        let roots = session.roots(Client::listing(list(&tree, listed)).source()).await.unwrap();
+        // Such lists are not withdrawn by a change.
+        let roots = session.roots_from_list(list(&tree, listed)).await.unwrap();
         roots.check_entry(tree.path("a")).unwrap()
     };
     let kept = check(&[".", "a/in"]).await;

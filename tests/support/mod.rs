@@ -12,6 +12,7 @@ pub(crate) mod access;
 pub(crate) mod aliases;
 #[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
+pub(crate) mod ended;
 #[cfg(target_os = "linux")]
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]

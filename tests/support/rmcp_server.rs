@@ -135,7 +135,7 @@ impl ServerHandler for Server {
                 let work = move |roots: RequestRoots| {
                     reporter.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
-                        if let Err(error) = roots.ensure_active() {
+                        if let Err(error) = roots.ensure_usable() {
                             let _ = reporter.send(format!("stopped: {}", error.code()));
                             return Err(error.into());
                         }
@@ -152,7 +152,6 @@ impl ServerHandler for Server {
                     while read < 100_000 {
                         let mut walk = roots.walk(&path, WalkOptions::default())?;
                         while let Some(entry) = walk.next_entry()? {
-                            roots.ensure_active()?;
                             entry.read(1000)?;
                             read += 1;
                         }

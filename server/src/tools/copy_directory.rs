@@ -41,7 +41,7 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &TwoPaths) -> Work {
     if to.parent().is_some_and(|parent| !parent.exists()) {
         return Err(HandlerError::new("the parent of the destination does not exist"));
     }
-    let mut steps = Steps::new(&from, WalkOptions::default(), &[], roots, progress)?;
+    let mut steps = Steps::new(&from, WalkOptions::default(), &[], progress)?;
     to.create_dir()?;
     let [mut files, mut directories, mut symlinks] = [0_u32; 3];
     let (mut left, mut left_out) = (BYTES, Lines::default());

@@ -61,7 +61,7 @@ struct Node {
 
 fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work {
     let top = roots.check(&args.path)?;
-    let levels = |depth| levels(roots, progress, &top, &args.exclude_patterns, depth);
+    let levels = |depth| levels(progress, &top, &args.exclude_patterns, depth);
     let depth = args.depth.get().and_then(|depth| usize::try_from(depth).ok());
     let depth = depth.unwrap_or(usize::MAX);
     if let Some(tree) = levels(depth)? {
@@ -86,7 +86,6 @@ fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work
 
 /// The tree to a depth, unless it is too large.
 fn levels(
-    roots: &RequestRoots,
     progress: &Progress,
     top: &CheckedPath,
     exclude: &[String],
@@ -95,7 +94,7 @@ fn levels(
     // Excluded entries do not count, but the walk counts them.
     let most = if exclude.is_empty() { ENTRIES } else { WALK_ENTRIES };
     let options = WalkOptions::default().max_depth(depth).max_entries(most);
-    let mut steps = Steps::new(top, options, exclude, roots, progress)?;
+    let mut steps = Steps::new(top, options, exclude, progress)?;
     // The most recent entry and the directories above it, from the top.
     let mut open = vec![Node::new(String::new(), true, false)];
     let (mut count, mut unreadable) = (0, 0);

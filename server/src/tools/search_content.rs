@@ -134,7 +134,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchContent, most:
     if !args.hidden {
         options = options.skip_dot_files();
     }
-    let mut steps = Steps::new(&top, options, &[], roots, progress)?;
+    let mut steps = Steps::new(&top, options, &[], progress)?;
     let directory = top.to_unguarded_path();
     while page.next.is_none()
         && let Some(entry) = steps.next_entry()?

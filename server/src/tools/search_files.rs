@@ -51,7 +51,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles, most: u
     let top = roots.check(&args.path)?;
     let plain = WalkOptions::default().max_entries(most);
     let options = if args.respect_gitignore { plain.git_ignore() } else { plain };
-    let mut steps = Steps::new(&top, options, &args.exclude_patterns, roots, progress)?;
+    let mut steps = Steps::new(&top, options, &args.exclude_patterns, progress)?;
     let (mut lines, mut found, mut remarks) = (Lines::default(), 0_usize, Vec::new());
     while let Some(entry) = steps.next_entry()? {
         if !pattern.matches(&entry.relative()) {

@@ -5,7 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{CheckedPath, DirEntry, Error, Walk, WalkOptions};
 
 use super::call::{Progress, Work};
@@ -20,7 +19,6 @@ pub(super) struct Steps<'a> {
     /// Whether the walk ended because there are more than
     /// [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES) entries.
     pub(super) is_full: bool,
-    roots: &'a RequestRoots,
     progress: &'a Progress,
 }
 
@@ -30,14 +28,13 @@ impl<'a> Steps<'a> {
         top: &CheckedPath,
         options: WalkOptions,
         exclude: &[String],
-        roots: &'a RequestRoots,
         progress: &'a Progress,
     ) -> Work<Self> {
         let excluded = Globs::excluding(exclude)?;
         let walk = top.walk(options.skip_unreadable())?;
         // A call can walk several times.
         let seen = *progress.borrow();
-        Ok(Self { walk, excluded, seen, looked: None, is_full: false, roots, progress })
+        Ok(Self { walk, excluded, seen, looked: None, is_full: false, progress })
     }
 
     /// The next entry that is not excluded.
@@ -54,7 +51,6 @@ impl<'a> Steps<'a> {
             self.seen = self.seen.saturating_add(1);
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.looked = Some(Instant::now());
-                self.roots.ensure_usable()?;
                 self.progress.send_replace(self.seen);
             }
             if self.excluded.is_empty() || !self.excluded.matches(&entry.relative()) {
@@ -76,5 +72,5 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The interval between checks for cancellation, which take much less time.
+/// The interval between reports of progress.
 const LOOK: Duration = Duration::from_millis(10);

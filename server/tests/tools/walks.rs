@@ -149,3 +149,60 @@ fn cancelled_search_of_contents_stops_inside_a_file() {
     }
     assert!(cancelled.elapsed() < Duration::from_secs(5), "{:?}", cancelled.elapsed());
 }
+
+/// Directories with 3,000 names of a file of 400 KB, so that a search of them takes seconds.
+fn put_flat(served: &ServedDirectory, names: &[&str]) {
+    for name in names {
+        let directory = served.path(name);
+        fs::create_dir(&directory).unwrap();
+        let first = directory.join("0");
+        fs::write(&first, "some hay\n".repeat(45_000)).unwrap();
+        for number in 1..3_000 {
+            fs::hard_link(&first, directory.join(number.to_string())).unwrap();
+        }
+    }
+}
+
+/// The processor time of the server in milliseconds (proc(5), `utime` and `stime`, which are in
+/// hundredths of a second).
+#[cfg(target_os = "linux")]
+fn processor_time(client: &Client) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", client.process.id())).unwrap();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    10 * (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
+}
+
+/// The tool searches one flat directory, so it enters no other that would end it.
+#[cfg(target_os = "linux")]
+#[test]
+fn search_of_a_flat_directory_ends_with_its_request() {
+    let served = ServedDirectory::new();
+    put_flat(&served, &["old", "new"]);
+    let search = json!({ "path": served.path("old"), "pattern": "needle" });
+    for end in ["withdrawn", "cancelled"] {
+        let mut client = served.with_roots(&[&served.path("old")]);
+        client.said("list_directory", &json!({ "path": "." }));
+        let id = client.begin_call("search_content", &search);
+        client.progress(Duration::from_secs(10)).unwrap();
+        let before = processor_time(&client);
+        if end == "withdrawn" {
+            client.change(&[&served.path("new")]);
+        } else {
+            client.notify("cancelled", &json!({ "requestId": id }));
+        }
+        // Messages are handled in order.
+        client.request("ping", json!({})).unwrap();
+        // All names are of this file.
+        fs::write(served.path("old/0"), "a needle\n".repeat(45_000)).unwrap();
+        if end == "withdrawn" {
+            let result = client.end(id).unwrap();
+            let text = result["content"][0]["text"].as_str().unwrap();
+            assert_eq!(result["isError"], true, "{text}");
+            assert!(text.contains("changed or expired") && !text.contains("a needle"), "{text}");
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let took = processor_time(&client) - before;
+        println!("{end}: the server used {took} ms of processor time afterwards");
+        assert!(took < 150, "{end}: {took} ms");
+    }
+}

@@ -39,9 +39,9 @@ struct Parent {
 /// [walk](crate::Roots::walk).
 ///
 /// The entry keeps the listed directory open, and its operations run beneath it without resolving a
-/// path again, as long as the roots have not ended. No symlink is followed: an entry that is a symlink can be described, removed and
-/// renamed, but not opened. [`follow`](Self::follow) resolves it. An entry has the access of its
-/// place, which can be a root itself or below one.
+/// path again, as long as the roots have not ended. No symlink is followed: an entry that is a
+/// symlink can be described, removed and renamed, but not opened. [`follow`](Self::follow) resolves
+/// it. An entry has the access of its place, which can be a root itself or below one.
 ///
 /// After the listing:
 ///

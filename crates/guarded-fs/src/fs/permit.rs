@@ -73,14 +73,15 @@ impl Proof {
     /// Those of the table; `NotFound` if the directory does not exist.
     pub(super) fn permit(&self, kind: ChangeKind) -> Result<ChangePermit<'_>> {
         self.ensure_may_change(kind)?;
+        self.ensure_may_be_put(kind).map_err(|error| match (error.reason(), self.found()) {
+            // As for open(2), a missing directory matters before a slash at the end.
+            (Code::IsADirectory, Presence::Missing(2..)) => without_parent(),
+            _ => error,
+        })?;
         if matches!(kind, ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::CreateFile) {
-            self.ensure_may_be_put(kind)?;
             return self.permit_at(kind, self.place()?, None);
         }
-        // As for open(2), a missing directory matters first.
-        let at = self.parent_dir()?;
-        self.ensure_may_be_put(kind)?;
-        self.permit_at(kind, at, Some(1))
+        self.permit_at(kind, self.parent_dir()?, Some(1))
     }
 
     pub(super) fn permit_at(
