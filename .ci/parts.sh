@@ -38,14 +38,17 @@ finish() {
 }
 trap finish EXIT
 
-# check_code PACKAGE...: checks the format and the names of types, and runs the tests of these
-# packages, or of all.
+# check_code PACKAGE...: checks the format, the names of types and where unsafe code is, and runs
+# the tests of these packages, or of all.
 check_code() {
   part "the code is formatted"
   cargo fmt --all --check
 
   part "a type is named by a noun, and one name is that of one type"
   .ci/type-names
+
+  part "unsafe code and the functions that the lints recommend are where the repository says"
+  .ci/unsafe-code
 
   # The option prints what passing tests count, such as tries, races and traced system calls.
   part "the tests pass with the README's command, cargo test"

@@ -39,6 +39,7 @@ const SHOWN: &[&str] = &[
     "destination",
     "destination_path",
     "code",
+    "os_error",
     "index",
     "entry",
     "roots",
@@ -150,6 +151,10 @@ struct Fields {
 
 impl Visit for Fields {
     fn record_u64(&mut self, field: &Field, value: u64) {
+        self.insert(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
         self.insert(field, value.into());
     }
 

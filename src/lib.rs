@@ -134,12 +134,12 @@
 //! | `roots fetched` | debug | a client's list was received and resolved | `session`, `roots`, `rejected`, `pages` |
 //! | `roots resolved again` | debug | a cached list was resolved again | `session`, `roots` |
 //! | `root in force` | debug | after these two, for each of the first 20 roots | `session`, `index`, `root` |
-//! | `entry rejected` | warn | after `roots fetched`, for each of the first 20 rejected entries | `session`, `index`, `entry`, `code`, `detail` |
-//! | `roots not fetched` | warn | a client's list could not be obtained | `session`, `code`, `detail` |
+//! | `entry rejected` | warn | after `roots fetched`, for each of the first 20 rejected entries | `session`, `index`, `entry`, `code`, `os_error`, `detail` |
+//! | `roots not fetched` | warn | a client's list could not be obtained | `session`, `code`, `os_error`, `detail` |
 //! | `roots changed` | debug | a client announced that its roots changed | `session` |
 //! | `session opened` | debug | a client of a wrapped transport began a session (feature `rmcp`) | `session`, `mcp_session_id` |
 //! | `session closed` | debug | a session ended | `session` |
-//! | `handler failed` | warn | a handler failed with an error that only the operator may see (`HandlerError::other`, feature `rmcp`) | `session`, `error` |
+//! | `handler failed` | warn | a handler failed with an error that only the operator may see (`HandlerError::other`, feature `rmcp`) | `session`, `os_error`, `error` |
 //!
 //! | field | type | meaning |
 //! | --- | --- | --- |
@@ -148,6 +148,7 @@
 //! | `index` | number | the position in [`Roots::iter`] or, for a rejected entry, in the list |
 //! | `entry` | text | the rejected entry as the client sent it, shortened and escaped |
 //! | `error` | text | the handler's error with its causes, only for the operator |
+//! | `os_error` | number | the operating system's number: that of the error, or of the first cause of the handler's error that has one |
 //! | `roots`, `rejected`, `pages` | number | how many roots are in force, entries were rejected, and pages the list had |
 //!
 //! The guard does the work of a request in the span of its caller, also on its own threads. The

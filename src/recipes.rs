@@ -1127,7 +1127,8 @@
 //!
 //! With the feature `tracing`, the crate emits [events](crate#events). A subscriber must not call
 //! the guard, whose operations emit events themselves. Without the feature, log each rejected entry
-//! with its error, and each refusal with its [`code`](crate::Error::code) and `operator_detail`.
+//! with its error, and each refusal with its [`code`](crate::Error::code), its
+//! [`raw_os_error`](crate::Error::raw_os_error) and its `operator_detail`.
 //! Format the [entry](crate::RejectedEntry::entry), which is the client's text, with `{:?}`, which
 //! escapes it.
 //!

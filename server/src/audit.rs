@@ -142,6 +142,10 @@ impl Visit for Fields {
         self.insert(field, value.into());
     }
 
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.insert(field, value.into());
+    }
+
     fn record_str(&mut self, field: &Field, value: &str) {
         self.insert(field, value.into());
     }
@@ -165,6 +169,7 @@ const FIELDS: &[&str] = &[
     "destination",
     "destination_path",
     "code",
+    "os_error",
     "index",
     "entry",
 ];

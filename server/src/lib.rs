@@ -1,9 +1,12 @@
 //! An MCP filesystem server guarded by `mcp-roots-guard`.
 //!
-//! It has the tools of the reference filesystem server, and serves files as resources, to clients
-//! of all protocol revisions. Access is limited to the allowed directories, narrowed by each
-//! client's roots. Every decision about a path is made by the guard, and every file is opened
-//! through it.
+//! It has the tools of the reference filesystem server and further ones, and serves files as
+//! resources, to clients of all protocol revisions. Access is limited to the allowed directories,
+//! narrowed by each client's roots. The guard decides about every path in a request, and opens every
+//! file that the server itself reads or changes for a client. It does not open:
+//!
+//! - the server's own files, such as its configuration and its audit log
+//! - the files of the programs that `--git` and `--run` permit, which the kernel confines
 
 pub mod audit;
 mod config;

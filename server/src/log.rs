@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
+#[cfg(unix)]
+use rustix::io::Errno;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -86,9 +88,8 @@ impl<S: Subscriber> Layer<S> for Failures {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut refusal = Refusal::default();
         event.record(&mut refusal);
-        let is_of_machine = || MACHINE.iter().any(|cause| refusal.error.contains(cause));
         let kind = match refusal.code.as_str() {
-            "io" if is_of_machine() => "the system fails",
+            "io" if refusal.os_error.is_some_and(|it| MACHINE.contains(&it)) => "the system fails",
             "root_unavailable" => "a directory is gone, or its filesystem does not answer",
             "busy" | "queue_full" => "clients wait for the server",
             NOTHING_IN_FORCE | "roots_failed" | "roots_timed_out" | "roots_unsupported" => {
@@ -103,11 +104,18 @@ impl<S: Subscriber> Layer<S> for Failures {
 #[derive(Default)]
 struct Refusal {
     code: String,
+    os_error: Option<i32>,
     error: String,
     detail: String,
 }
 
 impl Visit for Refusal {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        if field.name() == "os_error" {
+            self.os_error = i32::try_from(value).ok();
+        }
+    }
+
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "code" => value.clone_into(&mut self.code),
@@ -123,19 +131,37 @@ impl Visit for Refusal {
     }
 }
 
-/// What the system says of failures that no path causes (errno(3)).
-const MACHINE: &[&str] = &[
-    "No space left on device",
-    "Disk quota exceeded",
-    "Too many open files",
-    "Cannot allocate memory",
-    "Input/output error",
-    "Read-only file system",
-    "Stale file handle",
-    "Transport endpoint is not connected",
-    "Connection timed out",
-    "Host is down",
-    "No such device",
+/// The numbers of failures that no path causes (errno(3)).
+#[cfg(unix)]
+const MACHINE: &[i32] = &[
+    Errno::NOSPC.raw_os_error(),
+    Errno::DQUOT.raw_os_error(),
+    Errno::MFILE.raw_os_error(),
+    Errno::NFILE.raw_os_error(),
+    Errno::NOMEM.raw_os_error(),
+    Errno::IO.raw_os_error(),
+    Errno::STALE.raw_os_error(),
+    Errno::NOTCONN.raw_os_error(),
+    Errno::TIMEDOUT.raw_os_error(),
+    Errno::HOSTDOWN.raw_os_error(),
+    Errno::NODEV.raw_os_error(),
+];
+
+/// The same on Windows (winerror.h).
+#[cfg(windows)]
+const MACHINE: &[i32] = &[
+    4,    // ERROR_TOO_MANY_OPEN_FILES
+    8,    // ERROR_NOT_ENOUGH_MEMORY
+    14,   // ERROR_OUTOFMEMORY
+    23,   // ERROR_CRC
+    39,   // ERROR_HANDLE_DISK_FULL
+    53,   // ERROR_BAD_NETPATH
+    55,   // ERROR_DEV_NOT_EXIST
+    64,   // ERROR_NETNAME_DELETED
+    112,  // ERROR_DISK_FULL
+    121,  // ERROR_SEM_TIMEOUT
+    1117, // ERROR_IO_DEVICE
+    1295, // ERROR_DISK_QUOTA_EXCEEDED
 ];
 
 /// The longest text of a client in a line, in characters.

@@ -1,6 +1,8 @@
 //! Directories that were replaced after the kernel confined the server to them. It allows access
 //! only to those that were there.
 
+use std::error::Error as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +39,9 @@ impl ConfinedDirectories {
     /// Adds to an error that a directory was replaced, if that can be its cause. Other directories
     /// than those of these roots are not mentioned. Call this where blocking is allowed.
     pub(crate) fn explain(&self, error: HandlerError, roots: &Roots) -> HandlerError {
-        // Tools add advice to a refusal, and so make it a text.
-        if !error.to_string().contains("permission denied") {
+        // The kernel refuses with EACCES (landlock(7)).
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        if cause.is_none_or(|cause| cause.kind() != io::ErrorKind::PermissionDenied) {
             return error;
         }
         let is_in_force =

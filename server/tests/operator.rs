@@ -21,6 +21,8 @@ use std::process::{Command, Output, Stdio};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
+#[cfg(target_os = "linux")]
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 
 use client::PROGRAM;
@@ -170,6 +172,25 @@ fn a_refusal_of_the_transport_is_a_line_at_most_once_a_minute() {
     }
 }
 
+/// Sends a request while the server can open nothing (EMFILE), and returns the response.
+#[cfg(target_os = "linux")]
+fn exchange_without_files(server: &Process, address: &str, request: &str) -> String {
+    // The server must have accepted the connection before, so it sends a response on it first.
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.write_all(request.replace("Connection: close\r\n", "").as_bytes()).unwrap();
+    let (mut received, mut byte) = (Vec::new(), [0]);
+    while !received.ends_with(b"0\r\n\r\n") {
+        connection.read_exact(&mut byte).unwrap();
+        received.extend(byte);
+    }
+    let pid = Some(Pid::from_child(&server.0));
+    let limit = Rlimit { current: Some(3), ..getrlimit(Resource::Nofile) };
+    let earlier = prlimit(pid, Resource::Nofile, limit).unwrap();
+    let said = exchange(connection, request);
+    prlimit(pid, Resource::Nofile, earlier).unwrap();
+    said
+}
+
 /// A wrong path is not a failure of the system, and no reason for a line.
 #[test]
 fn a_failure_of_the_system_is_a_line_and_a_wrong_path_is_not() {
@@ -187,14 +208,23 @@ fn a_failure_of_the_system_is_a_line_and_a_wrong_path_is_not() {
         let said = post(&address, "localhost", &session, &call(1, tool, &arguments));
         assert!(said.contains(r#""isError":true"#), "{said}");
     }
+    let read = call(1, "read_text_file", &json!({ "path": "d/f" }));
+    #[cfg(target_os = "linux")]
+    {
+        let said =
+            exchange_without_files(&process, &address, &message("localhost", &session, &read));
+        assert!(said.contains(r#""isError":true"#), "{said}");
+    }
     fs::rename(&served.directory, served.directory.with_extension("gone")).unwrap();
     std::thread::sleep(3 * mcp_roots_guard::limits::VERIFY_EVERY);
-    let read = call(1, "read_text_file", &json!({ "path": "d/f" }));
     let said = post(&address, "localhost", &session, &read);
     assert!(said.contains(r#""isError":true"#), "{said}");
     process.0.kill().unwrap();
     let lines: Vec<_> = lines.collect();
-    assert!(lines.len() == 1 && lines[0].contains("a directory is gone"), "{lines:?}");
+    let expected = ["the system fails", "a directory is gone"];
+    let expected = if cfg!(target_os = "linux") { &expected[..] } else { &expected[1..] };
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    assert!(lines.iter().zip(expected).all(|(line, kind)| line.contains(kind)), "{lines:?}");
 }
 
 #[test]
@@ -354,17 +384,22 @@ fn the_audit_log_has_changes_and_refusals_and_is_opened_again() {
         for (tool, arguments) in [
             ("read_text_file", json!({ "path": "f" })),
             ("write_file", json!({ "path": "new", "content": "content" })),
+            ("read_text_file", json!({ "path": "none" })),
             ("read_text_file", json!({ "path": "/etc/passwd" })),
         ] {
             send(&session, &call(1, tool, &arguments));
         }
         let found = lines();
         let mut events: Vec<_> =
-            found.iter().map(|line| [&line["event"], &line["request"]]).collect();
+            found.iter().map(|line| ["event", "request", "os_error"].map(|it| &line[it])).collect();
         // A tool may try a request twice.
         events.dedup();
-        let expected =
-            json!([["session opened", null], ["allowed", "new"], ["refused", "/etc/passwd"]]);
+        let expected = json!([
+            ["session opened", null, null],
+            ["allowed", "new", null],
+            ["refused", "none", 2],
+            ["refused", "/etc/passwd", null],
+        ]);
         assert_eq!(json!(events), expected, "{found:?}");
         // The rest of the id is a secret.
         let id = session.trim().split_once(": ").unwrap().1;

@@ -163,10 +163,12 @@ const FAILURE_CAUSES: usize = 16;
 /// Logs a handler's error and its causes, bounded, because other code creates the error.
 fn log_failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
     let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
+    let number = chain.clone().find_map(|it| it.downcast_ref::<io::Error>()?.raw_os_error());
     let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
     let shown: String = chain.chars().take(FAILURE_CHARS).collect();
     let session = session.map(NonZeroU64::get);
-    event!(warn, "handler failed", session = session, error = shown.as_str());
+    let error = shown.as_str();
+    event!(warn, "handler failed", session = session, os_error = number, error = error);
 }
 
 #[cfg(test)]

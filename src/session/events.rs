@@ -23,6 +23,7 @@ pub(crate) fn not_fetched(session: NonZeroU64, error: &Error) {
         "roots not fetched",
         session = session.get(),
         code = error.code(),
+        os_error = error.raw_os_error(),
         detail = error.operator_detail()
     );
 }
@@ -58,6 +59,7 @@ pub(crate) fn rejected(session: NonZeroU64, index: usize, entry: &str, error: &E
         index = index,
         entry = escaped(entry).as_str(),
         code = error.code(),
+        os_error = error.raw_os_error(),
         detail = error.operator_detail()
     );
 }

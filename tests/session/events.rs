@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Roots,
-    RootsResponse, RootsSource,
+    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Overwrite,
+    Roots, RootsResponse, RootsSource,
 };
 
 use tree::Tree;
@@ -99,6 +99,33 @@ fn refusals_of_a_program_are_logged_like_others() {
     assert!(events.contains("TRACE allowed operation=\"format\" request=\"./a\""), "{events}");
 }
 
+/// A refusal outside the roots has none, which would say whether something exists there.
+#[test]
+fn an_error_of_the_system_is_logged_with_its_number() {
+    let _alone = ONE_TEST_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (tree, log) = (Tree::new("file op/d/f; file secret"), Log::default());
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time();
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let full = Error::from(io::Error::from_raw_os_error(28)).with_request("write", "b".as_ref());
+    let _ = full.logged(None);
+    let events = log.take(&tree, "");
+    let full = "INFO refused operation=\"write\" request=\"b\" code=\"io\" os_error=28 error=";
+    assert!(events.starts_with(full), "{events}");
+    let roots = Roots::from_dirs([tree.path("op")]).unwrap();
+    if cfg!(unix) {
+        assert!(roots.rename("d", "d/in", Overwrite::Never).is_err());
+        let events = log.take(&tree, "");
+        assert!(events.contains("destination=\"d/in\" code=\"io\" os_error=22 "), "{events}");
+    }
+    for outside in ["secret", "missing", "secret/missing"] {
+        assert!(roots.read(tree.path(outside), 9).is_err());
+        let events = log.take(&tree, "");
+        assert!(events.contains("code=\"outside_roots\" error="), "{events}");
+    }
+}
+
 #[test]
 fn each_event_names_its_session_and_its_cause() {
     let _alone = ONE_TEST_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,17 +149,8 @@ fn each_event_names_its_session_and_its_cause() {
         let list = ListRootsResult::from_uris(uris);
         let roots = session.roots(source(&list)).await.unwrap();
         let events = log.take(&tree, number);
-        assert_eq!(
-            events,
-            "DEBUG roots fetched session=$S roots=1 rejected=3 pages=1\n\
-             DEBUG root in force session=$S index=0 root=\"$T/op/a\"\n\
-             WARN entry rejected session=$S index=1 \
-             entry=\"file://$T/op/a/f/in\" code=\"not_a_directory\"\n\
-             WARN entry rejected session=$S index=2 \
-             entry=\"file://$T/op/out\\\\n\" code=\"dropped_character\"\n\
-             WARN entry rejected session=$S index=3 \
-             entry=\"ftp://host/\" code=\"foreign_scheme\"\n"
-        );
+        let number_on_unix = if cfg!(unix) { " os_error=20" } else { "" };
+        assert_eq!(events, OF_LIST.replace("$N", number_on_unix));
         // A list that comes with a request causes the same events.
         session.roots_from_list(list.clone()).await.unwrap();
         assert_eq!(log.take(&tree, number), events);
@@ -203,10 +221,19 @@ fn each_event_names_its_session_and_its_cause() {
                 .lines()
                 .find(|line| line.contains(failed))
                 .unwrap_or_else(|| panic!("{events}"));
-            assert!(line.ends_with("error=\"the catalogue: password refused\""), "{line}");
+            let cause = "os_error=28 error=\"the catalogue: password refused: ";
+            assert!(line.contains(cause), "{line}");
         }
     });
 }
+
+/// The events of a list with one root and three other entries.
+const OF_LIST: &str = r#"DEBUG roots fetched session=$S roots=1 rejected=3 pages=1
+DEBUG root in force session=$S index=0 root="$T/op/a"
+WARN entry rejected session=$S index=1 entry="file://$T/op/a/f/in" code="not_a_directory"$N
+WARN entry rejected session=$S index=2 entry="file://$T/op/out\\n" code="dropped_character"
+WARN entry rejected session=$S index=3 entry="ftp://host/" code="foreign_scheme"
+"#;
 
 fn source(list: &ListRootsResult) -> impl RootsSource + use<> {
     let list = list.clone();
@@ -220,7 +247,7 @@ async fn call_failing_tool(guard: &Guard) -> String {
     struct Catalogue(io::Error);
     impl std::fmt::Display for Catalogue {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("the catalogue")
+            f.write_str("the catalogue: password refused")
         }
     }
     impl std::error::Error for Catalogue {
@@ -229,7 +256,7 @@ async fn call_failing_tool(guard: &Guard) -> String {
         }
     }
     let mut raw = raw_client::Raw::to_tool(guard, |guard, call, ctx| async move {
-        let refused = || Catalogue(io::Error::other("password refused"));
+        let refused = || Catalogue(io::Error::from_raw_os_error(28));
         let work = move |_| Err::<String, _>(HandlerError::other(refused()));
         guard.tool(&ctx, &call, work).await
     });

@@ -33,6 +33,7 @@ impl Error {
             request = self.operation().map(|(_, request)| request),
             destination = self.destination(),
             code = self.code(),
+            os_error = self.raw_os_error(),
             error = tracing_display(&self),
             detail = self.operator_detail()
         );

@@ -105,12 +105,12 @@
 //!   `request`, `root`, `path`, `destination` and `destination_path`.
 //! - `refused` (info): an operation was refused or has failed, a request got no roots, or a program
 //!   logged a refusal of its own ([`Error::logged`]). Its fields are `session`, `operation`,
-//!   `request`, `destination`, `code`, `error` and `detail`.
+//!   `request`, `destination`, `code`, `os_error`, `error` and `detail`.
 //!
 //! They are a contract: within a major version, no event or field is removed or renamed, or changes
 //! its type, its meaning or its level. Events, fields, operations and codes may be added, so a log
 //! that others read should copy fields by name. A field without a value is absent. All are texts,
-//! except `session`:
+//! except the numbers `session` (unsigned) and `os_error` (signed):
 //!
 //! - `session`: the [number of the scope](Scope::number), in an MCP server that of the client's
 //!   session or of the request.
@@ -125,6 +125,9 @@
 //! - `path`, `destination_path`: the [canonical path](Proof::display_path) of the place, or the
 //!   directory in which a program ran.
 //! - `code`, `error`: the [code](Error::code) and the text of the error.
+//! - `os_error`: its [`raw_os_error`](Error::raw_os_error), the operating system's number, such as
+//!   28 for a full disk on Linux. Refusals that are the guard's alone, such as `outside_roots`, have
+//!   none, so it does not say whether something outside exists.
 //! - `detail`: its [`operator_detail`](Error::operator_detail).
 //!
 //! `request` and `destination` are the sender's text, and the paths can contain names that it

@@ -5,7 +5,8 @@
 //! - A [`Confinement`] restricts such a program to the roots in force, or the whole process to the
 //!   allowed directories, on Linux by Landlock (landlock(7)) and seccomp (seccomp(2)).
 //!
-//! The only unsafe code, in `child::exec`, runs in the new process before it executes the program.
+//! The only unsafe code, in `child::exec`, is the hook that a new process runs before it executes
+//! the program.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 

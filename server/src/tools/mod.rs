@@ -1,5 +1,6 @@
 //! The tools of the reference filesystem server, with the same names, parameters, annotations and
-//! result formats, and tools that run programs. README.md lists the differences in behavior.
+//! result formats, and further tools, of which some run programs. README.md lists the differences in
+//! behavior.
 //!
 //! A tool is a file with its description for the model, its schema and its limits. A new one also
 //! takes two lines here: `mod`, and one in a table of tools.

@@ -59,7 +59,7 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
             Err(error) if error.code() == "too_large" => {
                 format!("{path}: Error - larger than {TEXT} bytes; {WHOLE}")
             }
-            Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
+            Err(error) => format!("{path}: Error - {}", advised(error, WHOLE)),
         });
     }
     Ok(parts.join("\n---\n"))

@@ -166,7 +166,7 @@ impl TextPart {
 fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Option<ContentHash>)> {
     let (path, part) = (&args.path, TextPart::of(args)?);
     room.for_file(roots, path, BYTES)?;
-    let refused = |error: Error| advised("", &error, part.advice());
+    let refused = |error: Error| advised(error, part.advice());
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
             HandlerError::new(format!("read {path:?}: larger than {TEXT} bytes; {}", part.advice()))
@@ -175,7 +175,7 @@ fn read(roots: &RequestRoots, room: &Room, args: &ReadText) -> Work<(String, Opt
             HandlerError::new(format!("read {path:?}: not UTF-8 text; {AS_IT_IS}"))
         }
         io::ErrorKind::InvalidInput => HandlerError::new(format!("read {path:?}: {error}")),
-        _ => advised(&format!("read {path:?}: "), &error.into(), part.advice()),
+        _ => refused(Error::from(error).with_request("read", path.as_ref())).into(),
     };
     let time = ReadTime { roots, end: Instant::now() + TIME };
     let content = if let TextPart::Whole = part {

@@ -1,17 +1,16 @@
 //! What the tools that read text have in common.
 
-use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{Error, ErrorKind};
 
 /// Adds advice to a refusal.
-pub(super) fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
+pub(super) fn advised(error: Error, too_large: &str) -> Error {
     let advice = match error.kind() {
-        ErrorKind::LimitExceeded => &format!("; {too_large}"),
-        ErrorKind::NotUtf8 => &format!("; {AS_IT_IS}"),
-        ErrorKind::IsADirectory => "; to list a directory, use list_directory",
-        _ => "",
+        ErrorKind::LimitExceeded => too_large,
+        ErrorKind::NotUtf8 => AS_IT_IS,
+        ErrorKind::IsADirectory => "to list a directory, use list_directory",
+        _ => return error,
     };
-    HandlerError::new(format!("{at}{error}{advice}"))
+    error.with_outcome(advice.to_owned())
 }
 
 // Advice on refusals.

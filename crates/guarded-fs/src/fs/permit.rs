@@ -1,8 +1,10 @@
 //! What must hold before an entry is changed: [`ChangePermit`].
 //!
-//! [`Proof::permit`] opens the directory of an entry, and compares the entry with the row of the
-//! [`ChangeKind`]. The [`Slot`] of the permit asks it again immediately before the change. Every
-//! change requires a writable place and roots that have not ended.
+//! [`Proof::permit`] opens the directory of an entry, and decides the row of the [`ChangeKind`] by
+//! names. Only *under another name* and *in it* are decided by the entry that is there, in part by
+//! other functions below. Immediately before the change, the [`Slot`] asks the permit whether the
+//! roots have ended or the directory has moved. Every change requires a writable place and roots
+//! that have not ended.
 //!
 //! | change | requires |
 //! | --- | --- |
