@@ -7,6 +7,8 @@ use std::fs;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -124,7 +126,7 @@ fn confined_program_works_inside_its_roots() {
     assert_eq!(report.not_enforced().next(), None);
     let shown = report.to_string();
     assert!(shown.contains("enforced, 1 thread\n"), "{shown}");
-    assert_eq!(shown.matches("\n  denied: ").count(), 3, "{shown}");
+    assert_eq!(shown.matches("\n  denied: ").count(), 4, "{shown}");
     assert_eq!(shown.matches("\n  directory, ").count(), 2, "{shown}");
     assert_eq!(report.paths().nth(1).map(|(_, access)| access), Some(ExtraAccess::ReadOnly));
     // A kernel that enforces everything also enforces it if it need not.
@@ -223,6 +225,19 @@ fn probe(name: &str, argument: &str, server: Pid, threads: &[Pid]) -> bool {
             UnixDatagram::pair().is_ok_and(|(socket, _)| socket.connect(argument).is_ok())
         }
         "io_uring" => io_uring::IoUring::new(1).is_ok(),
+        "watch" => match watch(argument) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error, rustix::io::Errno::ACCESS);
+                false
+            }
+        },
+        "fanotify" => {
+            use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
+            // Without a capability, a group must report handles of files (fanotify_init(2)).
+            let flags = InitFlags::from_bits_retain(nix::libc::FAN_REPORT_FID);
+            Fanotify::init(flags, EventFFlags::O_RDONLY).is_ok()
+        }
         "descriptor" => {
             // A directory of the server that this program inherited.
             (3..64)
@@ -231,6 +246,19 @@ fn probe(name: &str, argument: &str, server: Pid, threads: &[Pid]) -> bool {
         _ => panic!("{name}"),
     }
 }
+
+/// Watches a directory until another process creates the entry [`WATCHED`].
+fn watch(directory: &str) -> rustix::io::Result<()> {
+    use rustix::fs::inotify;
+    let instance = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&instance, directory, inotify::WatchFlags::CREATE)?;
+    let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 4096];
+    let mut events = inotify::Reader::new(instance, &mut buffer);
+    while events.next()?.file_name().is_none_or(|name| name.to_bytes() != WATCHED.as_bytes()) {}
+    Ok(())
+}
+
+const WATCHED: &str = "watched";
 
 /// This process and its other threads. A confined program cannot list them.
 fn own_threads() -> String {
@@ -288,7 +316,20 @@ fn probes_of_a_confined_program_are_refused() {
         assert_ne!(shown.contains("SUCCEEDED"), shown.contains("REFUSED"), "{shown}");
         shown.contains("SUCCEEDED")
     };
-    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    let (outside, inside) = (tree.path("out"), tree.path("r"));
+    let [outside, inside] = [&outside, &inside].map(|path| path.to_str().unwrap());
+    // Another process of the user works in both directories.
+    let (stop, stopped) = mpsc::channel::<()>();
+    let works = [outside, inside].map(|directory| Path::new(directory).join(WATCHED));
+    let worker = thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
+            for path in &works {
+                fs::write(path, "").unwrap();
+                fs::remove_file(path).unwrap();
+            }
+        }
+    });
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets, Channel::Watches];
     for (probe, argument, channel) in [
         ("ptrace", "", None),
         ("ptrace-thread", "", None),
@@ -302,6 +343,9 @@ fn probes_of_a_confined_program_are_refused() {
         ("unix-stream", stream, Some(Channel::UnixSockets)),
         ("unix-datagram", datagram, Some(Channel::UnixSockets)),
         ("unix-pair", datagram, Some(Channel::UnixSockets)),
+        // Landlock restricts no watch, so an allowed one shows names outside.
+        ("watch", outside, Some(Channel::Watches)),
+        ("watch", inside, Some(Channel::Watches)),
     ] {
         // The ptrace of a program without capabilities is refused by a server that has some.
         assert!(run(probe, argument, &|run| run.keep_privileges()), "{probe}");
@@ -323,6 +367,12 @@ fn probes_of_a_confined_program_are_refused() {
         run.confined(channels.into_iter().fold(confinement, Confinement::allow))
     };
     assert_eq!(run("io_uring", "", &all), has_ring);
+    // Some kernels have no fanotify. It stays denied when every channel is allowed.
+    let has_fanotify = run("fanotify", "", &|run| run);
+    println!("fanotify is {}", if has_fanotify { "denied" } else { "not available here" });
+    assert!(!run("fanotify", "", &confined) && !run("fanotify", "", &all));
+    drop(stop);
+    worker.join().unwrap();
     // A program that has moved to the server's process group.
     let output = confined(probe("group", "")).time_limit(Duration::from_secs(1)).output().unwrap();
     assert_eq!(output.ended(), ExitReason::TimedOut);
