@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -141,6 +142,55 @@ fn confined_program_works_inside_its_roots() {
     // Without the extras, the program cannot load its libraries.
     let output = sh(&roots, ".", "true").confined(Confinement::default()).output();
     assert!(output.is_err() || !output.unwrap().success());
+}
+
+/// What only the guard knows or hides does not reach a program.
+#[test]
+fn patterns_do_not_reach_a_confined_program() {
+    let tree = Tree::new("file r/.env = KEY; file r/.git/config = [core]; file out/secret");
+    let boundary = Boundary::builder().directory(tree.path("r"), Access::ReadWrite);
+    let boundary = boundary.deny(".env*").protect(".git").build().unwrap();
+    let roots = boundary.allowed_roots();
+    assert_eq!(code(roots.read(".env", 9)), Some("protected"));
+    assert_eq!(code(roots.write(".git/config", "")), Some("protected"));
+    assert_eq!(code(roots.check("../out/secret")), code(roots.check("../out/none")));
+    let script = "cat .env && echo new >.git/config && test -e ../out/secret -a ! -e ../out/none";
+    let output = confined(sh(&roots, ".", script)).output().unwrap();
+    assert!(output.success() && output.stdout() == b"KEY", "{output:?}");
+    assert_eq!(fs::read(tree.path("r/.git/config")).unwrap(), b"new\n");
+}
+
+/// As with pyenv and nvm, whose programs are in the home directory.
+#[test]
+fn refusal_to_run_an_interpreter_outside_says_how_to_allow_it() {
+    let tree = Tree::new("dir r; dir out");
+    let roots = tree.roots(["r"]);
+    // Another process writes them, because a file that is open for writing cannot be run.
+    let install = "cp /bin/sh sh && printf '#!%s -e\necho ran\n' $PWD/sh >tool && chmod +x tool";
+    let out = tree.path("out");
+    let installed = Command::new("sh").args(["-c", install]).current_dir(&out).status();
+    assert!(installed.unwrap().success());
+    let [tool, interpreter] = ["out/tool", "out/sh"].map(|name| tree.path(name));
+    let tool = tool.to_str().unwrap();
+    let programs = Confinement::default().programs();
+    let run = |program: &str, confinement: &Confinement| {
+        let run = command(&roots, ".", program).unwrap().args(["-c", tool]);
+        run.confined(confinement.clone()).output()
+    };
+    let refused = run(tool, &programs).unwrap_err();
+    assert_eq!(refused.code(), "permission_denied");
+    let (shown, detail) = (refused.to_string(), refused.operator_detail().unwrap());
+    assert!(shown.starts_with(&format!("run {tool:?}: permission denied; ")), "{shown}");
+    assert!(shown.contains("`Confinement::extra` with `ExtraAccess::Execute`"), "{shown}");
+    assert!(!shown.contains(interpreter.to_str().unwrap()), "{shown}");
+    assert_eq!(detail, format!("the first line of {tool:?} names {interpreter:?}"));
+    // A shell reports that it could not run the tool.
+    let refused = run("sh", &programs).unwrap().into_stdout().unwrap_err().to_string();
+    assert!(refused.contains("status: 126, ") && refused.contains("Confinement::ex"), "{refused}");
+    let unconfined = sh(&roots, ".", "exit 126").output().unwrap().into_stdout().unwrap_err();
+    assert!(!unconfined.to_string().contains("confine"), "{unconfined}");
+    let allowed = programs.extra(interpreter, ExtraAccess::Execute);
+    assert_eq!(run(tool, &allowed).unwrap().into_stdout().unwrap(), b"ran\n");
 }
 
 #[test]
@@ -379,7 +429,7 @@ fn probes_of_a_confined_program_are_refused() {
     assert!(!run("descriptor", "", &|run| run));
     assert!(!run("descriptor", "", &confined));
     // The control: a program of `std::process` inherits it.
-    let mut control = std::process::Command::new("sh");
+    let mut control = Command::new("sh");
     let script = "for fd in /proc/self/fd/*; do cat $fd/secret; done";
     let control = control.args(["-c", script]).output().unwrap();
     assert!(text(&control.stdout).contains("SECRET"));

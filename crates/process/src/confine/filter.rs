@@ -55,6 +55,7 @@ impl Filter {
             network: is_denied(Channel::Network),
             unix: is_denied(Channel::UnixSockets) && denies_unix_sockets,
             signals: is_denied(Channel::Signals),
+            // Defense: A confined program watches no files, so it learns no names used outside.
             watches: is_denied(Channel::Watches),
         };
         Some(Self { programs: programs(denied)?, denied })
@@ -101,7 +102,6 @@ fn programs(denied: Denied) -> Option<[BpfProgram; 2]> {
     let mask = u64::try_from(libc::CLONE_PARENT).ok()?;
     let sibling = one(flags, Compare::MaskedEq(mask), libc::CLONE_PARENT)?;
     let mut denied = vec![(libc::SYS_clone, vec![sibling])];
-    // Defense: A confined program does not learn names that others use outside, by watching them.
     denied.push((libc::SYS_fanotify_init, Vec::new()));
     if watches {
         denied.push((libc::SYS_inotify_add_watch, Vec::new()));
