@@ -35,12 +35,12 @@ use super::Channel;
 
 pub(super) struct Filter {
     programs: [BpfProgram; 2],
-    denied: Denied,
+    denied: Denials,
 }
 
 /// What a filter denies in addition to what it always does.
 #[derive(Clone, Copy)]
-struct Denied {
+struct Denials {
     network: bool,
     unix: bool,
     signals: bool,
@@ -51,7 +51,7 @@ impl Filter {
     /// `None` if filters are not supported on this architecture.
     pub(super) fn new(denied: &[Channel], denies_unix_sockets: bool) -> Option<Self> {
         let is_denied = |channel| denied.contains(&channel);
-        let denied = Denied {
+        let denied = Denials {
             network: is_denied(Channel::Network),
             unix: is_denied(Channel::UnixSockets) && denies_unix_sockets,
             signals: is_denied(Channel::Signals),
@@ -72,7 +72,7 @@ impl Filter {
     /// Applies the filter to the calling thread, and tests whether it is enforced, because one of a
     /// container can forbid filters, or only report success. Landlock permits all that is tested.
     pub(super) fn is_enforced_here(&self) -> bool {
-        let Denied { network, unix, signals, watches } = self.denied;
+        let Denials { network, unix, signals, watches } = self.denied;
         // Without the filter, the error is EBADF. An own instance could exceed the user's limit.
         let watch = || inotify::add_watch(CWD, "/", inotify::WatchFlags::CREATE);
         self.apply().is_ok()
@@ -89,8 +89,8 @@ fn is_denied<T>(done: Result<T, impl Into<io::Error>>) -> bool {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-fn programs(denied: Denied) -> Option<[BpfProgram; 2]> {
-    let Denied { network, unix, signals, watches } = denied;
+fn programs(denied: Denials) -> Option<[BpfProgram; 2]> {
+    let Denials { network, unix, signals, watches } = denied;
     let condition = |argument, length, operator, value: i32| {
         SeccompCondition::new(argument, length, operator, u64::try_from(value).ok()?).ok()
     };
@@ -150,7 +150,7 @@ fn failing(calls: Vec<(i64, Vec<SeccompRule>)>, error: i32) -> Option<BpfProgram
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn programs(_: Denied) -> Option<[BpfProgram; 2]> {
+fn programs(_: Denials) -> Option<[BpfProgram; 2]> {
     None
 }
 
