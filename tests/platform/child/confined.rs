@@ -183,7 +183,7 @@ fn refusal_to_run_an_interpreter_outside_says_how_to_allow_it() {
     assert!(shown.starts_with(&format!("run {tool:?}: permission denied; ")), "{shown}");
     assert!(shown.contains("`Confinement::extra` with `ExtraAccess::Execute`"), "{shown}");
     assert!(!shown.contains(interpreter.to_str().unwrap()), "{shown}");
-    assert_eq!(detail, format!("the first line of {tool:?} names {interpreter:?}"));
+    assert_eq!(detail, format!("the first line of the program names {interpreter:?}"));
     // A shell reports that it could not run the tool.
     let refused = run("sh", &programs).unwrap().into_stdout().unwrap_err().to_string();
     assert!(refused.contains("status: 126, ") && refused.contains("Confinement::ex"), "{refused}");

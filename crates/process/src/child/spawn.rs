@@ -85,7 +85,7 @@ pub(super) fn run(
             let error = Error::from(error).with_outcome(NOT_ALLOWED.to_owned());
             match interpreter(&program) {
                 Some(name) => error
-                    .with_operator_detail(format!("the first line of {program:?} names {name:?}")),
+                    .with_operator_detail(format!("the first line of the program names {name:?}")),
                 None => error,
             }
         }

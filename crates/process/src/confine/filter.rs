@@ -35,30 +35,16 @@ use super::Channel;
 
 pub(super) struct Filter {
     programs: [BpfProgram; 2],
-    denied: Denials,
-}
-
-/// What a filter denies in addition to what it always does.
-#[derive(Clone, Copy)]
-struct Denials {
-    network: bool,
-    unix: bool,
-    signals: bool,
-    watches: bool,
+    /// The channels that this filter denies, wholly or in part.
+    denied: Vec<Channel>,
 }
 
 impl Filter {
     /// `None` if filters are not supported on this architecture.
     pub(super) fn new(denied: &[Channel], denies_unix_sockets: bool) -> Option<Self> {
-        let is_denied = |channel| denied.contains(&channel);
-        let denied = Denials {
-            network: is_denied(Channel::Network),
-            unix: is_denied(Channel::UnixSockets) && denies_unix_sockets,
-            signals: is_denied(Channel::Signals),
-            // Defense: A confined program watches no files, so it learns no names used outside.
-            watches: is_denied(Channel::Watches),
-        };
-        Some(Self { programs: programs(denied)?, denied })
+        let mut denied = denied.to_vec();
+        denied.retain(|channel| denies_unix_sockets || *channel != Channel::UnixSockets);
+        Some(Self { programs: programs(&denied)?, denied })
     }
 
     /// Applies both filters to the calling thread and everything that it starts from now on, with
@@ -72,14 +58,15 @@ impl Filter {
     /// Applies the filter to the calling thread, and tests whether it is enforced, because one of a
     /// container can forbid filters, or only report success. Landlock permits all that is tested.
     pub(super) fn is_enforced_here(&self) -> bool {
-        let Denials { network, unix, signals, watches } = self.denied;
         // Without the filter, the error is EBADF. An own instance could exceed the user's limit.
         let watch = || inotify::add_watch(CWD, "/", inotify::WatchFlags::CREATE);
         self.apply().is_ok()
-            && (!unix || is_denied(UnixDatagram::unbound()))
-            && (!network || is_denied(socket(AddressFamily::INET, SocketType::DGRAM, None)))
-            && (!signals || is_denied(prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT))))
-            && (!watches || is_denied(watch()))
+            && self.denied.iter().all(|channel| match channel {
+                Channel::Network => is_denied(socket(AddressFamily::INET, SocketType::DGRAM, None)),
+                Channel::Signals => is_denied(prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT))),
+                Channel::UnixSockets => is_denied(UnixDatagram::unbound()),
+                Channel::Watches => is_denied(watch()),
+            })
     }
 }
 
@@ -89,8 +76,9 @@ fn is_denied<T>(done: Result<T, impl Into<io::Error>>) -> bool {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-fn programs(denied: Denials) -> Option<[BpfProgram; 2]> {
-    let Denials { network, unix, signals, watches } = denied;
+fn programs(channels: &[Channel]) -> Option<[BpfProgram; 2]> {
+    let network = channels.contains(&Channel::Network);
+    let unix = channels.contains(&Channel::UnixSockets);
     let condition = |argument, length, operator, value: i32| {
         SeccompCondition::new(argument, length, operator, u64::try_from(value).ok()?).ok()
     };
@@ -101,9 +89,9 @@ fn programs(denied: Denials) -> Option<[BpfProgram; 2]> {
     // Defense: A confined program cannot create a child of the server.
     let mask = u64::try_from(libc::CLONE_PARENT).ok()?;
     let sibling = one(flags, Compare::MaskedEq(mask), libc::CLONE_PARENT)?;
-    let mut denied = vec![(libc::SYS_clone, vec![sibling])];
-    denied.push((libc::SYS_fanotify_init, Vec::new()));
-    if watches {
+    let mut denied = vec![(libc::SYS_clone, vec![sibling]), (libc::SYS_fanotify_init, Vec::new())];
+    // Defense: A confined program watches no files, so it learns no names used outside.
+    if channels.contains(&Channel::Watches) {
         denied.push((libc::SYS_inotify_add_watch, Vec::new()));
     }
     if network || unix {
@@ -127,7 +115,7 @@ fn programs(denied: Denials) -> Option<[BpfProgram; 2]> {
     if !pairs.is_empty() {
         denied.push((libc::SYS_socketpair, pairs));
     }
-    if signals {
+    if channels.contains(&Channel::Signals) {
         let (process, new_limit) = (0, 2);
         let conditions = vec![
             condition(process, Length::Dword, Compare::Ne, 0)?,
@@ -150,7 +138,7 @@ fn failing(calls: Vec<(i64, Vec<SeccompRule>)>, error: i32) -> Option<BpfProgram
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn programs(_: Denials) -> Option<[BpfProgram; 2]> {
+fn programs(_: &[Channel]) -> Option<[BpfProgram; 2]> {
     None
 }
 
