@@ -111,6 +111,11 @@
 //!   above it. If the client's first entry is `file:///`, its relative requests start at `/`.
 //! - **Secrets elsewhere.** `/` includes all that the server's user can read, such as private keys
 //!   in `.ssh`. Deny these names, or run the server as another user.
+//! - **Programs.** `deny` and `protect` do not reach a program that the agent runs, such as a shell:
+//!   even a confined one (`ChildCommand::confined`) reads `.env` and changes `.git/hooks`, and `/`
+//!   lets it read everything. Check its directory in [`Roots::within`](crate::Roots::within) of the
+//!   workspace, which leaves it only that. `crates/process/README.md` has a table of what reaches
+//!   file tools and programs.
 //! - **Hung mounts** make an operation or a walk that meets them wait as long as the kernel does.
 //!   [`refuse_mounts`](crate::BoundaryBuilder::refuse_mounts) refuses every mount below `/`. Then
 //!   also allow each filesystem that is needed, such as `/home`.

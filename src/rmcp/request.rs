@@ -8,7 +8,8 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -72,9 +73,22 @@ pub(super) struct RequestScope {
     /// rmcp cancels it when the client cancels the request, and when the response was sent.
     cancelled: CancellationToken,
     /// A child of that token, which is also cancelled when the work has ended.
-    pub(super) ended: CancellationToken,
+    over: CancellationToken,
+    /// Whether the work had ended before the request was cancelled.
+    work_ended: AtomicBool,
     session: SessionScope,
     steps: AtomicU64,
+}
+
+/// Ends the roots of a request when its work has ended or is dropped.
+pub(super) struct EndOnDrop(pub(super) Arc<RequestScope>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let Self(scope) = self;
+        scope.work_ended.store(!scope.cancelled.is_cancelled(), SeqCst);
+        scope.over.cancel();
+    }
 }
 
 impl RequestScope {
@@ -118,14 +132,11 @@ impl Scope for RequestScope {
     fn ensure_usable(&self) -> Result<()> {
         self.steps.fetch_add(1, Relaxed);
         // Defense: Roots allow nothing after their request was answered or cancelled.
-        if !self.ended.is_cancelled() {
+        if !self.over.is_cancelled() {
             return self.session.ensure_usable();
         }
-        if self.cancelled.is_cancelled() {
-            Err(super::cancelled())
-        } else {
-            Err(roots_stale(ENDED))
-        }
+        let has_ended = self.work_ended.load(SeqCst);
+        Err(if has_ended { roots_stale(ENDED) } else { super::cancelled() })
     }
 }
 
@@ -187,8 +198,13 @@ impl Guard {
         } else {
             client.known_roots(&roots_stale(CANNOT_ASK))?
         };
-        let (cancelled, ended, steps) = (ctx.ct.clone(), ctx.ct.child_token(), AtomicU64::new(0));
-        let of_session = |session| RequestScope { cancelled, ended, session, steps };
+        let of_session = |session| RequestScope {
+            cancelled: ctx.ct.clone(),
+            over: ctx.ct.child_token(),
+            work_ended: AtomicBool::new(false),
+            session,
+            steps: AtomicU64::new(0),
+        };
         let (roots, scope) = in_force.in_scope(&client, of_session);
         let responses = input.responses;
         let request = Request { roots, scope, session, responses, must_list_again };

@@ -18,7 +18,7 @@ use ::rmcp::service::{RequestContext, RoleServer};
 
 use super::handler_error::{HandlerError, Reason};
 use super::input::{ClientInput, add_roots_request};
-use super::request::{RequestRoots, RootsOutcome, revision};
+use super::request::{EndOnDrop, RequestRoots, RootsOutcome, revision};
 use crate::kinds;
 use crate::session::Guard;
 use crate::wire::Revision;
@@ -193,7 +193,7 @@ impl Guard {
             };
             let session = roots.request.scope.client().id;
             // The work may move the roots elsewhere, but they end when this is dropped.
-            let _end = roots.request.scope.ended.clone().drop_guard();
+            let _end = EndOnDrop(roots.request.scope.clone());
             let must_list_again = roots.request.must_list_again;
             let done = work(roots).await.and_then(|value| Ok(R::of(value)?));
             let mut response = done.map_err(|error| error.logged(Some(session)))?;

@@ -96,7 +96,7 @@ impl Ending {
         self.raw.send(&request(2, "ping", json!({}))).await;
         let over = tokio::time::timeout(Duration::from_secs(60), self.reports.recv()).await;
         let Ok(Some(Report::Over(after, error))) = over else { panic!("{end}: the work goes on") };
-        (after - before, error)
+        (after.saturating_sub(before), error)
     }
 }
 

@@ -7,6 +7,9 @@ use std::fs;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -124,7 +127,7 @@ fn confined_program_works_inside_its_roots() {
     assert_eq!(report.not_enforced().next(), None);
     let shown = report.to_string();
     assert!(shown.contains("enforced, 1 thread\n"), "{shown}");
-    assert_eq!(shown.matches("\n  denied: ").count(), 3, "{shown}");
+    assert_eq!(shown.matches("\n  denied: ").count(), 4, "{shown}");
     assert_eq!(shown.matches("\n  directory, ").count(), 2, "{shown}");
     assert_eq!(report.paths().nth(1).map(|(_, access)| access), Some(ExtraAccess::ReadOnly));
     // A kernel that enforces everything also enforces it if it need not.
@@ -139,6 +142,55 @@ fn confined_program_works_inside_its_roots() {
     // Without the extras, the program cannot load its libraries.
     let output = sh(&roots, ".", "true").confined(Confinement::default()).output();
     assert!(output.is_err() || !output.unwrap().success());
+}
+
+/// What only the guard knows or hides does not reach a program.
+#[test]
+fn patterns_do_not_reach_a_confined_program() {
+    let tree = Tree::new("file r/.env = KEY; file r/.git/config = [core]; file out/secret");
+    let boundary = Boundary::builder().directory(tree.path("r"), Access::ReadWrite);
+    let boundary = boundary.deny(".env*").protect(".git").build().unwrap();
+    let roots = boundary.allowed_roots();
+    assert_eq!(code(roots.read(".env", 9)), Some("protected"));
+    assert_eq!(code(roots.write(".git/config", "")), Some("protected"));
+    assert_eq!(code(roots.check("../out/secret")), code(roots.check("../out/none")));
+    let script = "cat .env && echo new >.git/config && test -e ../out/secret -a ! -e ../out/none";
+    let output = confined(sh(&roots, ".", script)).output().unwrap();
+    assert!(output.success() && output.stdout() == b"KEY", "{output:?}");
+    assert_eq!(fs::read(tree.path("r/.git/config")).unwrap(), b"new\n");
+}
+
+/// As with pyenv and nvm, whose programs are in the home directory.
+#[test]
+fn refusal_to_run_an_interpreter_outside_says_how_to_allow_it() {
+    let tree = Tree::new("dir r; dir out");
+    let roots = tree.roots(["r"]);
+    // Another process writes them, because a file that is open for writing cannot be run.
+    let install = "cp /bin/sh sh && printf '#!%s -e\necho ran\n' $PWD/sh >tool && chmod +x tool";
+    let out = tree.path("out");
+    let installed = Command::new("sh").args(["-c", install]).current_dir(&out).status();
+    assert!(installed.unwrap().success());
+    let [tool, interpreter] = ["out/tool", "out/sh"].map(|name| tree.path(name));
+    let tool = tool.to_str().unwrap();
+    let programs = Confinement::default().programs();
+    let run = |program: &str, confinement: &Confinement| {
+        let run = command(&roots, ".", program).unwrap().args(["-c", tool]);
+        run.confined(confinement.clone()).output()
+    };
+    let refused = run(tool, &programs).unwrap_err();
+    assert_eq!(refused.code(), "permission_denied");
+    let (shown, detail) = (refused.to_string(), refused.operator_detail().unwrap());
+    assert!(shown.starts_with(&format!("run {tool:?}: permission denied; ")), "{shown}");
+    assert!(shown.contains("`Confinement::extra` with `ExtraAccess::Execute`"), "{shown}");
+    assert!(!shown.contains(interpreter.to_str().unwrap()), "{shown}");
+    assert_eq!(detail, format!("the first line of the program names {interpreter:?}"));
+    // A shell reports that it could not run the tool.
+    let refused = run("sh", &programs).unwrap().into_stdout().unwrap_err().to_string();
+    assert!(refused.contains("status: 126, ") && refused.contains("Confinement::ex"), "{refused}");
+    let unconfined = sh(&roots, ".", "exit 126").output().unwrap().into_stdout().unwrap_err();
+    assert!(!unconfined.to_string().contains("confine"), "{unconfined}");
+    let allowed = programs.extra(interpreter, ExtraAccess::Execute);
+    assert_eq!(run(tool, &allowed).unwrap().into_stdout().unwrap(), b"ran\n");
 }
 
 #[test]
@@ -223,6 +275,19 @@ fn probe(name: &str, argument: &str, server: Pid, threads: &[Pid]) -> bool {
             UnixDatagram::pair().is_ok_and(|(socket, _)| socket.connect(argument).is_ok())
         }
         "io_uring" => io_uring::IoUring::new(1).is_ok(),
+        "watch" => match watch(argument) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error, rustix::io::Errno::ACCESS);
+                false
+            }
+        },
+        "fanotify" => {
+            use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
+            // Without a capability, a group must report handles of files (fanotify_init(2)).
+            let flags = InitFlags::from_bits_retain(nix::libc::FAN_REPORT_FID);
+            Fanotify::init(flags, EventFFlags::O_RDONLY).is_ok()
+        }
         "descriptor" => {
             // A directory of the server that this program inherited.
             (3..64)
@@ -231,6 +296,19 @@ fn probe(name: &str, argument: &str, server: Pid, threads: &[Pid]) -> bool {
         _ => panic!("{name}"),
     }
 }
+
+/// Watches a directory until another process creates the entry [`WATCHED`].
+fn watch(directory: &str) -> rustix::io::Result<()> {
+    use rustix::fs::inotify;
+    let instance = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&instance, directory, inotify::WatchFlags::CREATE)?;
+    let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 4096];
+    let mut events = inotify::Reader::new(instance, &mut buffer);
+    while events.next()?.file_name().is_none_or(|name| name.to_bytes() != WATCHED.as_bytes()) {}
+    Ok(())
+}
+
+const WATCHED: &str = "watched";
 
 /// This process and its other threads. A confined program cannot list them.
 fn own_threads() -> String {
@@ -288,7 +366,20 @@ fn probes_of_a_confined_program_are_refused() {
         assert_ne!(shown.contains("SUCCEEDED"), shown.contains("REFUSED"), "{shown}");
         shown.contains("SUCCEEDED")
     };
-    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    let (outside, inside) = (tree.path("out"), tree.path("r"));
+    let [outside, inside] = [&outside, &inside].map(|path| path.to_str().unwrap());
+    // Another process of the user works in both directories.
+    let (stop, stopped) = mpsc::channel::<()>();
+    let works = [outside, inside].map(|directory| Path::new(directory).join(WATCHED));
+    let worker = thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
+            for path in &works {
+                fs::write(path, "").unwrap();
+                fs::remove_file(path).unwrap();
+            }
+        }
+    });
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets, Channel::Watches];
     for (probe, argument, channel) in [
         ("ptrace", "", None),
         ("ptrace-thread", "", None),
@@ -302,6 +393,9 @@ fn probes_of_a_confined_program_are_refused() {
         ("unix-stream", stream, Some(Channel::UnixSockets)),
         ("unix-datagram", datagram, Some(Channel::UnixSockets)),
         ("unix-pair", datagram, Some(Channel::UnixSockets)),
+        // Landlock restricts no watch, so an allowed one shows names outside.
+        ("watch", outside, Some(Channel::Watches)),
+        ("watch", inside, Some(Channel::Watches)),
     ] {
         // The ptrace of a program without capabilities is refused by a server that has some.
         assert!(run(probe, argument, &|run| run.keep_privileges()), "{probe}");
@@ -323,13 +417,19 @@ fn probes_of_a_confined_program_are_refused() {
         run.confined(channels.into_iter().fold(confinement, Confinement::allow))
     };
     assert_eq!(run("io_uring", "", &all), has_ring);
+    // Some kernels have no fanotify. It stays denied when every channel is allowed.
+    let has_fanotify = run("fanotify", "", &|run| run);
+    println!("fanotify is {}", if has_fanotify { "denied" } else { "not available here" });
+    assert!(!run("fanotify", "", &confined) && !run("fanotify", "", &all));
+    drop(stop);
+    worker.join().unwrap();
     // A program that has moved to the server's process group.
     let output = confined(probe("group", "")).time_limit(Duration::from_secs(1)).output().unwrap();
     assert_eq!(output.ended(), ExitReason::TimedOut);
     assert!(!run("descriptor", "", &|run| run));
     assert!(!run("descriptor", "", &confined));
     // The control: a program of `std::process` inherits it.
-    let mut control = std::process::Command::new("sh");
+    let mut control = Command::new("sh");
     let script = "for fd in /proc/self/fd/*; do cat $fd/secret; done";
     let control = control.args(["-c", script]).output().unwrap();
     assert!(text(&control.stdout).contains("SECRET"));

@@ -613,7 +613,7 @@ fn denied_channels_are_closed_to_the_process(top: &Path) {
     for (what, _, _, attempt) in attempts {
         attempt().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
-    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets, Channel::Watches];
     let confined =
         confine(&boundary, &channels.into_iter().fold(Confinement::default(), Confinement::deny));
     for (what, since, gap, attempt) in attempts {
@@ -625,6 +625,11 @@ fn denied_channels_are_closed_to_the_process(top: &Path) {
             println!("not tested: denying {what} requires Landlock {since}");
         }
     }
+    // Only a child process is denied watches, so this is reported.
+    assert_eq!(confined.not_enforced_of(Some(Channel::Watches)).count(), 1);
+    let instance = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).unwrap();
+    let flags = rustix::fs::inotify::WatchFlags::CREATE;
+    rustix::fs::inotify::add_watch(&instance, top.join("out"), flags).unwrap();
     // Its own sockets, which it creates from now on, are not restricted.
     let own = UnixListener::bind(top.join("rw/own")).unwrap();
     UnixStream::connect(top.join("rw/own")).unwrap();

@@ -252,7 +252,9 @@ impl ChildCommand {
     ///   `Confinement::confine_process` for a confined program.
     /// - [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory) and other errors from opening the
     ///   directory; [`PermissionDenied`](guarded_fs::ErrorKind::PermissionDenied) and
-    ///   [`Io`](guarded_fs::ErrorKind::Io) from starting the program.
+    ///   [`Io`](guarded_fs::ErrorKind::Io) from starting the program. If a confined program may not
+    ///   use its interpreter or loader, the text says so, and the operator's detail names the
+    ///   interpreter.
     pub fn output(self) -> Result<ChildOutput> {
         let report = self.report();
         report(wait::output(self, || false))

@@ -74,6 +74,8 @@ impl ChildOutput {
     /// The model sees the text of the error: the program's name, its exit status if it exited, and
     /// the end of its standard error, at most 2 KiB, quoted and escaped. An example is
     /// `run "git": the program failed; exit status: 128, standard error: "fatal: bad revision"`.
+    /// If a confined program exits with 126, by which a shell, env(1) and others report a file that
+    /// they could not execute, the text also says how to allow that.
     /// If a program can write what its caller must not know, return another error.
     pub fn into_stdout(self) -> Result<Vec<u8>> {
         let error = match self.ended {
@@ -96,11 +98,27 @@ impl ChildOutput {
         let stderr = self.stderr.trim_ascii_end();
         let cut = stderr.len().saturating_sub(CHILD_ERROR);
         let end = String::from_utf8_lossy(stderr.get(cut..).unwrap_or_default());
-        Err(error
+        let error = error
             .with_request("run", &self.name)
-            .with_outcome(format!("{status}standard error: {end:?}")))
+            .with_outcome(format!("{status}standard error: {end:?}"));
+        let is_not_executed =
+            matches!(self.ended, ExitReason::Exited(status) if status.code() == Some(NOT_EXECUTED));
+        Err(if self.confined.is_some() && is_not_executed {
+            error.with_outcome(NOT_ALLOWED.to_owned())
+        } else {
+            error
+        })
     }
 }
+
+/// The exit status of a shell, and of programs that run others, if a file is found but cannot be
+/// executed (POSIX, "Exit Status for Commands").
+const NOT_EXECUTED: i32 = 126;
+
+/// What a refusal to run a file adds if the program is confined.
+pub(super) const NOT_ALLOWED: &str = "it is confined: a program, interpreter (`#!`) or loader \
+    outside the roots needs `Confinement::extra` with `ExtraAccess::Execute`, and one in the roots \
+    `ChildCommand::allow_programs_in_roots`";
 
 fn stopped(code: &'static str, text: &'static str) -> Error {
     Error::new(ErrorKind::LimitExceeded, code, text)

@@ -2,6 +2,8 @@
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use guarded_fs::{Error, ErrorKind, Result, Roots, WritablePlaces};
@@ -26,6 +28,10 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
     "TMP",
     "USERPROFILE",
 ];
+
+/// The bytes of a script in which Linux looks for its interpreter (`BINPRM_BUF_SIZE` in
+/// include/uapi/linux/binfmts.h).
+const FIRST_LINE: u64 = 256;
 
 pub(super) fn find(roots: &Roots, name: &OsStr) -> Result<PathBuf> {
     let (path, writable) = (Path::new(name), roots.writable_places([]));
@@ -52,6 +58,15 @@ pub(super) fn find(roots: &Roots, name: &OsStr) -> Result<PathBuf> {
 
 pub(super) fn no_such_program(text: &'static str) -> Error {
     Error::new(ErrorKind::NotFound, "no_such_program", text)
+}
+
+/// The interpreter that the first line of a script names (execve(2)).
+pub(super) fn interpreter(program: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    File::open(program).ok()?.take(FIRST_LINE).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    line.split_ascii_whitespace().next().map(str::to_owned)
 }
 
 pub(super) fn environment(roots: &Roots) -> Vec<(&'static str, OsString)> {

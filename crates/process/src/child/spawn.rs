@@ -11,6 +11,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
@@ -19,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use guarded_fs::{Error, ErrorKind, Result};
 
-use super::output::{ChildOutput, ExitReason, OutputBuffer};
+use super::output::{ChildOutput, ExitReason, NOT_ALLOWED, OutputBuffer};
 use super::permits::ChildPermit;
-use super::program::no_such_program;
+use super::program::{interpreter, no_such_program};
 use super::system::{KilledProcess, NULL, Pipes, has_exited, kill};
 use crate::confine::ChildConfinement;
 use crate::kinds;
@@ -67,6 +68,7 @@ pub(super) fn run(
     super::exec::prepare(&mut command, task.keeps_privileges, restriction);
     #[cfg(not(target_os = "linux"))]
     let _: Option<crate::confine::Restriction> = restriction;
+    let program = PathBuf::from(command.get_program());
     let spawned = command.spawn();
     // Closes the other ends of what the program inherited.
     drop((command, directory));
@@ -77,6 +79,15 @@ pub(super) fn run(
         io::ErrorKind::NotFound => {
             no_such_program("the program, its interpreter or the directory does not exist")
                 .with_raw_os_error(error.raw_os_error())
+        }
+        // The confinement allows the program itself, but perhaps not what runs it.
+        io::ErrorKind::PermissionDenied if confined.is_some() => {
+            let error = Error::from(error).with_outcome(NOT_ALLOWED.to_owned());
+            match interpreter(&program) {
+                Some(name) => error
+                    .with_operator_detail(format!("the first line of the program names {name:?}")),
+                None => error,
+            }
         }
         _ => error.into(),
     })?;

@@ -126,7 +126,7 @@ impl KilledProcess {
         // The number of the program and of the group, which is not reused while either exists.
         let leader = Pid::from_child(&self.child);
         // A thread of the program that this thread traces must be reaped before the program.
-        // Defense: The process group is reaped with the program.
+        // The process group is reaped with the program.
         let is_group_left = loop {
             match waitpgid(leader, WaitOptions::NOHANG) {
                 Ok(Some((process, status))) if process == leader => self.set_status(status),

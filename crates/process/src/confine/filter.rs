@@ -1,6 +1,6 @@
 //! A seccomp filter (seccomp(2)) that denies a child process what Landlock does not: protocols
-//! other than TCP and UDP, Unix sockets by path before version 9, and processes that the server
-//! would have to reap. These system calls fail with `EACCES`:
+//! other than TCP and UDP, Unix sockets by path before version 9, watches of files, and processes
+//! that the server would have to reap. These system calls fail with `EACCES`:
 //!
 //! - `socket`: every domain of a denied channel.
 //! - `socketpair`: with the network, every domain but Unix sockets (tipc(7) has pairs); with Unix
@@ -8,6 +8,10 @@
 //!   the same for them.
 //! - `io_uring_setup`: with sockets, because a ring creates them without these calls.
 //! - `prlimit64`: with signals, setting a limit of a process by its number, which can end it.
+//! - `inotify_add_watch`: with watches. A filter cannot read the path, so watches of files in the
+//!   roots are denied, too. `inotify_init` is permitted: programs that start with it, such as `tail
+//!   -f`, poll when they cannot add a watch.
+//! - `fanotify_init`: always, because it reports the names of entries in the whole filesystem.
 //! - `clone`: always `CLONE_PARENT`, which makes the new process a child of the server.
 //!
 //! `clone3` has its flags in memory, which a filter cannot read. It fails with `ENOSYS`, as on an
@@ -19,6 +23,7 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 
 use nix::libc;
+use rustix::fs::{CWD, inotify};
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::{Resource, getpid, getrlimit, prlimit};
 use seccompiler::{
@@ -30,20 +35,16 @@ use super::Channel;
 
 pub(super) struct Filter {
     programs: [BpfProgram; 2],
-    network: bool,
-    unix: bool,
-    signals: bool,
+    /// The channels that this filter denies, wholly or in part.
+    denied: Vec<Channel>,
 }
 
 impl Filter {
     /// `None` if filters are not supported on this architecture.
     pub(super) fn new(denied: &[Channel], denies_unix_sockets: bool) -> Option<Self> {
-        let is_denied = |channel| denied.contains(&channel);
-        let unix = is_denied(Channel::UnixSockets) && denies_unix_sockets;
-        let network = is_denied(Channel::Network);
-        let signals = is_denied(Channel::Signals);
-        let programs = programs(network, unix, signals)?;
-        Some(Self { programs, network, unix, signals })
+        let mut denied = denied.to_vec();
+        denied.retain(|channel| denies_unix_sockets || *channel != Channel::UnixSockets);
+        Some(Self { programs: programs(&denied)?, denied })
     }
 
     /// Applies both filters to the calling thread and everything that it starts from now on, with
@@ -57,10 +58,15 @@ impl Filter {
     /// Applies the filter to the calling thread, and tests whether it is enforced, because one of a
     /// container can forbid filters, or only report success. Landlock permits all that is tested.
     pub(super) fn is_enforced_here(&self) -> bool {
+        // Without the filter, the error is EBADF. An own instance could exceed the user's limit.
+        let watch = || inotify::add_watch(CWD, "/", inotify::WatchFlags::CREATE);
         self.apply().is_ok()
-            && (!self.unix || is_denied(UnixDatagram::unbound()))
-            && (!self.network || is_denied(socket(AddressFamily::INET, SocketType::DGRAM, None)))
-            && (!self.signals || is_denied(prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT))))
+            && self.denied.iter().all(|channel| match channel {
+                Channel::Network => is_denied(socket(AddressFamily::INET, SocketType::DGRAM, None)),
+                Channel::Signals => is_denied(prlimit(Some(getpid()), LIMIT, getrlimit(LIMIT))),
+                Channel::UnixSockets => is_denied(UnixDatagram::unbound()),
+                Channel::Watches => is_denied(watch()),
+            })
     }
 }
 
@@ -70,7 +76,9 @@ fn is_denied<T>(done: Result<T, impl Into<io::Error>>) -> bool {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-fn programs(network: bool, unix: bool, signals: bool) -> Option<[BpfProgram; 2]> {
+fn programs(channels: &[Channel]) -> Option<[BpfProgram; 2]> {
+    let network = channels.contains(&Channel::Network);
+    let unix = channels.contains(&Channel::UnixSockets);
     let condition = |argument, length, operator, value: i32| {
         SeccompCondition::new(argument, length, operator, u64::try_from(value).ok()?).ok()
     };
@@ -81,7 +89,11 @@ fn programs(network: bool, unix: bool, signals: bool) -> Option<[BpfProgram; 2]>
     // Defense: A confined program cannot create a child of the server.
     let mask = u64::try_from(libc::CLONE_PARENT).ok()?;
     let sibling = one(flags, Compare::MaskedEq(mask), libc::CLONE_PARENT)?;
-    let mut denied = vec![(libc::SYS_clone, vec![sibling])];
+    let mut denied = vec![(libc::SYS_clone, vec![sibling]), (libc::SYS_fanotify_init, Vec::new())];
+    // Defense: A confined program watches no files, so it learns no names used outside.
+    if channels.contains(&Channel::Watches) {
+        denied.push((libc::SYS_inotify_add_watch, Vec::new()));
+    }
     if network || unix {
         denied.push((libc::SYS_io_uring_setup, Vec::new()));
         let sockets = match (network, unix) {
@@ -103,7 +115,7 @@ fn programs(network: bool, unix: bool, signals: bool) -> Option<[BpfProgram; 2]>
     if !pairs.is_empty() {
         denied.push((libc::SYS_socketpair, pairs));
     }
-    if signals {
+    if channels.contains(&Channel::Signals) {
         let (process, new_limit) = (0, 2);
         let conditions = vec![
             condition(process, Length::Dword, Compare::Ne, 0)?,
@@ -126,7 +138,7 @@ fn failing(calls: Vec<(i64, Vec<SeccompRule>)>, error: i32) -> Option<BpfProgram
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn programs(_: bool, _: bool, _: bool) -> Option<[BpfProgram; 2]> {
+fn programs(_: &[Channel]) -> Option<[BpfProgram; 2]> {
     None
 }
 

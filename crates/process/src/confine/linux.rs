@@ -271,7 +271,7 @@ fn denied(confinement: &Confinement, is_allowed_by_default: bool) -> Vec<Channel
         let choice = confinement.choices.iter().rev().find(|(of, _)| of == channel);
         !choice.map_or(is_allowed_by_default, |(_, is_allowed)| *is_allowed)
     };
-    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets];
+    let channels = [Channel::Network, Channel::Signals, Channel::UnixSockets, Channel::Watches];
     channels.into_iter().filter(is_denied).collect()
 }
 
@@ -299,6 +299,8 @@ fn ruleset(denied: &[Channel]) -> Result<RulesetCreated> {
                 scopes |= Scope::AbstractUnixSocket;
                 files |= AccessFs::ResolveUnix;
             }
+            // Only the filter of a child process denies them.
+            Channel::Watches => {}
         }
     }
     let wanted = wanted.handle_access(files).map_err(io_error)?;

@@ -61,7 +61,7 @@ pub enum ExtraAccess {
     Execute,
 }
 
-/// A way to reach other processes without opening a file.
+/// A way to reach or observe other processes without opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Channel {
@@ -75,6 +75,15 @@ pub enum Channel {
     /// Before Landlock 9, a seccomp filter denies a child process all Unix sockets except connected
     /// pairs (socketpair(2)).
     UnixSockets,
+    /// Watches of files and directories (inotify(7)). Landlock does not restrict them: a watch
+    /// tells the names of entries that other processes open, create, rename and remove, in any
+    /// directory that the user may read.
+    ///
+    /// A seccomp filter (on x86-64, AArch64 and RISC-V) denies a child process all watches, also in
+    /// the roots, because it cannot see their paths. Allow them to a program that waits for changed
+    /// files, such as a development server. Nothing denies them to the whole process. Whether
+    /// allowed or not, a child process cannot use fanotify(7).
+    Watches,
 }
 
 #[derive(Clone, Debug)]
@@ -150,7 +159,8 @@ impl Confinement {
 
     /// Denies a channel, which the whole process is otherwise allowed. Denied
     /// [`UnixSockets`](Channel::UnixSockets), a server can no longer connect to a system log, a
-    /// name service or a session bus.
+    /// name service or a session bus. For the whole process, denied [`Watches`](Channel::Watches)
+    /// are [reported](ConfinementReport::not_enforced) as not enforced.
     pub fn deny(mut self, channel: Channel) -> Self {
         self.choices.push((channel, false));
         self
@@ -256,7 +266,10 @@ impl ConfinementReport {
             let is_requested = channel.is_none_or(|channel| self.denied.contains(&channel));
             let is_filtered = self.is_filtered == Some(true)
                 && channel.is_some_and(|channel| channel != Channel::Signals);
-            let is_expected = *since != FILTER || self.is_filtered == Some(false);
+            // Without a filter, Landlock denies a part of each other channel.
+            let is_expected = *since != FILTER
+                || *channel == Some(Channel::Watches)
+                || self.is_filtered == Some(false);
             self.abi < *since && is_requested && is_expected && !is_filtered
         })
     }
@@ -290,6 +303,7 @@ const SINCE: &[(u32, Option<Channel>, &str)] = &[
     (9, Some(Channel::UnixSockets), "Unix sockets of other processes can be reached by path"),
     (FILTER, Some(Channel::Network), "Multipath TCP and other network protocols are possible"),
     (FILTER, Some(Channel::Signals), "limits can end processes outside the confinement"),
+    (FILTER, Some(Channel::Watches), "names that others use outside can be watched"),
 ];
 
 /// In place of a version: no version of Landlock denies it, but the filter of a child process does.
@@ -317,6 +331,7 @@ impl fmt::Display for ConfinementReport {
                     Channel::Network => "the network",
                     Channel::Signals => "signals to other processes",
                     Channel::UnixSockets => "Unix sockets of other processes",
+                    Channel::Watches => "watches of files",
                 };
                 write!(f, "\n  denied: {what}")?;
             }
@@ -392,18 +407,19 @@ mod tests {
     #[test]
     fn unenforced_denials_are_reported_only_as_gaps() {
         for (abi, is_filtered, gaps, expected) in [
-            (3, None, 6, ""),
-            (4, None, 5, ""),
-            (5, None, 4, ""),
-            (5, Some(true), 1, "network Unix"),
-            (6, None, 2, "signals"),
-            (6, Some(true), 0, "network signals Unix"),
-            (9, None, 1, "signals Unix"),
-            (10, None, 0, "TCP signals Unix"),
-            (10, Some(true), 0, "network signals Unix"),
-            (10, Some(false), 2, "Unix"),
+            (3, None, 7, ""),
+            (4, None, 6, ""),
+            (5, None, 5, ""),
+            (5, Some(true), 1, "network Unix watches"),
+            (6, None, 3, "signals"),
+            (6, Some(true), 0, "network signals Unix watches"),
+            (9, None, 2, "signals Unix"),
+            (10, None, 1, "TCP signals Unix"),
+            (10, Some(true), 0, "network signals Unix watches"),
+            (10, Some(false), 3, "Unix"),
         ] {
-            let denied = vec![Channel::Network, Channel::Signals, Channel::UnixSockets];
+            let denied =
+                vec![Channel::Network, Channel::Signals, Channel::UnixSockets, Channel::Watches];
             let report = ConfinementReport { denied, is_filtered, ..report(abi) };
             assert_eq!(report.not_enforced().count(), gaps, "{abi}");
             let shown = report.to_string();

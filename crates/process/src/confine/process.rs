@@ -38,8 +38,9 @@ impl Confinement {
     ///
     /// - descriptors that are already open, including standard input and output;
     /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
-    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
-    ///   entries in a watched directory (`inotify`);
+    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem;
+    /// - watches of files and directories (inotify(7)), which tell the names of entries that others
+    ///   use. Only a child process is denied them ([`Channel::Watches`](super::Channel::Watches));
     /// - changes to modes, owners, times and extended attributes that the user may make, even
     ///   outside the accessible paths;
     /// - the network, signals, and Unix sockets, by which a service such as a session bus or a
