@@ -2,6 +2,7 @@
 //! it. After each, nothing begins through what was made from them, and work that goes on is over
 //! within milliseconds.
 
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,11 +28,25 @@ type Work = fn(&RequestRoots, &dyn Fn()) -> Result<(), HandlerError>;
 struct Ending {
     raw: Raw,
     reports: mpsc::UnboundedReceiver<Report>,
+    worker: Arc<Worker>,
+}
+
+/// The thread that runs the work.
+#[derive(Default)]
+struct Worker {
+    number: AtomicI32,
+    /// Its processor time in milliseconds when the handler dropped the work.
+    at_end: AtomicU64,
+}
+
+impl Worker {
+    fn processor_time(&self) -> u64 {
+        processor_time(self.number.load(SeqCst))
+    }
 }
 
 enum Report {
-    /// The number of the thread that runs the work.
-    Begun(i32),
+    Begun,
     /// The processor time of that thread in milliseconds, and the error's code.
     Over(u64, String),
 }
@@ -40,11 +55,15 @@ impl Ending {
     async fn begin(tree: &Tree, end: &str, work: impl Into<Box<dyn WorkFn>>) -> Self {
         let (sender, reports) = mpsc::unbounded_channel();
         let work = Arc::new(Mutex::new(Some(work.into())));
+        let worker = Arc::<Worker>::default();
+        let shared = worker.clone();
         let mut raw = Raw::to_tool(&tree.guard(), move |guard, call, ctx| {
-            let (sender, work) = (sender.clone(), work.clone());
+            let (sender, work, worker) = (sender.clone(), work.clone(), shared.clone());
+            let of_work = worker.clone();
             let work = move |roots: RequestRoots| {
                 let work = work.lock().unwrap().take().unwrap();
-                let begun = || sender.send(Report::Begun(thread())).unwrap();
+                of_work.number.store(thread(), SeqCst);
+                let begun = || sender.send(Report::Begun).unwrap();
                 let over = work(&roots, &begun).unwrap_err().to_string();
                 sender.send(Report::Over(processor_time(thread()), over)).unwrap();
                 Ok(String::new())
@@ -58,6 +77,7 @@ impl Ending {
                 tokio::select! {
                     done = done => done,
                     () = tokio::time::sleep(Duration::from_millis(300)) => {
+                        worker.at_end.store(worker.processor_time(), SeqCst);
                         Ok(CallToolResult::success(Vec::new()).into())
                     }
                 }
@@ -70,28 +90,22 @@ impl Ending {
         if end == "withdrawn" {
             raw.answer_next(&json!({"roots": [{"uri": tree.uri("op")}]})).await;
         }
-        Self { raw, reports }
+        Self { raw, reports, worker }
     }
 
     /// Ends the roots once the work has begun. Returns how many milliseconds of processor time the
     /// work took from then on, and its error.
     async fn end(mut self, end: &str) -> (u64, String) {
-        let Some(Report::Begun(thread)) = self.reports.recv().await else { panic!("not begun") };
+        let Some(Report::Begun) = self.reports.recv().await else { panic!("not begun") };
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let before;
+        let mut before = self.worker.processor_time();
         match end {
             "ended" => {
                 self.raw.receive().await;
-                before = processor_time(thread);
+                before = self.worker.at_end.load(SeqCst);
             }
-            "withdrawn" => {
-                before = processor_time(thread);
-                self.raw.send(&list_changed()).await;
-            }
-            _ => {
-                before = processor_time(thread);
-                self.raw.send(&cancelled(1)).await;
-            }
+            "withdrawn" => self.raw.send(&list_changed()).await,
+            _ => self.raw.send(&cancelled(1)).await,
         }
         self.raw.send(&request(2, "ping", json!({}))).await;
         let over = tokio::time::timeout(Duration::from_secs(60), self.reports.recv()).await;
