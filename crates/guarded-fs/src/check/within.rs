@@ -106,7 +106,7 @@ impl Roots {
                     // Copies of the roots below count, because each directory can have many.
                     work += budget.spent() + narrowed.len();
                     match narrowed.first() {
-                        // Defense: The work for all directories together is bounded.
+                        // The work for all directories together is bounded.
                         _ if work > LIST_LOOKUPS => Err(Code::TooCostly.into()),
                         Some(root) if root.is_file() => Err(Code::NotADirectory.into()),
                         _ => Ok(narrowed),

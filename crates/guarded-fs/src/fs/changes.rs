@@ -243,13 +243,12 @@ impl ChangeSet {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Nothing is changed if one of the files is not what its change expects.
         let verified = self.changes.iter().try_for_each(Change::verify).and_then(|()| {
-            // Defense: Nothing is changed after the roots have ended.
             self.roots.ensure_usable().map_err(|error| self.roots.log_refused(error))
         });
         if let Err(error) = verified {
             return Err(CommitError::new(&[], &places, error));
         }
-        // From here on, their end is no reason to leave the set half made.
+        // Defense: A change set that has begun is completed, even if its roots end.
         self.changes.iter_mut().for_each(Change::begin);
         for (made, change) in self.changes.iter_mut().enumerate() {
             if let Err(error) = change.commit() {

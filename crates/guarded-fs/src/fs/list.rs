@@ -244,7 +244,7 @@ impl Iterator for ReadDir {
         let names = self.names.as_mut()?;
         let place = &self.parent.listed.place;
         let named = |error: Error| error.with_request("list", place.request().sent());
-        // Defense: A listing yields nothing after its roots have ended.
+        // Nothing is yielded after the roots have ended, and the error only once.
         if let Err(error) = place.roots().ensure_usable() {
             self.names = None;
             return Some(Err(place.roots().log_refused(named(error))));

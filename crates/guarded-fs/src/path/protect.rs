@@ -407,7 +407,7 @@ impl FoldedPaths {
         let mut depths = Vec::from_iter(self.paths.contains("").then_some(0));
         for (number, name) in names.iter().enumerate().take(self.deepest) {
             path.push_str(if number == 0 { "" } else { "/" });
-            // Defense: In doubt, a directory is the one that is writable.
+            // In doubt, a directory is the one that is writable.
             path.push_str(&fold(name));
             depths.extend(self.paths.contains(&path).then_some(number + 1));
         }
