@@ -22,7 +22,7 @@ use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Arrival;
 use crate::session::errors::{no_session, roots_failed, roots_stale};
-use crate::session::{Client, ClientRoots, Guard, RootsResponse, Session, SessionScope};
+use crate::session::{Client, ClientRoots, Epoch, Guard, RootsInForce, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
@@ -76,7 +76,8 @@ pub(super) struct RequestScope {
     over: CancellationToken,
     /// Whether the work had ended before the request was cancelled.
     work_ended: AtomicBool,
-    session: SessionScope,
+    epoch: Arc<Epoch>,
+    pub(super) client: Arc<Client>,
     steps: AtomicU64,
 }
 
@@ -88,12 +89,6 @@ impl Drop for EndOnDrop {
         let Self(scope) = self;
         scope.work_ended.store(!scope.cancelled.is_cancelled(), SeqCst);
         scope.over.cancel();
-    }
-}
-
-impl RequestScope {
-    pub(super) fn client(&self) -> &Arc<Client> {
-        &self.session.client
     }
 }
 
@@ -122,18 +117,18 @@ impl RequestRoots {
 
 impl Scope for RequestScope {
     fn number(&self) -> NonZeroU64 {
-        self.session.number()
+        self.epoch.number()
     }
 
     fn share(&self) -> &str {
-        self.session.share()
+        self.epoch.share()
     }
 
     fn ensure_usable(&self) -> Result<()> {
         self.steps.fetch_add(1, Relaxed);
         // Defense: Roots allow nothing after their request was answered or cancelled.
         if !self.over.is_cancelled() {
-            return self.session.ensure_usable();
+            return self.epoch.ensure_usable();
         }
         let has_ended = self.work_ended.load(SeqCst);
         Err(if has_ended { roots_stale(ENDED) } else { super::cancelled() })
@@ -188,7 +183,7 @@ impl Guard {
         if let (true, Some(ask), None) = (must_list_again, ask, &sent) {
             return Ok(RootsOutcome::Question(ask(input.into_roots_request())));
         }
-        let in_force = if !stateless {
+        let RootsInForce { roots, epoch } = if !stateless {
             client.roots(PeerSource(ctx.peer.clone())).await?
         } else if ask.is_some() {
             let sent = sent.map(|sent| RootsResponse::from_result(sent).into_list());
@@ -198,14 +193,15 @@ impl Guard {
         } else {
             client.known_roots(&roots_stale(CANNOT_ASK))?
         };
-        let of_session = |session| RequestScope {
+        let scope = Arc::new(RequestScope {
             cancelled: ctx.ct.clone(),
             over: ctx.ct.child_token(),
             work_ended: AtomicBool::new(false),
-            session,
+            epoch,
+            client,
             steps: AtomicU64::new(0),
-        };
-        let (roots, scope) = in_force.in_scope(&client, of_session);
+        });
+        let roots = roots.in_scope(scope.clone());
         let responses = input.responses;
         let request = Request { roots, scope, session, responses, must_list_again };
         Ok(RootsOutcome::Roots(RequestRoots { request: Arc::new(request) }))

@@ -191,7 +191,7 @@ impl Guard {
                 RootsOutcome::Roots(roots) => roots,
                 RootsOutcome::Question(response) => return Ok(response),
             };
-            let session = roots.request.scope.client().id;
+            let session = roots.request.scope.client.id;
             // The work may move the roots elsewhere, but they end when this is dropped.
             let _end = EndOnDrop(roots.request.scope.clone());
             let must_list_again = roots.request.must_list_again;
@@ -241,7 +241,7 @@ impl RequestRoots {
         T: Send + 'static,
         W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (roots, client) = (self.clone(), self.request.scope.client());
+        let (roots, client) = (self.clone(), &self.request.scope.client);
         let session = Some(client.id);
         let work = move || {
             // Defense: Work that waited for a thread begins only with roots in force.

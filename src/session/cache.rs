@@ -65,7 +65,7 @@ fn weight(cached: &CacheEntry) -> u32 {
 mod tests {
     use super::*;
     use crate::limits::ROOT_LIST_ENTRIES;
-    use crate::session::Guard;
+    use crate::session::{Epoch, Guard};
     use crate::wire::ListRootsResult;
     use guarded_fs::Boundary;
     use guarded_fs::Deadline;
@@ -80,7 +80,8 @@ mod tests {
         let boundary = Boundary::without_directories().build().unwrap();
         let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
         let as_of = Guard::new(boundary).current();
-        let one = CacheEntry { epoch: 1, expires: as_of.now + MINUTE, list, roots, as_of };
+        let epoch = Arc::new(Epoch::new(NonZeroU64::MIN, "".into()));
+        let one = CacheEntry { epoch, expires: as_of.now + MINUTE, list, roots, as_of };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(Guard::next_session_id(), one.clone());

@@ -8,17 +8,16 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guarded_fs::{Deadline, Error, ErrorKind, Result, Roots, Scope};
+use guarded_fs::{Deadline, Error, ErrorKind, Result, Roots};
 use tokio::sync::watch;
 
 use crate::kinds;
 use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
-use crate::session::errors::{
-    CHANGED, roots_changing, roots_failed, roots_stale, roots_timed_out, roots_unsupported,
-};
+use crate::session::epoch::Epoch;
+use crate::session::errors::{roots_changing, roots_failed, roots_timed_out, roots_unsupported};
 use crate::session::events;
 use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
-use crate::session::state::{CacheEntry, Current, Epoch, Fetch, State, Step, Validity};
+use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
 use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
@@ -32,16 +31,15 @@ pub(crate) struct Client {
     /// `rmcp::ClientKey`.
     pub(crate) share: Arc<str>,
     state: Mutex<State>,
-    epoch: Epoch,
     /// Wakes [`RootsChanges`](crate::RootsChanges).
     pub(crate) changes: watch::Sender<()>,
 }
 
 impl Client {
     pub(crate) fn new(guard: Guard, declared: ClientCapabilities, share: Arc<str>) -> Self {
-        let (id, state) = (Guard::next_session_id(), State::new());
-        let (epoch, state) = (state.epoch().clone(), Mutex::new(state));
-        Self { id, guard, declared, share, state, epoch, changes: watch::Sender::default() }
+        let id = Guard::next_session_id();
+        let state = Mutex::new(State::new(Epoch::new(id, share.clone())));
+        Self { id, guard, declared, share, state, changes: watch::Sender::default() }
     }
 
     /// The roots in force for a call that begins now.
@@ -63,8 +61,7 @@ impl Client {
         let current = self.guard.current();
         let state = lock(&self.state);
         let cached = state.cached.upgrade();
-        let is_valid =
-            cached.as_ref().is_some_and(|it| state.validity(it, current) == Validity::Valid);
+        let is_valid = cached.as_ref().is_some_and(|it| it.validity(current) == Validity::Valid);
         // The lock is released first, because dropping the snapshot may free it.
         drop(state);
         cached.filter(|_| is_valid)
@@ -78,15 +75,16 @@ impl Client {
             return Err(error.logged(Some(self.id)));
         }
         // The session may have been closed in the meantime.
-        self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
-        match self.always_despite(&error) {
-            always if always.roots.iter().len() == 0 => Err(error.logged(Some(self.id))),
-            always => Ok(always),
+        let epoch = self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
+        let roots = self.always_despite(&error);
+        if roots.iter().len() == 0 {
+            return Err(error.logged(Some(self.id)));
         }
+        Ok(RootsInForce { roots, epoch })
     }
 
-    fn always_despite(&self, failure: &Error) -> RootsInForce {
-        RootsInForce::without_list(self.guard.allowed_roots().always_in_force(failure))
+    fn always_despite(&self, failure: &Error) -> Roots {
+        self.guard.allowed_roots().always_in_force(failure)
     }
 
     /// The roots of a list that came with the request itself.
@@ -97,9 +95,11 @@ impl Client {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
+                let epoch = self.epoch()?;
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
                 let resolved = self.resolve(Arc::new(list), deadline).await;
-                resolved.inspect(|roots| self.log_fetched(roots, 1)).map(RootsInForce::without_list)
+                let resolved = resolved.inspect(|roots| self.log_fetched(roots, 1));
+                resolved.map(|roots| RootsInForce { roots, epoch })
             }
             (None, Err(error)) => Err(error),
         };
@@ -109,14 +109,15 @@ impl Client {
     /// The roots in force, without asking the client. If its list is not known, only the
     /// directories that are always in force are, because of `unknown`.
     pub(crate) fn known_roots(&self, unknown: &Error) -> Result<RootsInForce> {
-        self.epoch()?;
-        Ok(match (self.without_list(), self.valid()) {
-            (Some(true), _) => RootsInForce::without_list(self.guard.allowed_roots()),
+        let epoch = self.epoch()?;
+        let roots = match (self.without_list(), self.valid()) {
+            (Some(true), _) => self.guard.allowed_roots(),
             (Some(false), _) => self.always_despite(&roots_unsupported()),
-            (None, Some(cached)) => RootsInForce::of_list(&cached),
+            (None, Some(cached)) => return Ok(RootsInForce::of_list(&cached)),
             // Defense: A list that is not known grants nothing.
             (None, None) => self.always_despite(unknown),
-        })
+        };
+        Ok(RootsInForce { roots, epoch })
     }
 
     /// Whether the allowed directories are in force, because client roots are ignored or the client
@@ -128,9 +129,12 @@ impl Client {
     }
 
     fn roots_without(&self, are_allowed: bool) -> Result<RootsInForce> {
-        self.epoch()?;
-        let allowed = || RootsInForce::without_list(self.guard.allowed_roots());
-        if are_allowed { Ok(allowed()) } else { Err(roots_unsupported()) }
+        let epoch = self.epoch()?;
+        if are_allowed {
+            Ok(RootsInForce { roots: self.guard.allowed_roots(), epoch })
+        } else {
+            Err(roots_unsupported())
+        }
     }
 
     async fn obtain(&self, mut source: impl RootsSource) -> Result<Arc<CacheEntry>> {
@@ -143,7 +147,7 @@ impl Client {
                 Step::Wait(fetch) => match fetch.wait(deadline).await? {
                     // The list was requested in this epoch and, if it has expired by now, after the
                     // call began.
-                    Some(cached) if cached.epoch == self.epoch()? && cached.expires > began => {
+                    Some(cached) if !cached.epoch.is_over() && cached.expires > began => {
                         return Ok(cached);
                     }
                     _ => {}
@@ -195,7 +199,9 @@ impl Client {
 
     /// Withdraws every list requested so far. Returns false if the session is closed.
     pub(crate) fn change(&self) -> bool {
-        let changed = lock(&self.state).change();
+        // A client that is not asked has nothing to withdraw.
+        let is_asked = self.without_list().is_none();
+        let changed = if is_asked { lock(&self.state).change() } else { self.epoch().is_ok() };
         self.changes.send_replace(());
         changed
     }
@@ -212,8 +218,8 @@ impl Client {
     }
 
     /// The current epoch, or an error once the session is closed.
-    pub(crate) fn epoch(&self) -> Result<u64> {
-        self.epoch.current()
+    pub(crate) fn epoch(&self) -> Result<Arc<Epoch>> {
+        lock(&self.state).epoch().cloned()
     }
 
     pub(crate) fn failure(&self) -> Option<ErrorKind> {
@@ -244,60 +250,19 @@ impl Client {
     }
 }
 
-/// Roots of a client that are in no scope yet.
+/// Roots of a client that are in no scope yet, and the epoch in which they were obtained.
 pub(crate) struct RootsInForce {
-    roots: Roots,
-    /// The epoch of the list that they are from. `None` if they are from no list, or from one that
-    /// came with the request: then no change withdraws them.
-    epoch: Option<u64>,
+    pub(crate) roots: Roots,
+    pub(crate) epoch: Arc<Epoch>,
 }
 
 impl RootsInForce {
     fn of_list(cached: &CacheEntry) -> Self {
-        Self { roots: cached.roots.clone(), epoch: Some(cached.epoch) }
+        Self { roots: cached.roots.clone(), epoch: cached.epoch.clone() }
     }
 
-    fn without_list(roots: Roots) -> Self {
-        Self { roots, epoch: None }
-    }
-
-    /// Returns the roots, in the scope that `of` makes of their session's.
-    pub(crate) fn in_scope<S: Scope + 'static>(
-        self,
-        client: &Arc<Client>,
-        of: impl FnOnce(SessionScope) -> S,
-    ) -> (Roots, Arc<S>) {
-        let scope = Arc::new(of(SessionScope { client: client.clone(), epoch: self.epoch }));
-        (self.roots.in_scope(scope.clone()), scope)
-    }
-
-    pub(crate) fn in_session(self, client: &Arc<Client>) -> Roots {
-        self.in_scope(client, |scope| scope).0
-    }
-}
-
-/// The scope of a client's roots. It is over once the client has changed its list, or its session
-/// is closed.
-pub(crate) struct SessionScope {
-    pub(crate) client: Arc<Client>,
-    epoch: Option<u64>,
-}
-
-impl Scope for SessionScope {
-    fn number(&self) -> NonZeroU64 {
-        self.client.id
-    }
-
-    fn share(&self) -> &str {
-        &self.client.share
-    }
-
-    fn ensure_usable(&self) -> Result<()> {
-        match (self.epoch, self.client.epoch()?) {
-            // Defense: Withdrawn roots allow nothing.
-            (Some(epoch), now) if epoch != now => Err(roots_stale(CHANGED)),
-            _ => Ok(()),
-        }
+    pub(crate) fn in_session(self) -> Roots {
+        self.roots.in_scope(self.epoch)
     }
 }
 
@@ -346,7 +311,8 @@ impl Leader<'_> {
             let as_of = Current { guard_number, ..client.guard.current() };
             let roots = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&roots, pages);
-            let (epoch, expires) = (self.fetch.epoch, requested.now + client.time_to_live());
+            let (epoch, expires) =
+                (self.fetch.epoch.clone(), requested.now + client.time_to_live());
             Ok(CacheEntry { epoch, expires, list, roots, as_of })
         };
         match run_until_stopped(self.fetch.end.wait(), work).await {

@@ -3,13 +3,13 @@
 //! No call that begins after [`Session::list_changed`] has returned uses a list that was requested
 //! before the change:
 //!
-//! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
-//!    process-wide counter, so no epoch is used twice. Closing replaces it with one that no
-//!    snapshot has.
+//! 1. A session has an epoch. Each `list_changed` ends it and begins another one. Closing ends the
+//!    last one.
 //! 2. A leader reads the epoch before it requests the list, and the snapshot carries it, also after
 //!    its list was resolved again.
-//! 3. However a call obtains a snapshot, the snapshot's epoch is compared with the session's, which
-//!    is read after the call began.
+//! 3. However a call obtains a snapshot, the snapshot's epoch must not be over, which is read after
+//!    the call began. The epoch is also the scope of the snapshot, so nothing begins through it
+//!    later.
 //! 4. The source requests the list when it is called, as [`RootsSource`] requires. A list that came
 //!    with a request is used only for that request.
 //! 5. The epoch is stored in the session, so an entry that the cache loses costs only a request to
@@ -23,6 +23,7 @@ pub(crate) mod events;
 pub(crate) mod runtime;
 mod slots;
 pub(crate) mod source;
+mod epoch;
 pub(crate) mod state;
 mod cache;
 mod guard;
@@ -41,8 +42,9 @@ pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
 use crate::kinds;
+pub(crate) use crate::session::epoch::Epoch;
 use crate::session::errors::{CHANGED, roots_stale};
-pub(crate) use crate::session::fetch::{Client, SessionScope};
+pub(crate) use crate::session::fetch::{Client, RootsInForce};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// One client of a server. A session is cheap to clone. Dropping the last clone closes it.
@@ -212,8 +214,7 @@ impl Session {
     /// The roots end when the client changes its list
     /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)) and when the session is closed.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
-        let client = self.client();
-        Ok(client.roots(source).await?.in_session(client))
+        self.client().roots(source).await.map(RootsInForce::in_session)
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
@@ -225,8 +226,7 @@ impl Session {
     /// `repeated_cursor`. As there, the errors of the list are not returned if a directory is
     /// [always](crate::DirectoryOptions::always) in force.
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
-        let client = self.client();
-        Ok(client.roots_of_list(Ok(list)).await?.in_session(client))
+        self.client().roots_of_list(Ok(list)).await.map(RootsInForce::in_session)
     }
 
     /// Runs work that may block on a thread of the guard, when it is the client's turn. Use this
@@ -303,8 +303,7 @@ impl Session {
     ///
     /// [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED).
     pub fn known_roots(&self) -> Result<Roots> {
-        let client = self.client();
-        Ok(client.known_roots(&roots_stale(CHANGED))?.in_session(client))
+        self.client().known_roots(&roots_stale(CHANGED)).map(RootsInForce::in_session)
     }
 
     /// Checks whether the [known roots](Self::known_roots) still allow a proof from an earlier

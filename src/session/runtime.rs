@@ -19,7 +19,7 @@ mod tokio_runtime {
     use crate::session::errors::no_runtime;
     use guarded_fs::Result;
 
-    pub(crate) use std::sync::atomic::AtomicU64;
+    pub(crate) use std::sync::atomic::AtomicU8;
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::time::Instant;
 

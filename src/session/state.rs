@@ -3,22 +3,22 @@
 //! Each of the eight transitions in the table of ARCHITECTURE.md is in a method here. The lock is
 //! held only for a few steps, and never during I/O, across an await or while a snapshot is dropped.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 
-use guarded_fs::{Error, ErrorKind, Result, Roots};
+use guarded_fs::{Error, ErrorKind, Result, Roots, Scope as _};
 use tokio::sync::SetOnce;
 
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, STALLED, SYMLINKED_LIST_TTL};
-use crate::session::errors::{roots_timed_out, session_closed};
-use crate::session::runtime::{AtomicU64, Instant, timeout_at};
+use crate::session::epoch::Epoch;
+use crate::session::errors::roots_timed_out;
+use crate::session::runtime::{Instant, timeout_at};
 use crate::wire::ListRootsResult;
 
 /// A client's list, and the snapshot that it was resolved to.
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
     /// The session's epoch in which the list was requested.
-    pub(crate) epoch: u64,
+    pub(crate) epoch: Arc<Epoch>,
     pub(crate) expires: Instant,
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) roots: Roots,
@@ -47,9 +47,13 @@ pub(crate) enum Validity {
 }
 
 impl CacheEntry {
-    /// Whether the snapshot may serve a new call, apart from its epoch.
+    /// Whether the snapshot may serve a new call.
     pub(crate) fn validity(&self, current: Current) -> Validity {
-        if current.now >= self.expires || self.as_of.guard_number != current.guard_number {
+        // Defense: A change withdraws the snapshot immediately.
+        if self.epoch.is_over()
+            || current.now >= self.expires
+            || self.as_of.guard_number != current.guard_number
+        {
             return Validity::Invalid;
         }
         // The filesystem decided about an entry, and a symlink may lead elsewhere by now. The result
@@ -67,34 +71,25 @@ impl CacheEntry {
 
     pub(crate) fn resolved_again(&self, roots: Roots, now: Current) -> Self {
         let as_of = Current { guard_number: self.as_of.guard_number, ..now };
-        Self { epoch: self.epoch, expires: self.expires, list: self.list.clone(), roots, as_of }
+        Self {
+            epoch: self.epoch.clone(),
+            expires: self.expires,
+            list: self.list.clone(),
+            roots,
+            as_of,
+        }
     }
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     /// The current epoch. Only a list requested in this epoch is used.
-    epoch: Epoch,
+    epoch: Arc<Epoch>,
     /// The last snapshot, which may be from an earlier epoch. The cache owns it.
     pub(super) cached: Weak<CacheEntry>,
     fetch: Option<Arc<Fetch>>,
     /// The failure of the last fetch in this epoch, until a fetch succeeds.
-    failure: Option<Failure>,
-}
-
-/// The number of a session's epoch. Only [`State`] changes it, under its lock. The scopes of
-/// snapshots read it without the lock.
-#[derive(Clone, Debug)]
-pub(super) struct Epoch(Arc<AtomicU64>);
-
-impl Epoch {
-    /// Fails if the session is closed.
-    pub(super) fn current(&self) -> Result<u64> {
-        match self.0.load(SeqCst) {
-            CLOSED => Err(session_closed()),
-            number => Ok(number),
-        }
-    }
+    failure: Option<Box<Failure>>,
 }
 
 #[derive(Debug)]
@@ -109,7 +104,7 @@ struct Failure {
 /// A list being requested from the client, or being resolved again.
 #[derive(Debug)]
 pub(super) struct Fetch {
-    pub(super) epoch: u64,
+    pub(super) epoch: Arc<Epoch>,
     /// The time at which the leader gives up, if it is still polled.
     until: Instant,
     /// The snapshot, once the fetch has ended, if it ended with one.
@@ -129,26 +124,17 @@ pub(super) enum Step {
 }
 
 impl State {
-    pub(super) fn new() -> Self {
-        let epoch = Epoch(Arc::new(AtomicU64::new(next_epoch())));
-        Self { epoch, cached: Weak::new(), fetch: None, failure: None }
+    pub(super) fn new(first: Epoch) -> Self {
+        Self { epoch: Arc::new(first), cached: Weak::new(), fetch: None, failure: None }
     }
 
-    pub(super) fn epoch(&self) -> &Epoch {
-        &self.epoch
-    }
-
-    fn is_current(&self, epoch: u64) -> bool {
-        self.epoch.current().is_ok_and(|current| current == epoch)
+    /// Fails if the session is closed.
+    pub(super) fn epoch(&self) -> Result<&Arc<Epoch>> {
+        self.epoch.ensure_usable().map(|()| &self.epoch)
     }
 
     pub(super) fn failure(&self) -> Option<ErrorKind> {
         self.failure.as_ref().map(|failure| failure.error.kind())
-    }
-
-    pub(super) fn validity(&self, cached: &CacheEntry, current: Current) -> Validity {
-        // Defense: A change withdraws the snapshot immediately.
-        if self.is_current(cached.epoch) { cached.validity(current) } else { Validity::Invalid }
     }
 
     /// A call begins, or continues after a fetch without a result.
@@ -158,8 +144,8 @@ impl State {
         current: Current,
         deadline: Instant,
     ) -> Result<Step> {
-        let epoch = self.epoch.current()?;
-        let again = match cached.map(|cached| (cached, self.validity(cached, current))) {
+        let epoch = self.epoch()?.clone();
+        let again = match cached.map(|cached| (cached, cached.validity(current))) {
             Some((cached, Validity::Valid)) => return Ok(Step::Serve(cached.clone())),
             Some((cached, Validity::ResolveAgain)) => Some(cached.clone()),
             _ => None,
@@ -167,7 +153,7 @@ impl State {
         // Calls do not wait for a request sent before a change, or for a leader that is neither
         // polled nor dropped.
         let is_useful =
-            |fetch: &&Arc<Fetch>| fetch.epoch == epoch && current.now < fetch.until + STALLED;
+            |fetch: &&Arc<Fetch>| !fetch.epoch.is_over() && current.now < fetch.until + STALLED;
         if let Some(fetch) = self.fetch.as_ref().filter(is_useful) {
             return Ok(Step::Wait(fetch.clone()));
         }
@@ -205,7 +191,7 @@ impl State {
         let earlier = self.failure.as_ref().map_or(0, |last| last.times);
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let (times, until) = (earlier.saturating_add(1), now + back_off);
-        self.failure = Some(Failure { error: error.repeated(), times, until });
+        self.failure = Some(Box::new(Failure { error: error.repeated(), times, until }));
         true
     }
 
@@ -217,14 +203,14 @@ impl State {
             self.fetch = None;
         }
         // Defense: A list that was requested before a change does not count.
-        is_current && self.is_current(fetch.epoch)
+        is_current && !fetch.epoch.is_over()
     }
 
     /// The client's list changed. Returns false if the session is closed.
     pub(super) fn change(&mut self) -> bool {
-        let is_open = self.epoch.current().is_ok();
+        let is_open = self.epoch().is_ok();
         if is_open {
-            self.begin(next_epoch());
+            (self.epoch, self.failure) = (Arc::new(self.epoch.withdraw()), None);
         }
         is_open
     }
@@ -232,14 +218,9 @@ impl State {
     /// Returns the fetch in progress, which the caller ends, or an error if the session was already
     /// closed.
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
-        self.epoch.current()?;
-        self.begin(CLOSED);
-        Ok(self.fetch.take())
-    }
-
-    fn begin(&mut self, epoch: u64) {
+        self.epoch()?.close();
         self.failure = None;
-        self.epoch.0.store(epoch, SeqCst);
+        Ok(self.fetch.take())
     }
 }
 
@@ -261,20 +242,15 @@ impl Fetch {
     }
 }
 
-fn next_epoch() -> u64 {
-    EPOCHS.fetch_add(1, Relaxed)
-}
-
-static EPOCHS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-
-/// The epoch of a closed session, in which no list is requested.
-const CLOSED: u64 = 0;
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    fn first() -> Epoch {
+        Epoch::new(std::num::NonZeroU64::MIN, "".into())
+    }
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -296,7 +272,7 @@ mod tests {
     fn list(fetch: &Fetch, now: Instant) -> Arc<CacheEntry> {
         let directory = tempfile::tempdir().unwrap();
         Arc::new(CacheEntry {
-            epoch: fetch.epoch,
+            epoch: fetch.epoch.clone(),
             expires: now + MINUTE,
             list: Arc::default(),
             roots: Roots::from_dirs([directory.path()]).unwrap(),
@@ -306,7 +282,7 @@ mod tests {
 
     #[test]
     fn each_fact_about_a_snapshot_decides_whether_it_serves() {
-        let (mut state, now) = (State::new(), Instant::now());
+        let (mut state, now) = (State::new(first()), Instant::now());
         let fetch = lead(&mut state, None, current(now));
         let cached = list(&fetch, now);
         assert!(state.succeed(&fetch, &cached, true));
@@ -334,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_replaced_fetch_changes_nothing() {
-        let (mut state, now) = (State::new(), Instant::now());
+        let (mut state, now) = (State::new(first()), Instant::now());
         let stalled = lead(&mut state, None, current(now));
         assert!(matches!(step(&mut state, None, current(now)), Step::Wait(_)));
         let later = now + MINUTE + STALLED;

@@ -111,6 +111,10 @@ fn symlink_is_never_created_over_an_entry_or_in_a_place_that_cannot_be_changed()
     assert_eq!(refused.code(), "outside_roots");
     let start = r#"create symlink "new" to "../outside/s": target: "#;
     assert!(refused.to_string().starts_with(start), "{refused}");
+    // symlink(2): what exists matters before where the text would lead.
+    for target in ["l", "f/../l", "missing/../l", "../outside/s", ""] {
+        assert_eq!(code(roots.symlink(target, "l")), Some("already_exists"), "{target}");
+    }
     let refused = roots.symlink("f", "l").unwrap_err();
     assert_eq!(refused.code(), "already_exists");
     assert!(refused.to_string().starts_with(r#"create symlink "l" to "f": "#), "{refused}");

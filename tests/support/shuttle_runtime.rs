@@ -15,7 +15,7 @@ use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
 use guarded_fs::Result;
-pub(crate) use shuttle::sync::atomic::AtomicU64;
+pub(crate) use shuttle::sync::atomic::AtomicU8;
 
 /// Another task may run before a lock is taken, and after it is released.
 #[derive(Debug, Default)]
