@@ -1,0 +1,476 @@
+//! Finds the repository of a directory, and starts git in it.
+//!
+//! A repository is data of whoever wrote it, and names places: a `.git` file, `commondir`,
+//! `core.worktree`, included files, alternates, symlinks, and the files of the index. Git opens
+//! them, and says whether they exist. [`Repository::find`] therefore reads those names through the
+//! guard before git runs, and refuses a repository with one that leads outside the roots in force:
+//!
+//! | a repository can name | defense |
+//! | --- | --- |
+//! | its git directory (`.git`, a symlink or a file) and common directory (`commondir`) | found and checked here, and passed to git |
+//! | its working tree (`core.worktree`) | never used: it is the directory that contains `.git` |
+//! | files to include (`include.path`, `includeIf`) | checked, with the files that those include |
+//! | directories of objects (`objects/info/alternates`) | checked, with the alternates of those |
+//! | anything, by a symlink in its directories | checked |
+//! | tables of references (`reftable/tables.list`, `extensions.refStorage`) | only plain names |
+//! | other files of its user (`core.excludesFile` and [others](FIXED)) | overridden |
+//! | packs, in a multi-pack index, and directories, in an untracked cache | not read |
+//! | files, in the index | checked by [`ensure_plain`] before git uses one |
+//!
+//! Git gets canonical absolute paths, as it makes every other path one: if a directory is swapped
+//! after the check, its confinement holds. Git can then still find out whether a path outside
+//! exists, and read in the system's directories.
+
+use std::path::{Component, Path, PathBuf};
+
+use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{CheckedPath, ChildCommand, ErrorKind, FileType, Roots, WalkOptions};
+
+use super::call::Work;
+use crate::programs::git_confinement;
+
+/// A repository whose directories are inside the roots in force, and lead nowhere else.
+pub(super) struct Repository {
+    /// The directory of the request.
+    directory: CheckedPath,
+    places: Places,
+    /// Whether it has no working tree.
+    is_bare: bool,
+    /// Variables that replace the repository's own.
+    overrides: Vec<(String, String)>,
+}
+
+/// Where the parts of a repository are (gitrepository-layout(5)).
+struct Places {
+    work_tree: CheckedPath,
+    git_dir: CheckedPath,
+    /// The git directory itself, except in a linked working tree.
+    common_dir: CheckedPath,
+}
+
+impl Repository {
+    /// Finds the repository of a directory. It may begin in a parent, but not above the root.
+    pub(super) fn find(roots: &Roots, directory: String) -> Work<Self> {
+        let directory = roots.check(directory)?;
+        directory.metadata()?;
+        let places = Places::find(&directory)?;
+        let config = places.config(&directory)?;
+        places.ensure_inside()?;
+        let is_its_own = places.common_dir == places.git_dir;
+        let has_none = places.work_tree == places.git_dir;
+        let is_bare = has_none || is_its_own && is_bare(&config);
+        Ok(Self { directory, places, is_bare, overrides: overrides(&config)? })
+    }
+
+    pub(super) fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// A git command that starts in the directory of the request.
+    pub(super) fn git(&self) -> Work<ChildCommand> {
+        self.git_in(&self.directory)
+    }
+
+    /// Lists the files in the index, whose names [`ensure_plain`] checks.
+    pub(super) fn list_files(&self) -> Work<ChildCommand> {
+        let git = self.git_in(&self.places.work_tree)?;
+        Ok(git.args(["ls-files", "--cached", "-z"]).output_limit(INDEX_NAMES))
+    }
+
+    fn git_in(&self, directory: &CheckedPath) -> Work<ChildCommand> {
+        let Places { work_tree, git_dir, common_dir } = &self.places;
+        let git = git(directory, &git_dir.to_unguarded_path())?;
+        let git = git.env("GIT_COMMON_DIR", common_dir.to_unguarded_path());
+        // Defense: No configuration of a repository says where its working tree is.
+        let git = git.env("GIT_WORK_TREE", work_tree.to_unguarded_path());
+        let own = self.overrides.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let variables: Vec<_> = FIXED.iter().copied().chain(own).collect();
+        let git = git.env("GIT_CONFIG_COUNT", variables.len().to_string());
+        let numbered = variables.into_iter().enumerate();
+        Ok(numbered.fold(git, |git, (number, (name, value))| {
+            git.env(format!("GIT_CONFIG_KEY_{number}"), name)
+                .env(format!("GIT_CONFIG_VALUE_{number}"), value)
+        }))
+    }
+}
+
+/// A git command that uses neither the system's nor the user's configuration.
+fn git(directory: &CheckedPath, git_dir: &Path) -> Work<ChildCommand> {
+    let git = ChildCommand::new(directory, "git")?.env_remove("HOME").env("GIT_DIR", git_dir);
+    Ok(ENVIRONMENT.iter().fold(git, |git, (name, value)| git.env(name, value)))
+}
+
+/// Refuses an index with a name that is not below the working tree. `names` is the output of
+/// [`Repository::list_files`]. Git does not check the names in an index that it reads.
+pub(super) fn ensure_plain(names: &[u8]) -> Work<()> {
+    let is_odd = |name: &[u8]| matches!(name, b"" | b"." | b"..");
+    let mut names = names.strip_suffix(b"\0").unwrap_or(names).split(|&byte| byte == 0);
+    if names.any(|name| !name.is_empty() && name.split(|&byte| byte == b'/').any(is_odd)) {
+        return Err(refused("its index names a file that is not in the working tree"));
+    }
+    Ok(())
+}
+
+fn refused(why: &str) -> HandlerError {
+    HandlerError::new(format!("git does not use this repository: {why}"))
+}
+
+impl Places {
+    /// Looks in the directory and its parents, as git does, for `.git`. The directory itself may be
+    /// a git directory.
+    fn find(directory: &CheckedPath) -> Work<Self> {
+        let mut place = Some(directory.clone());
+        while let Some(work_tree) = place {
+            let found = work_tree.join(".git").map_err(|error| outside(".git", error))?;
+            match type_of(&found)? {
+                Some(FileType::Directory) => {
+                    if let Some(common_dir) = common_dir(&found)? {
+                        return Ok(Self { work_tree, git_dir: found, common_dir });
+                    }
+                }
+                Some(FileType::File) => {
+                    let git_dir = named_by(&work_tree, ".git", "gitdir: ")?;
+                    let Some(common_dir) = common_dir(&git_dir)? else {
+                        return Err(refused("its .git file does not name a git directory"));
+                    };
+                    return Ok(Self { work_tree, git_dir, common_dir });
+                }
+                _ => {}
+            }
+            if work_tree == *directory {
+                if let Some(common_dir) = common_dir(directory)? {
+                    let git_dir = directory.clone();
+                    return Ok(Self { work_tree, git_dir, common_dir });
+                }
+            }
+            place = work_tree.parent();
+        }
+        Err(HandlerError::new(
+            "not a git repository: neither this directory nor a parent inside the allowed \
+             directories has .git",
+        ))
+    }
+
+    /// Reads the configuration with all files that it can include, whatever their condition.
+    fn config(&self, directory: &CheckedPath) -> Work<Vec<(String, String)>> {
+        let mut files = vec![
+            self.common_dir.to_unguarded_path().join("config"),
+            self.git_dir.to_unguarded_path().join("config.worktree"),
+        ];
+        let mut config = Vec::new();
+        let mut count = 0;
+        while let Some(path) = files.pop() {
+            let file = directory.roots().check(&path).map_err(|error| outside("config", error))?;
+            let Some(text) = read(&file)? else { continue };
+            count += 1;
+            if count > CONFIG_FILES {
+                return Err(refused("its configuration includes too many files"));
+            }
+            for (key, value) in parsed(directory, text)? {
+                if is_include(&key) {
+                    ensure_unexpanded(&key, &value)?;
+                    files.push(path.parent().unwrap_or(&path).join(&value));
+                }
+                if key == "extensions.refstorage" && value.contains('/') {
+                    return Err(refused("extensions.refStorage contains a path"));
+                }
+                config.push((key, value));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Refuses a repository if an entry of its directories leads outside the roots in force.
+    fn ensure_inside(&self) -> Work<()> {
+        let roots = self.git_dir.roots();
+        let mut objects = vec![self.common_dir.join("objects")?];
+        let mut next = 0;
+        while let Some(directory) = objects.get(next) {
+            let path = directory.to_unguarded_path();
+            let listed = text_of(directory, "info/alternates")?;
+            let is_path = |line: &&str| !line.is_empty() && !line.starts_with('#');
+            for line in listed.split('\n').filter(is_path) {
+                if line.starts_with('"') {
+                    return Err(refused("objects/info/alternates contains a quoted path"));
+                }
+                let alternate = roots.check(without_dots(&path.join(line)));
+                let alternate = alternate.map_err(|error| outside("alternates", error))?;
+                if !objects.contains(&alternate) {
+                    objects.push(alternate);
+                }
+            }
+            next += 1;
+            if objects.len() > OBJECT_DIRECTORIES {
+                return Err(refused("it has too many alternates"));
+            }
+        }
+        for directory in [&self.git_dir, &self.common_dir] {
+            if text_of(directory, "reftable/tables.list")?.contains('/') {
+                return Err(refused("reftable/tables.list contains a path"));
+            }
+        }
+        let mut directories = vec![self.common_dir.clone()];
+        directories.extend((self.git_dir != self.common_dir).then(|| self.git_dir.clone()));
+        directories.extend(objects.into_iter().skip(1));
+        ensure_links_lead_inside(directories)
+    }
+}
+
+/// Returns the common directory of a git directory, or `None` if it is none.
+fn common_dir(git_dir: &CheckedPath) -> Work<Option<CheckedPath>> {
+    let Ok(head) = git_dir.join_entry("HEAD") else { return Ok(None) };
+    if !head.exists() {
+        return Ok(None);
+    }
+    let file = git_dir.join("commondir").map_err(|error| outside("commondir", error))?;
+    let common_dir = match type_of(&file)? {
+        Some(FileType::File) => named_by(git_dir, "commondir", "")?,
+        _ => git_dir.clone(),
+    };
+    for name in ["objects", "refs"] {
+        let part = common_dir.join(name).map_err(|error| outside(name, error))?;
+        if type_of(&part)? != Some(FileType::Directory) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(common_dir))
+}
+
+/// The place that a file of the directory names after this text. It can be relative to the
+/// directory.
+fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<CheckedPath> {
+    let text = text_of(directory, file)?;
+    let named = text.trim_end_matches(['\n', '\r']).strip_prefix(before);
+    let Some(named) = named.filter(|named| !named.is_empty()) else {
+        return Err(refused(&format!("its file {file} names no directory")));
+    };
+    let path = directory.to_unguarded_path().join(named);
+    directory.roots().check(path).map_err(|error| outside(file, error))
+}
+
+/// Refuses a symlink in these directories, and in those to which their symlinks lead, whose target
+/// is outside the roots in force.
+fn ensure_links_lead_inside(mut directories: Vec<CheckedPath>) -> Work<()> {
+    let mut next = 0;
+    while let Some(directory) = directories.get(next).cloned() {
+        next += 1;
+        let mut walk = directory.walk(WalkOptions::default().max_entries(ENTRIES))?;
+        while let Some(entry) = walk.next_entry()? {
+            let relative = entry.relative();
+            if UNUSED.iter().any(|name| relative == Path::new(name)) {
+                if entry.file_type() == FileType::Directory {
+                    walk.skip_current_dir();
+                }
+            } else if entry.file_type() == FileType::Symlink {
+                // Defense: No symlink of a repository leads git outside.
+                let target = match entry.follow() {
+                    Ok(target) => target,
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    Err(error) => return Err(outside(&relative.to_string_lossy(), error)),
+                };
+                let is_new = !directories.contains(&target);
+                if is_new && type_of(&target)? == Some(FileType::Directory) {
+                    directories.push(target);
+                }
+                if directories.len() > LINKED_DIRECTORIES {
+                    return Err(refused("it has too many symlinks"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a place says which part of the repository leads to it.
+fn outside(what: &str, error: mcp_roots_guard::Error) -> HandlerError {
+    if error.kind() == ErrorKind::OutsideRoots {
+        let what = what.escape_debug();
+        return refused(&format!(
+            "{what} leads to a place that is not inside the allowed directories"
+        ));
+    }
+    error.into()
+}
+
+fn type_of(place: &CheckedPath) -> Work<Option<FileType>> {
+    match place.metadata() {
+        Ok(metadata) => Ok(Some(metadata.file_type())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read(file: &CheckedPath) -> Work<Option<Vec<u8>>> {
+    match file.read(FILE_SIZE) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The text of a file in a git directory, or an empty one if there is none.
+fn text_of(directory: &CheckedPath, name: &str) -> Work<String> {
+    let content = match directory.join(name) {
+        Ok(file) => read(&file)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(outside(name, error)),
+    };
+    let text = String::from_utf8(content.unwrap_or_default());
+    text.map_err(|_| refused(&format!("its file {name} is not UTF-8")))
+}
+
+/// The path without `.` and `..`, which git removes from an alternate's path as text.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut path, part| {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+        path
+    })
+}
+
+/// The variables in the text of a configuration file. Git parses it, and opens no file.
+fn parsed(directory: &CheckedPath, text: Vec<u8>) -> Work<Vec<(String, String)>> {
+    let git = git(directory, Path::new("/dev/null"))?.args(LIST).stdin(text);
+    let listed = git.confined(git_confinement()).output_limit(CONFIG_LIST).output()?;
+    let listed = listed.into_stdout()?;
+    let mut variables = Vec::new();
+    for variable in listed.split(|&byte| byte == 0).filter(|variable| !variable.is_empty()) {
+        let end = variable.iter().position(|&byte| byte == b'\n').unwrap_or(variable.len());
+        let (key, value) = variable.split_at(end);
+        let key =
+            std::str::from_utf8(key).map_err(|_| refused("its configuration is not UTF-8"))?;
+        let value = String::from_utf8_lossy(value.strip_prefix(b"\n").unwrap_or_default());
+        variables.push((key.to_owned(), value.into_owned()));
+    }
+    Ok(variables)
+}
+
+/// Lists the variables of the configuration in standard input, without following `include.path`.
+const LIST: &[&str] = &["config", "--file", "-", "--no-includes", "--list", "--null"];
+
+/// Whether the variable names a file to include.
+fn is_include(key: &str) -> bool {
+    key == "include.path" || key.starts_with("includeif.") && key.ends_with(".path")
+}
+
+/// Refuses a path of a file to include, or a condition, that git would expand.
+fn ensure_unexpanded(key: &str, value: &str) -> Work<()> {
+    let is_expanded = |path: &str| path.starts_with(['~', '%']) || path.contains('\u{fffd}');
+    let condition = key.split_once(':').map_or("", |(_, condition)| condition);
+    if is_expanded(value) || is_expanded(condition) {
+        return Err(refused("its configuration includes a path that git expands"));
+    }
+    Ok(())
+}
+
+/// Whether the configuration says that the repository has no working tree.
+fn is_bare(config: &[(String, String)]) -> bool {
+    let is_false = |value: &str| ["false", "no", "off", "0"].contains(&&*value.to_lowercase());
+    config.iter().any(|(key, value)| key == "core.bare" && !is_false(value))
+}
+
+/// An empty value for each filter that the configuration defines, so that it is not run.
+fn overrides(config: &[(String, String)]) -> Work<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for (key, _) in config.iter().filter(|(key, _)| key.starts_with("filter.")) {
+        match key.rsplit('.').next() {
+            Some("clean" | "smudge" | "process") => found.push((key.clone(), String::new())),
+            Some("required") => found.push((key.clone(), "false".to_owned())),
+            _ => {}
+        }
+    }
+    if found.len() > FILTERS {
+        return Err(refused("its configuration has too many filters"));
+    }
+    Ok(found)
+}
+
+/// Variables of git's environment (git(1)).
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("GIT_ALLOW_PROTOCOL", ""),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+];
+
+/// Variables of git's configuration (git-config(1)). They take precedence over the repository's.
+const FIXED: &[(&str, &str)] = &[
+    // Programs.
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.sshCommand", "false"),
+    ("diff.autoRefreshIndex", "false"),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.allow", "never"),
+    ("submodule.recurse", "false"),
+    // Files.
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.multiPackIndex", "false"),
+    ("core.untrackedCache", "false"),
+    ("diff.orderFile", "/dev/null"),
+    ("mailmap.file", "/dev/null"),
+];
+
+/// Parts of a git directory in which these commands read nothing. Hooks are often symlinks, and the
+/// other directories can have very many entries.
+const UNUSED: &[&str] = &["annex", "hooks", "lfs", "modules"];
+
+/// More than any repository needs, and few enough for an environment.
+const FILTERS: usize = 400;
+
+/// Git follows ten levels of files to include, and five of alternates.
+const CONFIG_FILES: usize = 32;
+const OBJECT_DIRECTORIES: usize = 32;
+
+/// The `repo` tool of Android makes a dozen symlinks in a git directory.
+const LINKED_DIRECTORIES: usize = 64;
+
+/// More than the entries of a repository with very many branches and loose objects.
+const ENTRIES: usize = 400_000;
+
+/// In bytes: more than a configuration with thousands of branches needs.
+const FILE_SIZE: u64 = 1 << 20;
+
+/// In bytes: a listed variable has the name of its section, which the file contains once.
+const CONFIG_LIST: usize = 4 << 20;
+
+/// The names of the files in an index, in bytes. Those of Linux take 4 MiB.
+const INDEX_NAMES: usize = 16 << 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_recognized_by_their_whole_name() {
+        let config = |keys: &[&str]| {
+            let keys = keys.iter().map(|key| ((*key).to_owned(), "x".to_owned()));
+            overrides(&keys.collect::<Vec<_>>())
+        };
+        let keys = ["core.bare", "filter.x.clean", "filter.a.b=c.process", "filter.x.other"];
+        let expected = [("filter.x.clean", ""), ("filter.a.b=c.process", "")];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(config(&keys).unwrap(), expected);
+        assert!(config(&["filter.x.clean"; 500]).is_err());
+    }
+
+    #[test]
+    fn names_of_an_index_are_below_the_working_tree() {
+        let plain: [&[u8]; 4] = [b"", b"a\0b/c\0", b"...\0", b"a/..b\0\xff\0"];
+        assert!(plain.iter().all(|names| ensure_plain(names).is_ok()));
+        let odd: [&[u8]; 6] = [b"/a\0", b"a\0../b\0", b"a/../b\0", b"a/./b\0", b"a//b\0", b"a/\0"];
+        assert!(odd.iter().all(|names| ensure_plain(names).is_err()));
+    }
+}
