@@ -1,0 +1,174 @@
+//! Repositories that name places outside, and what git then does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::served::ServedDirectory;
+use crate::client::{Client, Declares, Era, PROGRAM};
+use crate::skip::skip;
+
+const TOOLS: [&str; 3] = ["git_status", "git_diff", "git_log"];
+
+/// Pairs of places outside: the first exists, and the second does not.
+const PLACES: [[&str; 2]; 2] = [["$O/there", "$O/never"], ["/usr/include", "/usr/no-such"]];
+
+/// `data/planted.txt` describes the rows.
+#[test]
+fn a_planted_repository_shows_nothing_outside() {
+    let served = ServedDirectory::new();
+    let sh = |script: &str, at: &Path, variables: &[(&str, &str)]| {
+        let functions = include_str!("../data/functions.sh");
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", &format!("{functions}\n{script}")]).current_dir(at);
+        shell.envs([("GIT_CONFIG_GLOBAL", "/dev/null")]).envs(variables.iter().copied());
+        let date = "2001-02-03T04:05:06Z";
+        let output = shell.env("GIT_AUTHOR_DATE", date).env("GIT_COMMITTER_DATE", date).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    sh("repo; mv .git ../there; mv f ../there/objects", &served.outside, &[]);
+    let rows = include_str!("../data/planted.txt").lines().filter(|row| !row.starts_with('#'));
+    let rows = rows.map(|row| row.split_once(" | ").unwrap());
+    let outside = served.outside.to_str().unwrap();
+    let to_root = "../".repeat(served.directory.components().count());
+    let mut repositories = Vec::new();
+    for (number, (expected, setup)) in rows.enumerate() {
+        // Without git, it does not matter where the place is.
+        let pairs = if expected == "works" { PLACES.len() } else { 1 };
+        for (pair, places) in PLACES.iter().enumerate().take(pairs) {
+            let planted = [0, 1].map(|which| {
+                let name = format!("{number}-{pair}-{which}");
+                let place = places[which].replace("$O", outside);
+                let relative = format!("{to_root}{}", &place[1..]);
+                let variables = [("OUT", place.as_str()), ("REL", relative.as_str())];
+                sh(
+                    &format!("repo; cd ..; mv repo {name}; cd {name}\n{setup}"),
+                    &served.directory,
+                    &variables,
+                );
+                (name, place)
+            });
+            repositories.push((expected, setup, planted));
+        }
+    }
+    let log = served.outside.join("trace");
+    let mut client = traced(&served, &log);
+    for (expected, setup, planted) in &repositories {
+        for tool in TOOLS {
+            let answers = planted.each_ref().map(|(name, place)| {
+                let answer = client.call(tool, &json!({ "path": name }));
+                let hide = |text: String| text.replace(place, "OUT").replace(name, "IT");
+                answer.map(hide).map_err(hide)
+            });
+            assert_eq!(answers[0], answers[1], "{tool} tells whether the place exists: {setup}");
+            match &answers[0] {
+                Ok(_) => assert!(
+                    *expected == "works" || *expected == "bare" && tool == "git_log",
+                    "{tool}: {setup}"
+                ),
+                Err(error) => assert!(error.contains(expected), "{tool}: {setup}: {error}"),
+            }
+        }
+    }
+    let server = client.process.id();
+    client.close_input();
+    client.process.wait().unwrap();
+    if log.exists() {
+        let paths = looked_up(&log, server);
+        let strays = paths.iter().filter(|path| !is_expected(path, &served.directory));
+        assert_eq!(strays.collect::<Vec<_>>(), Vec::<&PathBuf>::new());
+        println!("{} repositories, {} paths", 2 * repositories.len(), paths.len());
+    }
+}
+
+/// A client of a server whose programs strace(1) traces.
+fn traced(served: &ServedDirectory, log: &Path) -> Client {
+    let mut program = if Command::new("strace").arg("--version").output().is_ok() {
+        let mut strace = Command::new("strace");
+        strace.args(["-D", "-f", "-y", "-q", "--seccomp-bpf", "-e", "signal=none"]);
+        strace.args(["-e", &format!("trace={CALLS}"), "-o"]);
+        strace.arg(log).arg(PROGRAM);
+        strace
+    } else {
+        skip("what git looks up in planted repositories: strace is missing");
+        Command::new(PROGRAM)
+    };
+    program.arg(&served.directory).arg("--git");
+    Client::of(program, Era::Session, Declares::Nothing)
+}
+
+/// The absolute paths that git, and what it starts, passed to the kernel, and those that the kernel
+/// opened for them.
+fn looked_up(log: &Path, server: u32) -> BTreeSet<PathBuf> {
+    // The process ids are padded.
+    let end = |line: &str| line.split_whitespace().take(2).eq([&server.to_string(), "+++"]);
+    let begin = Instant::now();
+    let mut text = String::new();
+    while !text.lines().any(end) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "strace does not end");
+        sleep(Duration::from_millis(100));
+        text = fs::read_to_string(log).unwrap();
+    }
+    let mut directories = BTreeMap::<&str, PathBuf>::new();
+    let (mut paths, mut commands) = (BTreeSet::new(), 0);
+    for line in text.lines() {
+        let (process, call) = line.split_once(' ').unwrap();
+        let call = call.trim_start();
+        let quoted: Vec<_> = call.split('"').skip(1).step_by(2).collect();
+        let result = call.rsplit_once(" = ").map_or("", |(_, result)| result);
+        if call.starts_with("execve(") && quoted[0].ends_with("/git") && result == "0" {
+            commands += 1;
+            directories.insert(process, PathBuf::new());
+        }
+        let Some(directory) = directories.get(process).cloned() else { continue };
+        let named = |text: &str| Some(PathBuf::from(text.split_once('<')?.1.split_once('>')?.0));
+        if call.starts_with("clone") || call.starts_with("vfork(") {
+            directories.insert(result.split(' ').next().unwrap(), directory.clone());
+        } else if call.starts_with("getcwd(") || call.starts_with("chdir(") {
+            directories.insert(process, directory.join(quoted[0]));
+        }
+        // A path is relative to the directory of the descriptor before it.
+        let before = call.split('"').next().and_then(named);
+        if let Some(before) = before.as_ref().filter(|_| call.contains("AT_FDCWD<")) {
+            directories.insert(process, before.clone());
+        }
+        if let Some(path) = quoted.first() {
+            let path = before.unwrap_or(directory).join(path);
+            assert!(path.is_absolute(), "the directory is not known: {line}");
+            paths.insert(without_dots(&path));
+        }
+        paths.extend(named(result).filter(|path| path.is_absolute()));
+    }
+    assert!(commands > 300 && paths.len() > 300, "{commands} commands, {} paths", paths.len());
+    paths
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |path, part| match part {
+        Component::ParentDir => path.parent().unwrap_or(&path).to_owned(),
+        part => path.join(part),
+    })
+}
+
+/// Whether a path is in the directory, leads to it, or is one of git's own.
+fn is_expected(path: &Path, directory: &Path) -> bool {
+    let is_library = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
+    path.starts_with(directory)
+        || directory.starts_with(path)
+        || is_library && ["/lib", "/lib64", "/usr/lib"].iter().any(|top| path.starts_with(top))
+        || OWN.iter().any(|own| path.starts_with(own))
+}
+
+/// The system calls of git that take paths, and those that start programs. Those of the server, such
+/// as openat2, would take most of the time.
+const CALLS: &str = "execve,clone,?clone3,?fork,?vfork,?open,openat,?access,faccessat,?faccessat2,\
+                     ?readlink,readlinkat,?stat,?lstat,newfstatat,?unlink,unlinkat,chdir";
+
+/// Files that git and its libraries need.
+const OWN: &[&str] = &["/dev/null", "/usr/bin/git"];
