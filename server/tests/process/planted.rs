@@ -122,7 +122,9 @@ fn looked_up(log: &Path, server: u32) -> BTreeSet<PathBuf> {
         let call = call.trim_start();
         let quoted: Vec<_> = call.split('"').skip(1).step_by(2).collect();
         let result = call.rsplit_once(" = ").map_or("", |(_, result)| result);
-        if call.starts_with("execve(") && quoted[0].ends_with("/git") && result == "0" {
+        // When the server starts, it asks for git's version.
+        let is_call = call.starts_with("execve(") && quoted.get(2) != Some(&"--version");
+        if is_call && quoted[0].ends_with("/git") && result == "0" {
             commands += 1;
             directories.insert(process, PathBuf::new());
         }
@@ -138,7 +140,7 @@ fn looked_up(log: &Path, server: u32) -> BTreeSet<PathBuf> {
         if let Some(before) = before.as_ref().filter(|_| call.contains("AT_FDCWD<")) {
             directories.insert(process, before.clone());
         }
-        if let Some(path) = quoted.first() {
+        if let Some(path) = quoted.first().filter(|path| !path.is_empty()) {
             let path = before.unwrap_or(directory).join(path);
             assert!(path.is_absolute(), "the directory is not known: {line}");
             paths.insert(without_dots(&path));
@@ -159,9 +161,11 @@ fn without_dots(path: &Path) -> PathBuf {
 /// Whether a path is in the directory, leads to it, or is one of git's own.
 fn is_expected(path: &Path, directory: &Path) -> bool {
     let is_library = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
+    let is_charset = path.components().any(|part| part.as_os_str() == "gconv");
     path.starts_with(directory)
         || directory.starts_with(path)
-        || is_library && ["/lib", "/lib64", "/usr/lib"].iter().any(|top| path.starts_with(top))
+        || (is_library || is_charset)
+            && ["/lib", "/lib64", "/usr/lib"].iter().any(|top| path.starts_with(top))
         || OWN.iter().any(|own| path.starts_with(own))
 }
 
@@ -170,5 +174,15 @@ fn is_expected(path: &Path, directory: &Path) -> bool {
 const CALLS: &str = "execve,clone,?clone3,?fork,?vfork,?open,openat,?access,faccessat,?faccessat2,\
                      ?readlink,readlinkat,?stat,?lstat,newfstatat,?unlink,unlinkat,chdir";
 
-/// Files that git and its libraries need.
-const OWN: &[&str] = &["/dev/null", "/usr/bin/git"];
+/// Files that git and its libraries need (ld.so(8), locale(7), tzset(3)).
+const OWN: &[&str] = &[
+    "/dev/null",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+    "/etc/localtime",
+    "/usr/bin/git",
+    "/usr/lib/locale",
+    "/usr/local/bin/git",
+    "/usr/share/locale",
+    "/usr/share/zoneinfo",
+];
