@@ -25,7 +25,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, OnePath, ToolResult, Work};
-use super::repository::{Repository, ensure_plain};
+use super::repository::Repository;
 use crate::programs::git_confinement;
 use crate::server::Server;
 
@@ -121,11 +121,16 @@ async fn git(
             if needs_work_tree && repository.is_bare() {
                 return Err(HandlerError::new(BARE));
             }
-            Ok((repository.list_files()?, repository.git()?))
+            let list = repository.list_index()?;
+            Ok((repository, list))
         };
-        let (files, git) = patience.run(&roots, prepare).await?;
-        let files = files.confined(git_confinement()).output_async().await?.into_stdout()?;
-        ensure_plain(&files)?;
+        let (repository, list) = patience.run(&roots, prepare).await?;
+        let index = list.confined(git_confinement()).output_async().await?.into_stdout()?;
+        let verify = move |_| {
+            repository.ensure_index_inside(&index)?;
+            repository.git()
+        };
+        let git = patience.run(&roots, verify).await?;
         let git = git.args(command).args(option);
         let git = match revision {
             Some(revision) => git.args(["--end-of-options", &revision, "--"]),

@@ -15,7 +15,7 @@
 //! | tables of references (`reftable/tables.list`, `extensions.refStorage`) | only plain names |
 //! | other files of its user (`core.excludesFile` and [others](FIXED)) | overridden |
 //! | packs, in a multi-pack index, and directories, in an untracked cache | not read |
-//! | files, in the index | checked by [`ensure_plain`] before git uses one |
+//! | files, in the index, and submodules | checked by [`Repository::ensure_index_inside`] |
 //!
 //! Git gets canonical absolute paths, as it makes every other path one: if a directory is swapped
 //! after the check, its confinement holds. Git can then still find out whether a path outside
@@ -71,10 +71,45 @@ impl Repository {
         self.git_in(&self.directory)
     }
 
-    /// Lists the files in the index, whose names [`ensure_plain`] checks.
-    pub(super) fn list_files(&self) -> Work<ChildCommand> {
+    /// Lists the index for [`ensure_index_inside`](Self::ensure_index_inside).
+    pub(super) fn list_index(&self) -> Work<ChildCommand> {
         let git = self.git_in(&self.places.work_tree)?;
-        Ok(git.args(["ls-files", "--cached", "-z"]).output_limit(INDEX_NAMES))
+        Ok(git.args(["ls-files", "--cached", "--stage", "-z"]).output_limit(INDEX_LIST))
+    }
+
+    /// Refuses an index with a name that is not below the working tree, because git does not check
+    /// the names in an index that it reads, or with a submodule that leads outside, because git
+    /// opens its repository, even to ignore it.
+    pub(super) fn ensure_index_inside(&self, list: &[u8]) -> Work<()> {
+        let mut submodules = 0;
+        for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
+            let name = entry.splitn(2, |&byte| byte == b'\t').nth(1).unwrap_or_default();
+            if !is_plain(name) {
+                return Err(refused("its index names a file that is not in the working tree"));
+            }
+            if entry.starts_with(SUBMODULE) {
+                submodules += 1;
+                self.ensure_submodule_inside(name)?;
+            }
+            if submodules > SUBMODULES {
+                return Err(refused("it has too many submodules"));
+            }
+        }
+        Ok(())
+    }
+
+    fn ensure_submodule_inside(&self, name: &[u8]) -> Work<()> {
+        let name = std::str::from_utf8(name);
+        let name = Path::new(name.map_err(|_| refused("the name of a submodule is not UTF-8"))?);
+        let work_tree = self.places.work_tree.join(name);
+        let work_tree = work_tree.map_err(|error| outside("a submodule", error))?;
+        if type_of(&work_tree)? == Some(FileType::Directory)
+            && let Some(places) = Places::at(&work_tree)?
+        {
+            places.config(&work_tree)?;
+            places.ensure_inside()?;
+        }
+        Ok(())
     }
 
     fn git_in(&self, directory: &CheckedPath) -> Work<ChildCommand> {
@@ -100,15 +135,9 @@ fn git(directory: &CheckedPath, git_dir: &Path) -> Work<ChildCommand> {
     Ok(ENVIRONMENT.iter().fold(git, |git, (name, value)| git.env(name, value)))
 }
 
-/// Refuses an index with a name that is not below the working tree. `names` is the output of
-/// [`Repository::list_files`]. Git does not check the names in an index that it reads.
-pub(super) fn ensure_plain(names: &[u8]) -> Work<()> {
-    let is_odd = |name: &[u8]| matches!(name, b"" | b"." | b"..");
-    let mut names = names.strip_suffix(b"\0").unwrap_or(names).split(|&byte| byte == 0);
-    if names.any(|name| !name.is_empty() && name.split(|&byte| byte == b'/').any(is_odd)) {
-        return Err(refused("its index names a file that is not in the working tree"));
-    }
-    Ok(())
+/// Whether the name of a file in an index is a path below the working tree.
+fn is_plain(name: &[u8]) -> bool {
+    !name.split(|&byte| byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
 }
 
 fn refused(why: &str) -> HandlerError {
@@ -121,27 +150,17 @@ impl Places {
     fn find(directory: &CheckedPath) -> Work<Self> {
         let mut place = Some(directory.clone());
         while let Some(work_tree) = place {
-            let found = work_tree.join(".git").map_err(|error| outside(".git", error))?;
-            match type_of(&found)? {
-                Some(FileType::Directory) => {
-                    if let Some(common_dir) = common_dir(&found)? {
-                        return Ok(Self { work_tree, git_dir: found, common_dir });
-                    }
-                }
-                Some(FileType::File) => {
-                    let git_dir = named_by(&work_tree, ".git", "gitdir: ")?;
-                    let Some(common_dir) = common_dir(&git_dir)? else {
-                        return Err(refused("its .git file does not name a git directory"));
-                    };
-                    return Ok(Self { work_tree, git_dir, common_dir });
-                }
-                _ => {}
+            if let Some(found) = Self::at(&work_tree)? {
+                return Ok(found);
             }
-            if work_tree == *directory {
-                if let Some(common_dir) = common_dir(directory)? {
-                    let git_dir = directory.clone();
-                    return Ok(Self { work_tree, git_dir, common_dir });
-                }
+            if type_of(&work_tree.join(".git")?)? == Some(FileType::File) {
+                return Err(refused("its .git file does not name a git directory"));
+            }
+            if work_tree == *directory
+                && let Some(common_dir) = common_dir(directory)?
+            {
+                let git_dir = directory.clone();
+                return Ok(Self { work_tree, git_dir, common_dir });
             }
             place = work_tree.parent();
         }
@@ -149,6 +168,19 @@ impl Places {
             "not a git repository: neither this directory nor a parent inside the allowed \
              directories has .git",
         ))
+    }
+
+    /// The repository whose working tree is this directory.
+    fn at(work_tree: &CheckedPath) -> Work<Option<Self>> {
+        let git_dir = work_tree.join(".git").map_err(|error| outside(".git", error))?;
+        let git_dir = match type_of(&git_dir)? {
+            Some(FileType::Directory) => git_dir,
+            Some(FileType::File) => named_by(work_tree, ".git", "gitdir: ")?,
+            _ => return Ok(None),
+        };
+        let work_tree = work_tree.clone();
+        let common_dir = common_dir(&git_dir)?;
+        Ok(common_dir.map(|common_dir| Self { work_tree, git_dir, common_dir }))
     }
 
     /// Reads the configuration with all files that it can include, whatever their condition.
@@ -262,7 +294,7 @@ fn ensure_links_lead_inside(mut directories: Vec<CheckedPath>) -> Work<()> {
                     walk.skip_current_dir();
                 }
             } else if entry.file_type() == FileType::Symlink {
-                // Defense: No symlink of a repository leads git outside.
+                // Git would follow it.
                 let target = match entry.follow() {
                     Ok(target) => target,
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -353,7 +385,7 @@ const LIST: &[&str] = &["config", "--file", "-", "--no-includes", "--list", "--n
 
 /// Whether the variable names a file to include.
 fn is_include(key: &str) -> bool {
-    key == "include.path" || key.starts_with("includeif.") && key.ends_with(".path")
+    key == "include.path" || key.starts_with("includeif.") && key.rsplit('.').next() == Some("path")
 }
 
 /// Refuses a path of a file to include, or a condition, that git would expand.
@@ -445,8 +477,14 @@ const FILE_SIZE: u64 = 1 << 20;
 /// In bytes: a listed variable has the name of its section, which the file contains once.
 const CONFIG_LIST: usize = 4 << 20;
 
-/// The names of the files in an index, in bytes. Those of Linux take 4 MiB.
-const INDEX_NAMES: usize = 16 << 20;
+/// The list of an index, in bytes. That of Linux takes 9 MB.
+const INDEX_LIST: usize = 32 << 20;
+
+/// How the list of an index begins the line of a submodule.
+const SUBMODULE: &[u8] = b"160000 ";
+
+/// More than the largest projects have.
+const SUBMODULES: usize = 256;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -468,9 +506,9 @@ mod tests {
 
     #[test]
     fn names_of_an_index_are_below_the_working_tree() {
-        let plain: [&[u8]; 4] = [b"", b"a\0b/c\0", b"...\0", b"a/..b\0\xff\0"];
-        assert!(plain.iter().all(|names| ensure_plain(names).is_ok()));
-        let odd: [&[u8]; 6] = [b"/a\0", b"a\0../b\0", b"a/../b\0", b"a/./b\0", b"a//b\0", b"a/\0"];
-        assert!(odd.iter().all(|names| ensure_plain(names).is_err()));
+        let plain: [&[u8]; 4] = [b"a", b"b/c", b"...", b"a/..b/\xff"];
+        assert!(plain.iter().all(|name| is_plain(name)));
+        let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a/"];
+        assert!(!odd.iter().any(|name| is_plain(name)));
     }
 }

@@ -120,7 +120,7 @@ pub(super) fn run(
 static LEFT: Mutex<Vec<KilledProcess>> = Mutex::new(Vec::new());
 
 fn reap_left() {
-    // Defense: A program that could not be reaped is reaped later.
+    // A program that could not be reaped is reaped later.
     LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|left| {
         // Most have not ended. Asking for a group takes longer, because every child is compared.
         left.status.is_none() && !has_exited(&mut left.child) || !left.reap()
