@@ -227,7 +227,8 @@ impl Places {
                 }
                 let alternate = roots.check(without_dots(&path.join(line)));
                 let alternate = alternate.map_err(|error| outside("alternates", error))?;
-                if !objects.contains(&alternate) {
+                let is_there = type_of(&alternate)? == Some(FileType::Directory);
+                if is_there && !objects.contains(&alternate) {
                     objects.push(alternate);
                 }
             }
@@ -241,10 +242,9 @@ impl Places {
                 return Err(refused("reftable/tables.list contains a path"));
             }
         }
-        let mut directories = vec![self.common_dir.clone()];
-        directories.extend((self.git_dir != self.common_dir).then(|| self.git_dir.clone()));
-        directories.extend(objects.into_iter().skip(1));
-        ensure_links_lead_inside(directories)
+        let mut git_dirs = vec![self.common_dir.clone()];
+        git_dirs.extend((self.git_dir != self.common_dir).then(|| self.git_dir.clone()));
+        ensure_links_lead_inside(git_dirs, objects.into_iter().skip(1))
     }
 }
 
@@ -282,14 +282,19 @@ fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<CheckedPa
 
 /// Refuses a symlink in these directories, and in those to which their symlinks lead, whose target
 /// is outside the roots in force.
-fn ensure_links_lead_inside(mut directories: Vec<CheckedPath>) -> Work<()> {
+fn ensure_links_lead_inside(
+    git_dirs: Vec<CheckedPath>,
+    objects: impl Iterator<Item = CheckedPath>,
+) -> Work<()> {
+    let end = git_dirs.len();
+    let mut directories: Vec<_> = git_dirs.into_iter().chain(objects).collect();
     let mut next = 0;
     while let Some(directory) = directories.get(next).cloned() {
         next += 1;
         let mut walk = directory.walk(WalkOptions::default().max_entries(ENTRIES))?;
         while let Some(entry) = walk.next_entry()? {
             let relative = entry.relative();
-            if UNUSED.iter().any(|name| relative == Path::new(name)) {
+            if next <= end && UNUSED.iter().any(|name| relative == Path::new(name)) {
                 if entry.file_type() == FileType::Directory {
                     walk.skip_current_dir();
                 }
