@@ -1,6 +1,7 @@
 //! Recipes, one for each question that the other pages leave open.
 //!
 //! The repository's `docs/tools.md` says how to write tools, and what each operation requires.
+//! These recipes have pages of their own: [run git in a workspace](git).
 //!
 //! # Configured directories without a client
 //!
@@ -895,51 +896,6 @@
 //! - create it beneath [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir), and be
 //!   responsible for what then follows it.
 //!
-//! # Run git in a workspace
-//!
-//! This needs the feature `process` and Linux. Git is confined to the roots in force, here
-//! read-only, so that a program named by the repository's configuration can read or change nothing
-//! else. The options and variables keep git from running the repository's hooks and monitors. A
-//! filter that its attributes and configuration name still runs, confined, where git compares
-//! contents. For `diff`, add `--no-ext-diff` and `--no-textconv`. Put `--end-of-options` before an
-//! argument from a model, which could otherwise be an option. The roots must contain `.git`: git
-//! does not find it from a root below the repository.
-//!
-#![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
-#![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
-//! use std::time::Duration;
-//!
-//! use mcp_roots_guard::{ChildCommand, Confinement, Result, Roots};
-//!
-//! fn git(roots: &Roots, repository: &str, arguments: &[&str]) -> Result<String> {
-//!     let directory = roots.read_only().check(repository)?;
-//!     let git = ChildCommand::new(&directory, "git")?
-//!         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
-//!         .args(arguments)
-//!         .env("GIT_CONFIG_GLOBAL", "/dev/null")
-//!         .env("GIT_CONFIG_NOSYSTEM", "1")
-//!         .env("GIT_OPTIONAL_LOCKS", "0")
-//!         .confined(Confinement::default().programs())
-//!         .time_limit(Duration::from_secs(10))
-//!         .output_limit(1 << 20);
-//!     let output = git.output()?.into_stdout()?;
-//!     Ok(String::from_utf8_lossy(&output).into_owned())
-//! }
-//!
-//! # let work = tempfile::tempdir().unwrap();
-//! # let site = work.path().join("site");
-//! # std::fs::create_dir(&site).unwrap();
-//! # std::fs::write(site.join("new.txt"), "").unwrap();
-//! # let init = std::process::Command::new("git").arg("init").arg("-q").arg(&site).status();
-//! # assert!(init.unwrap().success());
-//! let roots = Roots::from_dirs([work.path()])?;
-//! assert_eq!(git(&roots, "site", &["status", "--porcelain"])?, "?? new.txt\n");
-//! assert_eq!(git(&roots, "..", &["status"]).unwrap_err().code(), "outside_roots");
-//! // The repository cannot be changed.
-//! assert_eq!(git(&roots, "site", &["add", "new.txt"]).unwrap_err().code(), "program_failed");
-//! # Ok::<(), mcp_roots_guard::Error>(())
-//! ```
-//!
 //! # Run tests with a time limit
 //!
 //! A test suite runs programs that it has just built, and can hang or print without end. The limits
@@ -1279,6 +1235,16 @@
 //! Such a wrapper does not see a message that the SDK's own transport drops, so copy the stream if
 //! you can. rust-mcp-sdk drops messages that it cannot parse, such as a `list_changed` without
 //! `jsonrpc`, and lines that are longer than its limit.
+
+#[cfg_attr(
+    all(target_os = "linux", feature = "process"),
+    doc = include_str!("../docs/recipes/git.md")
+)]
+#[cfg_attr(
+    not(all(target_os = "linux", feature = "process")),
+    doc = "How to run git in a workspace, for Linux and the feature `process`."
+)]
+pub mod git {}
 
 #[doc = include_str!("../docs/recipes/stop-a-turn.md")]
 pub mod stop_a_turn {}

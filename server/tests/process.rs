@@ -5,6 +5,12 @@
 
 #[allow(dead_code)] // Other tests use the other functions.
 mod client;
+#[cfg(target_os = "linux")]
+#[path = "process/planted.rs"]
+mod planted;
+#[cfg(target_os = "linux")]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 #[path = "../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;

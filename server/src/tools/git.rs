@@ -14,19 +14,18 @@
 //! | hooks, or `core.hooksPath` | status and diff, when they update the index | overridden, and the index is not updated |
 //! | a submodule with a configuration of its own | status, diff | submodules are ignored |
 //! | a promisor remote with a program | anything that needs a missing object | `GIT_NO_LAZY_FETCH`, and no protocol is allowed |
-//! | a directory that looks like a bare repository | anything | `safe.bareRepository=explicit` |
 //!
 //! Git runs `core.pager` only for a terminal, and an alias cannot replace a command of git. If a
 //! program is missing here, git is still confined to the roots in force, read-only, without the
-//! network, and cannot run a shell. The same confinement keeps a `.git` file, `core.worktree`,
-//! `include.path` or alternates from making git read anything outside.
+//! network, and cannot run a shell. [`Repository`] keeps git inside these roots, too.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ChildCommand, ChildOutput, ExitReason};
+use mcp_roots_guard::{ChildOutput, ExitReason};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, OnePath, ToolResult, Work};
+use super::repository::Repository;
 use crate::programs::git_confinement;
 use crate::server::Server;
 
@@ -115,16 +114,23 @@ async fn git(
         if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
             return Err(HandlerError::new(format!("not a revision: {revision:?}")));
         }
-        let prepare = |roots: RequestRoots| {
-            let directory = roots.read_only().check(path)?;
-            let list = with_overrides(&directory, &[])?.args(LIST);
-            Ok((directory, list))
+        let needs_work_tree =
+            command != LOG && revision.as_ref().is_none_or(|it| !it.contains(".."));
+        let prepare = move |roots: RequestRoots| {
+            let repository = Repository::find(&roots.read_only(), path)?;
+            if needs_work_tree && repository.is_bare() {
+                return Err(HandlerError::new(BARE));
+            }
+            let list = repository.list_index()?;
+            Ok((repository, list))
         };
-        let (directory, list) = patience.run(&roots, prepare).await?;
-        let keys = list.confined(git_confinement()).output_async().await?.into_stdout()?;
-        let overrides = overrides(&keys)?;
-        let with_overrides = move |_| with_overrides(&directory, &overrides);
-        let git = patience.run(&roots, with_overrides).await?;
+        let (repository, list) = patience.run(&roots, prepare).await?;
+        let index = list.confined(git_confinement()).output_async().await?.into_stdout()?;
+        let verify = move |_| {
+            repository.ensure_index_inside(&index)?;
+            repository.git()
+        };
+        let git = patience.run(&roots, verify).await?;
         let git = git.args(command).args(option);
         let git = match revision {
             Some(revision) => git.args(["--end-of-options", &revision, "--"]),
@@ -136,80 +142,8 @@ async fn git(
     .await
 }
 
-/// Lists the names of all variables in the configuration, without their values.
-const LIST: &[&str] = &["config", "--list", "--name-only", "--null"];
-
-/// A git command that uses neither the system's nor the user's configuration, with these variables
-/// instead of the repository's.
-fn with_overrides(directory: &CheckedPath, overrides: &[(String, String)]) -> Work<ChildCommand> {
-    let root = directory.root().path();
-    let above = root.parent().unwrap_or(root);
-    let mut git = ChildCommand::new(directory, "git")?
-        .env_remove("HOME")
-        .env("GIT_CEILING_DIRECTORIES", above)
-        .env("GIT_CONFIG_COUNT", (FIXED.len() + overrides.len()).to_string());
-    for (name, value) in ENVIRONMENT {
-        git = git.env(name, value);
-    }
-    let fixed = FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    for (number, (name, value)) in fixed.chain(overrides.iter().cloned()).enumerate() {
-        git = git.env(format!("GIT_CONFIG_KEY_{number}"), name);
-        git = git.env(format!("GIT_CONFIG_VALUE_{number}"), value);
-    }
-    Ok(git)
-}
-
-/// Variables of git's environment (git(1)).
-const ENVIRONMENT: &[(&str, &str)] = &[
-    ("GIT_ALLOW_PROTOCOL", ""),
-    ("GIT_ATTR_NOSYSTEM", "1"),
-    ("GIT_CONFIG_GLOBAL", "/dev/null"),
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_NO_LAZY_FETCH", "1"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-    ("GIT_PAGER", "cat"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-];
-
-/// Variables of git's configuration (git-config(1)). They take precedence over the repository's.
-const FIXED: &[(&str, &str)] = &[
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.sshCommand", "false"),
-    ("diff.autoRefreshIndex", "false"),
-    ("gpg.program", "false"),
-    ("gpg.ssh.program", "false"),
-    ("gpg.x509.program", "false"),
-    ("log.showSignature", "false"),
-    ("protocol.allow", "never"),
-    ("safe.bareRepository", "explicit"),
-    // The owner of the repository need not be the server's user, because nothing that its
-    // configuration names is run.
-    ("safe.directory", "*"),
-    ("submodule.recurse", "false"),
-];
-
-/// Returns an empty value for each filter that the configuration defines, so that it is not run.
-/// `keys` is the output of [`LIST`].
-fn overrides(keys: &[u8]) -> Work<Vec<(String, String)>> {
-    let keys = std::str::from_utf8(keys);
-    let keys = keys.map_err(|_| HandlerError::new("the configuration is not UTF-8"))?;
-    let mut found = Vec::new();
-    for key in keys.split('\0').filter(|key| key.starts_with("filter.")) {
-        match key.rsplit('.').next() {
-            Some("clean" | "smudge" | "process") => found.push((key.to_owned(), String::new())),
-            Some("required") => found.push((key.to_owned(), "false".to_owned())),
-            _ => {}
-        }
-    }
-    if found.len() > MOST_FILTERS {
-        return Err(HandlerError::new("the repository's configuration has too many filters"));
-    }
-    Ok(found)
-}
-
-/// More than any repository needs, and few enough for an environment.
-const MOST_FILTERS: usize = 400;
+const BARE: &str = "this is a bare repository, which has no working tree: use git_log, or git_diff \
+                    with a range of two commits, such as HEAD~1..HEAD";
 
 /// The output of git, or an error with its words.
 fn answer(output: ChildOutput) -> Work {
@@ -257,11 +191,8 @@ mod tests {
             // The setup itself can run the program.
             let _ = fs::remove_file(&ran);
             let roots = Roots::from_dirs([&directory]).unwrap();
-            let checked = roots.check(".").unwrap();
-            let list = with_overrides(&checked, &[]).unwrap().args(LIST).output().unwrap();
-            let overrides = overrides(list.stdout()).unwrap();
-            let git = with_overrides(&checked, &overrides).unwrap().args(tool);
-            let output = git.output().unwrap();
+            let repository = Repository::find(&roots, ".".to_owned()).unwrap();
+            let output = repository.git().unwrap().args(tool).output().unwrap();
             let error = String::from_utf8_lossy(output.stderr());
             assert_eq!(output.success(), refusal.is_empty(), "{row}: {error}");
             assert!(error.contains(refusal), "{row}: {error}");
@@ -269,17 +200,5 @@ mod tests {
             let plain = Command::new("git").arg(tool[0]).current_dir(&directory).output();
             assert!(plain.is_ok() && ran.exists(), "{row}: plain git runs the program");
         }
-    }
-
-    #[test]
-    fn filters_are_recognized_by_their_whole_name() {
-        let keys =
-            b"core.bare\0filter.x.clean\0filter.a.b=c.process\0filter.x.other\0filters.x.clean\0";
-        let found = overrides(keys).unwrap();
-        let expected = [("filter.x.clean", ""), ("filter.a.b=c.process", "")];
-        assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let many: Vec<_> = (0..500).map(|number| format!("filter.{number}.clean")).collect();
-        assert!(overrides(many.join("\0").as_bytes()).is_err());
-        assert!(overrides(b"filter.\xff.clean\0").is_err());
     }
 }

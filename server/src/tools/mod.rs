@@ -37,6 +37,8 @@ mod match_page;
 mod search_content;
 mod get_file_info;
 mod list_allowed_directories;
+mod git_config;
+mod repository;
 mod git;
 mod run;
 

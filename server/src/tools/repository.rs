@@ -1,0 +1,401 @@
+//! Finds the repository of a directory, and starts git in it.
+//!
+//! A repository is data of whoever wrote it, and names places: a `.git` file, `commondir`,
+//! `core.worktree`, included files, alternates, symlinks, and the files of the index. Git opens
+//! them, and says whether they exist. [`Repository::find`] therefore reads those names through the
+//! guard before git runs, and refuses a repository with one that leads outside the roots in force:
+//!
+//! | a repository can name | defense |
+//! | --- | --- |
+//! | its git directory (`.git`, a symlink or a file) and common directory (`commondir`) | found and checked here, and passed to git |
+//! | its working tree (`core.worktree`) | never used: it is the directory that contains `.git` |
+//! | files to include (`include.path`, `includeIf`) | checked, with the files that those include |
+//! | directories of objects (`objects/info/alternates`) | checked, with the alternates of those |
+//! | anything, by a symlink in its directories | checked |
+//! | tables of references (`reftable/tables.list`, `extensions.refStorage`) | only plain names |
+//! | other files of its user (`core.excludesFile` and [others](FIXED)) | overridden |
+//! | packs, in a multi-pack index, and directories, in an untracked cache | not read |
+//! | files, in the index, and submodules | checked by [`Repository::ensure_index_inside`] |
+//!
+//! Git gets canonical absolute paths, as it makes every other path one: if a directory is swapped
+//! after the check, its confinement holds. Git can then still find out whether a path outside
+//! exists, and read in the system's directories.
+
+use std::path::{Component, Path, PathBuf};
+
+use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{CheckedPath, ChildCommand, ErrorKind, FileType, Roots, WalkOptions};
+
+use super::call::Work;
+use super::git_config::{
+    FIXED, ensure_unexpanded, git, is_bare, is_include, overrides, refused, variables,
+};
+
+/// A repository whose directories are inside the roots in force, and lead nowhere else.
+pub(super) struct Repository {
+    /// The directory of the request.
+    directory: CheckedPath,
+    places: Places,
+    /// Whether it has no working tree.
+    is_bare: bool,
+    /// Variables that replace the repository's own.
+    overrides: Vec<(String, String)>,
+}
+
+/// Where the parts of a repository are (gitrepository-layout(5)).
+struct Places {
+    work_tree: CheckedPath,
+    git_dir: CheckedPath,
+    /// The git directory itself, except in a linked working tree.
+    common_dir: CheckedPath,
+}
+
+impl Repository {
+    /// Finds the repository of a directory. It may begin in a parent, but not above the root.
+    pub(super) fn find(roots: &Roots, directory: String) -> Work<Self> {
+        let directory = roots.check(directory)?;
+        directory.metadata()?;
+        let places = Places::find(&directory)?;
+        let config = places.config(&directory)?;
+        places.ensure_inside()?;
+        let is_its_own = places.common_dir == places.git_dir;
+        let has_none = places.work_tree == places.git_dir;
+        let is_bare = has_none || is_its_own && is_bare(&config);
+        Ok(Self { directory, places, is_bare, overrides: overrides(&config)? })
+    }
+
+    pub(super) fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// A git command that starts in the directory of the request.
+    pub(super) fn git(&self) -> Work<ChildCommand> {
+        self.git_in(&self.directory)
+    }
+
+    /// Lists the index for [`ensure_index_inside`](Self::ensure_index_inside).
+    pub(super) fn list_index(&self) -> Work<ChildCommand> {
+        let git = self.git_in(&self.places.work_tree)?;
+        Ok(git.args(["ls-files", "--cached", "--stage", "-z"]).output_limit(INDEX_LIST))
+    }
+
+    /// Refuses an index with a name that is not below the working tree, because git does not check
+    /// the names in an index that it reads, or with a submodule that leads outside, because git
+    /// opens its repository, even to ignore it.
+    pub(super) fn ensure_index_inside(&self, list: &[u8]) -> Work<()> {
+        let mut submodules = 0;
+        for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
+            let name = entry.splitn(2, |&byte| byte == b'\t').nth(1).unwrap_or_default();
+            if !is_plain(name) {
+                return Err(refused("its index names a file that is not in the working tree"));
+            }
+            if entry.starts_with(SUBMODULE) {
+                submodules += 1;
+                self.ensure_submodule_inside(name)?;
+            }
+            if submodules > SUBMODULES {
+                return Err(refused("it has too many submodules"));
+            }
+        }
+        Ok(())
+    }
+
+    fn ensure_submodule_inside(&self, name: &[u8]) -> Work<()> {
+        let name = std::str::from_utf8(name);
+        let name = Path::new(name.map_err(|_| refused("the name of a submodule is not UTF-8"))?);
+        let work_tree = self.places.work_tree.join(name);
+        let work_tree = work_tree.map_err(|error| outside("a submodule", error))?;
+        if type_of(&work_tree)? == Some(FileType::Directory)
+            && let Some(places) = Places::at(&work_tree)?
+        {
+            places.config(&work_tree)?;
+            places.ensure_inside()?;
+        }
+        Ok(())
+    }
+
+    fn git_in(&self, directory: &CheckedPath) -> Work<ChildCommand> {
+        let Places { work_tree, git_dir, common_dir } = &self.places;
+        let git = git(directory, &git_dir.to_unguarded_path())?;
+        let git = git.env("GIT_COMMON_DIR", common_dir.to_unguarded_path());
+        // Defense: No configuration of a repository says where its working tree is.
+        let git = git.env("GIT_WORK_TREE", work_tree.to_unguarded_path());
+        let own = self.overrides.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let variables: Vec<_> = FIXED.iter().copied().chain(own).collect();
+        let git = git.env("GIT_CONFIG_COUNT", variables.len().to_string());
+        let numbered = variables.into_iter().enumerate();
+        Ok(numbered.fold(git, |git, (number, (name, value))| {
+            git.env(format!("GIT_CONFIG_KEY_{number}"), name)
+                .env(format!("GIT_CONFIG_VALUE_{number}"), value)
+        }))
+    }
+}
+
+/// Whether the name of a file in an index is a path below the working tree.
+fn is_plain(name: &[u8]) -> bool {
+    !name.split(|&byte| byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
+}
+
+impl Places {
+    /// Looks in the directory and its parents, as git does, for `.git`. The directory itself may be
+    /// a git directory.
+    fn find(directory: &CheckedPath) -> Work<Self> {
+        let mut place = Some(directory.clone());
+        while let Some(work_tree) = place {
+            if let Some(found) = Self::at(&work_tree)? {
+                return Ok(found);
+            }
+            if type_of(&work_tree.join(".git")?)? == Some(FileType::File) {
+                return Err(refused("its .git file does not name a git directory"));
+            }
+            if work_tree == *directory
+                && let Some(common_dir) = common_dir(directory)?
+            {
+                let git_dir = directory.clone();
+                return Ok(Self { work_tree, git_dir, common_dir });
+            }
+            place = work_tree.parent();
+        }
+        Err(HandlerError::new(
+            "not a git repository: neither this directory nor a parent inside the allowed \
+             directories has .git",
+        ))
+    }
+
+    /// The repository whose working tree is this directory.
+    fn at(work_tree: &CheckedPath) -> Work<Option<Self>> {
+        let git_dir = work_tree.join(".git").map_err(|error| outside(".git", error))?;
+        let git_dir = match type_of(&git_dir)? {
+            Some(FileType::Directory) => git_dir,
+            Some(FileType::File) => named_by(work_tree, ".git", "gitdir: ")?,
+            _ => return Ok(None),
+        };
+        let work_tree = work_tree.clone();
+        let common_dir = common_dir(&git_dir)?;
+        Ok(common_dir.map(|common_dir| Self { work_tree, git_dir, common_dir }))
+    }
+
+    /// Reads the configuration with all files that it can include, whatever their condition.
+    fn config(&self, directory: &CheckedPath) -> Work<Vec<(String, String)>> {
+        let mut files = vec![
+            self.common_dir.to_unguarded_path().join("config"),
+            self.git_dir.to_unguarded_path().join("config.worktree"),
+        ];
+        let mut config = Vec::new();
+        let mut count = 0;
+        while let Some(path) = files.pop() {
+            let file = directory.roots().check(&path).map_err(|error| outside("config", error))?;
+            let Some(text) = read(&file)? else { continue };
+            count += 1;
+            if count > CONFIG_FILES {
+                return Err(refused("its configuration includes too many files"));
+            }
+            for (key, value) in variables(directory, text)? {
+                if is_include(&key) {
+                    ensure_unexpanded(&key, &value)?;
+                    files.push(path.parent().unwrap_or(&path).join(&value));
+                }
+                if key == "extensions.refstorage" && value.contains('/') {
+                    return Err(refused("extensions.refStorage contains a path"));
+                }
+                config.push((key, value));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Refuses a repository if an entry of its directories leads outside the roots in force.
+    fn ensure_inside(&self) -> Work<()> {
+        let roots = self.git_dir.roots();
+        let mut objects = vec![self.common_dir.join("objects")?];
+        let mut next = 0;
+        while let Some(directory) = objects.get(next) {
+            let path = directory.to_unguarded_path();
+            let listed = text_of(directory, "info/alternates")?;
+            let is_path = |line: &&str| !line.is_empty() && !line.starts_with('#');
+            for line in listed.split('\n').filter(is_path) {
+                if line.starts_with('"') {
+                    return Err(refused("objects/info/alternates contains a quoted path"));
+                }
+                let alternate = roots.check(without_dots(&path.join(line)));
+                let alternate = alternate.map_err(|error| outside("alternates", error))?;
+                let is_there = type_of(&alternate)? == Some(FileType::Directory);
+                if is_there && !objects.contains(&alternate) {
+                    objects.push(alternate);
+                }
+            }
+            next += 1;
+            if objects.len() > OBJECT_DIRECTORIES {
+                return Err(refused("it has too many alternates"));
+            }
+        }
+        for directory in [&self.git_dir, &self.common_dir] {
+            if text_of(directory, "reftable/tables.list")?.contains('/') {
+                return Err(refused("reftable/tables.list contains a path"));
+            }
+        }
+        let mut git_dirs = vec![self.common_dir.clone()];
+        git_dirs.extend((self.git_dir != self.common_dir).then(|| self.git_dir.clone()));
+        ensure_links_lead_inside(git_dirs, objects.into_iter().skip(1))
+    }
+}
+
+/// Returns the common directory of a git directory, or `None` if it is none.
+fn common_dir(git_dir: &CheckedPath) -> Work<Option<CheckedPath>> {
+    let Ok(head) = git_dir.join_entry("HEAD") else { return Ok(None) };
+    if !head.exists() {
+        return Ok(None);
+    }
+    let file = git_dir.join("commondir").map_err(|error| outside("commondir", error))?;
+    let common_dir = match type_of(&file)? {
+        Some(FileType::File) => named_by(git_dir, "commondir", "")?,
+        _ => git_dir.clone(),
+    };
+    for name in ["objects", "refs"] {
+        let part = common_dir.join(name).map_err(|error| outside(name, error))?;
+        if type_of(&part)? != Some(FileType::Directory) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(common_dir))
+}
+
+/// The place that a file of the directory names after this text. It can be relative to the
+/// directory.
+fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<CheckedPath> {
+    let text = text_of(directory, file)?;
+    let named = text.trim_end_matches(['\n', '\r']).strip_prefix(before);
+    let Some(named) = named.filter(|named| !named.is_empty()) else {
+        return Err(refused(&format!("its file {file} names no directory")));
+    };
+    let path = directory.to_unguarded_path().join(named);
+    directory.roots().check(path).map_err(|error| outside(file, error))
+}
+
+/// Refuses a symlink in these directories, and in those to which their symlinks lead, whose target
+/// is outside the roots in force.
+fn ensure_links_lead_inside(
+    git_dirs: Vec<CheckedPath>,
+    objects: impl Iterator<Item = CheckedPath>,
+) -> Work<()> {
+    let end = git_dirs.len();
+    let mut directories: Vec<_> = git_dirs.into_iter().chain(objects).collect();
+    let mut next = 0;
+    while let Some(directory) = directories.get(next).cloned() {
+        next += 1;
+        let mut walk = directory.walk(WalkOptions::default().max_entries(ENTRIES))?;
+        while let Some(entry) = walk.next_entry()? {
+            let relative = entry.relative();
+            if next <= end && UNUSED.iter().any(|name| relative == Path::new(name)) {
+                if entry.file_type() == FileType::Directory {
+                    walk.skip_current_dir();
+                }
+            } else if entry.file_type() == FileType::Symlink {
+                // Git would follow it.
+                let target = match entry.follow() {
+                    Ok(target) => target,
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    Err(error) => return Err(outside(&relative.to_string_lossy(), error)),
+                };
+                let is_new = !directories.contains(&target);
+                if is_new && type_of(&target)? == Some(FileType::Directory) {
+                    directories.push(target);
+                }
+                if directories.len() > LINKED_DIRECTORIES {
+                    return Err(refused("it has too many symlinks"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a place says which part of the repository leads to it.
+fn outside(what: &str, error: mcp_roots_guard::Error) -> HandlerError {
+    if error.kind() == ErrorKind::OutsideRoots {
+        let what = what.escape_debug();
+        return refused(&format!(
+            "{what} leads to a place that is not inside the allowed directories"
+        ));
+    }
+    error.into()
+}
+
+fn type_of(place: &CheckedPath) -> Work<Option<FileType>> {
+    match place.metadata() {
+        Ok(metadata) => Ok(Some(metadata.file_type())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read(file: &CheckedPath) -> Work<Option<Vec<u8>>> {
+    match file.read(FILE_SIZE) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The text of a file in a git directory, or an empty one if there is none.
+fn text_of(directory: &CheckedPath, name: &str) -> Work<String> {
+    let content = match directory.join(name) {
+        Ok(file) => read(&file)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(outside(name, error)),
+    };
+    let text = String::from_utf8(content.unwrap_or_default());
+    text.map_err(|_| refused(&format!("its file {name} is not UTF-8")))
+}
+
+/// The path without `.` and `..`, which git removes from an alternate's path as text.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut path, part| {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+        path
+    })
+}
+
+/// Parts of a git directory in which these commands read nothing. Hooks are often symlinks, and the
+/// other directories can have very many entries.
+const UNUSED: &[&str] = &["annex", "hooks", "lfs", "modules"];
+
+/// Git follows ten levels of files to include, and five of alternates.
+const CONFIG_FILES: usize = 32;
+const OBJECT_DIRECTORIES: usize = 32;
+
+/// The `repo` tool of Android makes a dozen symlinks in a git directory.
+const LINKED_DIRECTORIES: usize = 64;
+
+/// More than the entries of a repository with very many branches and loose objects.
+const ENTRIES: usize = 400_000;
+
+/// In bytes: more than a configuration with thousands of branches needs.
+const FILE_SIZE: u64 = 1 << 20;
+
+/// The list of an index, in bytes. That of Linux takes 9 MB.
+const INDEX_LIST: usize = 32 << 20;
+
+/// How the list of an index begins the line of a submodule.
+const SUBMODULE: &[u8] = b"160000 ";
+
+/// More than the largest projects have.
+const SUBMODULES: usize = 256;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_an_index_are_below_the_working_tree() {
+        let plain: [&[u8]; 4] = [b"a", b"b/c", b"...", b"a/..b/\xff"];
+        assert!(plain.iter().all(|name| is_plain(name)));
+        let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a/"];
+        assert!(!odd.iter().any(|name| is_plain(name)));
+    }
+}
