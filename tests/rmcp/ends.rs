@@ -144,7 +144,7 @@ fn search(roots: &RequestRoots, begun: &dyn Fn()) -> Result<(), HandlerError> {
         while let Some(entry) = walk.next_entry()? {
             if entry.file_type() == FileType::File {
                 let content = entry.read(1 << 20)?;
-                found += content.iter().filter(|byte| **byte == b'x').count();
+                found += usize::from(content.contains(&b'x'));
             }
         }
         assert_eq!(found, 0);

@@ -18,7 +18,7 @@ use rmcp::model::{
 };
 use rmcp::schemars;
 use rmcp::service::{RequestContext, RoleServer};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::memory::Room;
@@ -76,8 +76,8 @@ fn text_result(content: String, version: Option<ContentHash>) -> CallToolResult 
     let mut result = CallToolResult::success(vec![ContentBlock::text(content.clone())]);
     let version = version.map(|version| ("version", version.to_string()));
     let members = [("content", content)].into_iter().chain(version);
-    let members = members.map(|(name, value)| (name.to_owned(), value.into()));
-    result.structured_content = Some(JsonObject::from_iter(members).into());
+    let members = members.map(|(name, value)| (name.to_owned(), Value::from(value)));
+    result.structured_content = Some(members.collect::<JsonObject>().into());
     result
 }
 

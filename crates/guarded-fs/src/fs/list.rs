@@ -243,15 +243,15 @@ impl Iterator for ReadDir {
     fn next(&mut self) -> Option<Self::Item> {
         let names = self.names.as_mut()?;
         let place = &self.parent.listed.place;
-        let named = |error: Error| error.with_request("list", place.request().sent());
+        let with_request = |error: Error| error.with_request("list", place.request().sent());
         // Nothing is yielded after the roots have ended, and the error only once.
         if let Err(error) = place.roots().ensure_usable() {
             self.names = None;
-            return Some(Err(place.roots().log_refused(named(error))));
+            return Some(Err(place.roots().log_refused(with_request(error))));
         }
         let parent = Arc::clone(&self.parent);
         Some(match names.advance(&self.parent)? {
-            Err(error) => Err(named(error.into())),
+            Err(error) => Err(with_request(error.into())),
             Ok(file_type) => Ok(DirEntry { parent, name: names.name().to_owned(), file_type }),
         })
     }

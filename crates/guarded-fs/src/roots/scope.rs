@@ -115,7 +115,7 @@ impl Scope for StoppableScope {
         self.number
     }
 
-    fn share(&self) -> &str {
+    fn share(&self) -> &'static str {
         ""
     }
 
