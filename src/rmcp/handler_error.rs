@@ -163,7 +163,10 @@ const FAILURE_CAUSES: usize = 16;
 /// Logs a handler's error and its causes, bounded, because other code creates the error.
 fn log_failed(session: Option<NonZeroU64>, error: &(dyn std::error::Error + 'static)) {
     let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
-    let number = chain.clone().find_map(|it| it.downcast_ref::<io::Error>()?.raw_os_error());
+    let number = chain.clone().find_map(|it| match it.downcast_ref::<Error>() {
+        Some(error) => error.raw_os_error(),
+        None => it.downcast_ref::<io::Error>()?.raw_os_error(),
+    });
     let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
     let shown: String = chain.chars().take(FAILURE_CHARS).collect();
     let session = session.map(NonZeroU64::get);

@@ -95,7 +95,7 @@ impl Client {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
-                let epoch = self.epoch()?;
+                let epoch = self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
                 let resolved = self.resolve(Arc::new(list), deadline).await;
                 let resolved = resolved.inspect(|roots| self.log_fetched(roots, 1));

@@ -189,6 +189,9 @@ impl Session {
     /// client through `source`. Call this once per request. A call takes at most the guard's
     /// [`fetch_limit`](crate::GuardBuilder::fetch_limit).
     ///
+    /// The roots end when the client changes its list
+    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)) and when the session is closed.
+    ///
     /// Await the future in a tokio runtime with time enabled. Directories are resolved on the
     /// guard's own threads, one list per client at a time. The future can be dropped at any await
     /// point.
@@ -210,9 +213,6 @@ impl Session {
     ///   list.
     /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);
     ///   [`NO_RUNTIME`](crate::kinds::NO_RUNTIME).
-    ///
-    /// The roots end when the client changes its list
-    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)) and when the session is closed.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.client().roots(source).await.map(RootsInForce::in_session)
     }

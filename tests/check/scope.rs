@@ -60,7 +60,7 @@ fn roots(tree: &Tree) -> Roots {
 fn nothing_begins_through_what_is_over() {
     for (how, reason) in [
         ("stopped", "the user ended this turn"),
-        ("dropped", "its program has ended this work"),
+        ("dropped", "its handle was dropped"),
         ("a scope", "the turn has ended"),
     ] {
         let tree = Tree::new("dir op");
@@ -187,6 +187,52 @@ fn a_change_set_is_not_interrupted_by_an_end() {
         asked += 1;
     }
     assert!(asked > 4, "the verification asks for each change");
+}
+
+/// Two proofs of an operation can be of two snapshots, and either can be over.
+#[test]
+fn an_operation_begins_neither_from_nor_to_what_is_over() {
+    let tree = Tree::new("file op/f = text; dir op/d");
+    let live = roots(&tree);
+    let (ended, turn) = live.clone().stoppable();
+    turn.stop("now");
+    drop(turn);
+    let (again, turn) = live.clone().stoppable();
+    let entries = ["new", "d", "none/new", "f"].map(|to| again.check_entry(to).unwrap());
+    let paths = ["new", "d", "none/new", "f"].map(|to| again.check(to).unwrap());
+    turn.stop("now");
+    let (file, entry) = (live.check("f").unwrap(), live.check_entry("f").unwrap());
+    let stopped = |done: Result<()>| assert_eq!(done.unwrap_err().kind(), ErrorKind::Stopped);
+    for to in &entries {
+        stopped(entry.rename(to, Overwrite::Never));
+        stopped(entry.hard_link(to));
+        stopped(to.rename(&entry, Overwrite::Always));
+        stopped(to.hard_link(&entry));
+    }
+    for to in &paths {
+        stopped(file.copy(to, 99, WriteOptions::default()).map(drop));
+        stopped(to.copy(&file, 99, WriteOptions::default().in_place()).map(drop));
+    }
+    stopped(ended.exists("f").map(drop));
+    assert_eq!(std::fs::read_dir(tree.path("op")).unwrap().count(), 2);
+}
+
+/// An end never makes a complete copy an error, in place or not.
+#[test]
+fn a_copy_that_is_complete_succeeds() {
+    for options in [WriteOptions::default(), WriteOptions::default().in_place()] {
+        let (mut is_made, mut asked) = (false, 0);
+        while !is_made {
+            let tree = Tree::new("file op/from = new; file op/to = old old old");
+            let scope = Arc::new(EndsAfter { left: AtomicUsize::new(asked) });
+            let copied = roots(&tree).in_scope(scope).copy("from", "to", 99, options);
+            is_made = copied.is_ok();
+            let now = std::fs::read_to_string(tree.path("op/to")).unwrap();
+            assert_eq!(now, if is_made { "new" } else { "old old old" }, "asked {asked} times");
+            asked += 1;
+        }
+        assert!(asked > 1);
+    }
 }
 
 /// Cleaning up asks nobody.

@@ -5,7 +5,8 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, ContentHash, Durability, ErrorKind, Overwrite, Result, Roots, WriteOptions,
+    Access, Boundary, ContentHash, DirectoryOptions, Durability, ErrorKind, Overwrite, Result,
+    Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -140,4 +141,30 @@ fn a_configured_file_is_not_replaced_by_a_copy_or_a_write() {
     let in_place = WriteOptions::default().in_place();
     let onto_itself = roots.copy("f", "f", 99, in_place);
     assert_eq!(code(onto_itself.map(drop)), Some("same_file"));
+}
+
+/// What is there decides before the roots: open(2), rename(2).
+#[test]
+fn a_place_that_holds_a_root_is_refused_as_what_it_is() {
+    let tree = Tree::new("file root/f = old; file root/d/in/f = old");
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .directory(tree.path("root/f"), Access::ReadWrite)
+        .directory(tree.path("root/d/in"), Access::ReadWrite)
+        .directory(tree.path("root/opt/x"), DirectoryOptions::from(Access::ReadWrite).optional());
+    let roots = boundary.build().unwrap().allowed_roots();
+    // The optional directory can never be there.
+    tree.add("file root/opt = old");
+    let never = WriteOptions::default().overwrite(Overwrite::Never);
+    for (path, always, new) in [
+        ("f", "root_itself", "already_exists"),
+        ("opt", "root_itself", "already_exists"),
+        ("d", "is_a_directory", "already_exists"),
+        ("d/", "is_a_directory", "is_a_directory"),
+        (".", "is_a_directory", "is_a_directory"),
+    ] {
+        assert_eq!(code(roots.write(path, "new")), Some(always), "{path}");
+        assert_eq!(code(roots.write_with(path, "new", never)), Some(new), "{path}");
+    }
+    assert_eq!(fs::read_to_string(tree.path("root/opt")).unwrap(), "old");
 }

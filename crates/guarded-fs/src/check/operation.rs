@@ -206,7 +206,12 @@ impl Proof {
         let name = name.into();
         let operation = Operation { name, roots, source, destination };
         let has_lost_root = |_: &Error| !self.root().is_there() || !to.root().is_there();
-        let done = operation.run(|_| attempt(self, to), has_lost_root)?;
+        let attempt = |_: &mut Budget<'_>| {
+            // The destination can be of other roots.
+            to.roots().ensure_usable().map_err(Error::of_destination)?;
+            attempt(self, to)
+        };
+        let done = operation.run(attempt, has_lost_root)?;
         self.log_done(name, source.sent(), Some(to));
         Ok(done)
     }

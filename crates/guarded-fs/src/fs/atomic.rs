@@ -131,10 +131,21 @@ impl AtomicFile {
     ) -> Result<Self> {
         let mut created = NewDirectories::default();
         let permit = if options.create_parents {
-            place.permit_with_parents(ChangeKind::Replace, &mut created)?
+            place.permit_with_parents(ChangeKind::Replace, &mut created)
         } else {
-            place.permit(ChangeKind::Replace)?
+            place.permit(ChangeKind::Replace)
         };
+        let permit = permit.map_err(|error| match error.reason() {
+            // open(2), `O_EXCL`
+            Code::RootItself | Code::IsADirectory
+                if options.overwrite == Overwrite::Never
+                    && place.existed()
+                    && !place.names_directory() =>
+            {
+                Code::AlreadyExists.into()
+            }
+            _ => error,
+        })?;
         let old = match permit.look()? {
             Stat::Missing if options.version().is_some() => return Err(removed()),
             Stat::Missing => None,
@@ -257,8 +268,8 @@ impl AtomicFile {
             Durability::DataAndDirectory => self.at.directory.open_to_sync()?,
             Durability::None | Durability::Data => None,
         };
+        let permit = &self.permit()?;
         change_if(self.condition(), || {
-            let permit = &self.permit()?;
             // Syncing and comparing take time, in which the old file can become private.
             let now = self.state_of_old(permit)?;
             let is_same = match (&given, &now) {

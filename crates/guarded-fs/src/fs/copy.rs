@@ -89,9 +89,6 @@ impl CheckedPath {
 impl Proof {
     fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
-        // An overwritten destination would be left incomplete.
-        self.roots().ensure_usable()?;
-        to.roots().ensure_usable().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
         let source = Source::open(self, to, limit)?;
         // Until the commit, only the owner can read it. While the source is open, no other file has
@@ -141,11 +138,11 @@ impl<'a> Source<'a> {
             if copied > self.limit {
                 return Err(Error::too_large(self.limit));
             }
-            self.from.roots().ensure_usable()?;
-            self.to.roots().ensure_usable()?;
             if bytes < piece {
                 return Ok(copied);
             }
+            self.from.roots().ensure_usable()?;
+            self.to.roots().ensure_usable()?;
         }
     }
 

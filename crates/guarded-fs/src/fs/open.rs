@@ -329,7 +329,7 @@ impl Proof {
 
     fn open_to_write(&self, mode: OpenMode) -> Result<OpenFile> {
         let permit = self.permit(ChangeKind::Modify)?;
-        if mode.creates() {
+        if mode.creates() && self.existed() {
             self.ensure_names_file()?;
         }
         let looked = match self.found() {

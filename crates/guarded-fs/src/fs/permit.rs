@@ -120,12 +120,9 @@ impl Proof {
         // Defense: Nothing is changed, and nothing is moved to a place, that is read-only.
         self.ensure_writable()?;
         match kind {
-            ChangeKind::Modify | ChangeKind::Overwrite => Ok(()),
-            ChangeKind::Replace => self.ensure_not_root().map_err(|error| {
-                // rename(2)
-                let is_dir = self.existed() && !self.root().is_file();
-                if is_dir { Code::IsADirectory.into() } else { error }
-            }),
+            ChangeKind::Replace if self.is_root_directory() => Err(Code::IsADirectory.into()),
+            // Whether a place that contains a root is a directory is not known yet.
+            ChangeKind::Modify | ChangeKind::Overwrite | ChangeKind::Replace => Ok(()),
             ChangeKind::CreateDir if self.existed() => {
                 self.ensure_not_root().map_err(|_| Code::AlreadyExists.into())
             }
@@ -172,6 +169,10 @@ impl Proof {
             (true, true) => Err(Code::IsADirectory.into()),
             (true, false) => Err(named_as_directory()),
         }
+    }
+
+    fn is_root_directory(&self) -> bool {
+        self.relative().as_os_str().is_empty() && !self.root().is_file()
     }
 
     fn ensure_not_root(&self) -> Result<()> {
@@ -221,7 +222,15 @@ impl ChangePermit<'_> {
     /// mount, or in a different case on a case-insensitive filesystem.
     fn ensure_no_root(&self) -> Result<()> {
         match self.kind {
-            ChangeKind::Replace | ChangeKind::RemoveFile => self.ensure_no_file_root(),
+            ChangeKind::Replace => match self.place.ensure_not_root() {
+                Ok(()) => self.ensure_no_file_root(),
+                // rename(2)
+                Err(error) => match self.look()? {
+                    Stat::Other(metadata) if metadata.is_dir() => Err(Code::IsADirectory.into()),
+                    _ => Err(error),
+                },
+            },
+            ChangeKind::RemoveFile => self.ensure_no_file_root(),
             ChangeKind::RemoveDir
             | ChangeKind::RemoveTree
             | ChangeKind::MoveFrom

@@ -24,15 +24,15 @@ use crate::error::{Code, Error, Result};
 /// | a removal of a directory tree, and the search of one for protected names | before each entry |
 /// | any other change | immediately before it is made |
 /// | [`AtomicFile`](crate::AtomicFile) | at its commit, immediately before the file is renamed |
-/// | [`ChangeSet`](crate::ChangeSet) | when a change is added, and at the commit, once, after all changes were verified and before the first is made |
-/// | a child process of `guarded-process` | before it starts, and while it runs, ten times a second |
+/// | [`ChangeSet`](crate::ChangeSet) | when a change is added, and while the commit verifies the changes; for the last time before the first one is made |
+/// | a child process of `guarded-process` | before it starts, and while it runs, twenty times a second |
 /// | an open file ([`OpenFile`](crate::OpenFile)) | never: what is open stays open |
 /// | cleaning up: temporary files, created parents | never |
 /// | what looks nothing up, such as [`Roots::iter`](crate::Roots::iter), [`Proof::parent`](crate::Proof::parent) and texts | never |
 ///
-/// An implementation answers at once, on any thread, because every entry of a walk asks: an atomic
-/// read is fast enough. It must not block, panic or use roots, because a lock may be held. It must
-/// not contain the roots that belong to it, because they contain the scope.
+/// An implementation answers at once, on any thread, because every entry of a walk asks. It must not
+/// block, panic or use roots, because a lock may be held. It must not contain the roots that belong
+/// to it, because they contain the scope.
 pub trait Scope: Send + Sync {
     /// The number of the session, request or turn in the [events](crate#events). Each crate that
     /// implements this trait counts its own from 1.
@@ -97,7 +97,7 @@ impl StopHandle {
         self.scope.clone()
     }
 
-    /// Stops the roots. Every refusal from now on contains `reason`, which a model reads. Only the
+    /// Stops the roots. What they refuse from now on contains `reason`, which a model reads. Only the
     /// first call counts.
     pub fn stop(&self, reason: impl Into<String>) {
         let _ = self.scope.reason.set(reason.into());
@@ -106,7 +106,7 @@ impl StopHandle {
 
 impl Drop for StopHandle {
     fn drop(&mut self) {
-        self.stop("its program has ended this work");
+        self.stop("its handle was dropped");
     }
 }
 
