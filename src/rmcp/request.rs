@@ -21,8 +21,9 @@ use super::input::ClientInput;
 use super::key::ClientKey;
 use super::peer::PeerSource;
 use super::transport::Arrival;
+use crate::session::epoch::Epoch;
 use crate::session::errors::{no_session, roots_failed, roots_stale};
-use crate::session::{Client, ClientRoots, Epoch, Guard, RootsInForce, RootsResponse, Session};
+use crate::session::{Client, ClientRoots, Guard, RootsInForce, RootsResponse, Session};
 use crate::wire::{ClientCapabilities, Revision};
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.

@@ -65,7 +65,8 @@ fn weight(cached: &CacheEntry) -> u32 {
 mod tests {
     use super::*;
     use crate::limits::ROOT_LIST_ENTRIES;
-    use crate::session::{Epoch, Guard};
+    use crate::session::Guard;
+    use crate::session::epoch::Epoch;
     use crate::wire::ListRootsResult;
     use guarded_fs::Boundary;
     use guarded_fs::Deadline;

@@ -23,7 +23,7 @@ pub(crate) mod events;
 pub(crate) mod runtime;
 mod slots;
 pub(crate) mod source;
-mod epoch;
+pub(crate) mod epoch;
 pub(crate) mod state;
 mod cache;
 mod guard;
@@ -42,7 +42,6 @@ pub(crate) use self::source::fetch_list;
 pub use self::source::{RootsResponse, RootsSource};
 
 use crate::kinds;
-pub(crate) use crate::session::epoch::Epoch;
 use crate::session::errors::{CHANGED, roots_stale};
 pub(crate) use crate::session::fetch::{Client, RootsInForce};
 use crate::wire::{ClientCapabilities, ListRootsResult};

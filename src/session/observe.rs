@@ -93,7 +93,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Epoch;
+    use crate::session::epoch::Epoch;
     use crate::wire::ClientCapabilities;
     use guarded_fs::Boundary;
 
