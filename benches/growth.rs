@@ -185,7 +185,7 @@ fn patterns(scale: Scale) {
 fn depth(scale: Scale) {
     let (_work, all) = directories(1);
     let top = all.first().unwrap();
-    let roots = Roots::from_dirs([top]).unwrap();
+    let roots = Roots::from_dirs([top], Access::ReadWrite).unwrap();
     let handle = File::open(top).unwrap();
     let depths: &[usize] = if scale.is_bench { &[1, 4, 16, 64] } else { &[1, 4] };
     let subjects = depths.iter().flat_map(|&depth| {
@@ -222,7 +222,7 @@ fn open_bare(_: &File, _: &Path) {}
 /// Walks a directory. The time is that of an entry.
 fn entries(scale: Scale) {
     let work = tempfile::tempdir().unwrap();
-    let roots = Roots::from_dirs([work.path()]).unwrap();
+    let roots = Roots::from_dirs([work.path()], Access::ReadWrite).unwrap();
     let options = WalkOptions::default().max_entries(usize::MAX);
     let mut subjects = Vec::new();
     for count in scale.up_to(1_000_000) {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use guarded_fs::internals::{PathIndex, RootKind};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
 
 type Work = fn(u32);
@@ -27,7 +27,7 @@ const WORKS: &[(&str, Work)] = &[
     ("contain-1", |times| contain(1, times)),
     ("contain-10000", |times| contain(10_000, times)),
     ("refuse-absolute", |times| {
-        let roots = Roots::from_dirs(["/tmp"]).unwrap();
+        let roots = Roots::from_dirs(["/tmp"], Access::ReadWrite).unwrap();
         repeat(times, || roots.check(black_box(PATH)).unwrap_err());
     }),
     ("session", session),

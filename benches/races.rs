@@ -24,7 +24,7 @@ mod linux {
 
     use cap_std::ambient_authority;
     use cap_std::fs::Dir;
-    use mcp_roots_guard::Roots;
+    use mcp_roots_guard::{Access, Roots};
     use path_jail::guard::{FdJail, OpenOptions};
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use strict_path::PathBoundary;
@@ -72,7 +72,7 @@ mod linux {
     }
 
     fn ways(root: &Path) -> Vec<(&'static str, Read)> {
-        let (here, roots) = (root.to_owned(), Roots::from_dirs([root]).unwrap());
+        let (here, roots) = (root.to_owned(), Roots::from_dirs([root], Access::ReadWrite).unwrap());
         let (dir, jail) =
             (Dir::open_ambient_dir(root, ambient_authority()).unwrap(), FdJail::new(root).unwrap());
         let boundary = PathBoundary::<()>::try_new(root).unwrap();

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use ignore::WalkBuilder;
-use mcp_roots_guard::{Roots, WalkOptions};
+use mcp_roots_guard::{Access, Roots, WalkOptions};
 use walkdir::WalkDir;
 
 /// The largest allowed ratio to the walk of the crate `ignore`.
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let (directories, rounds) = if is_bench { (DIRECTORIES, ROUNDS) } else { (10, 1) };
     build(work.path(), directories);
-    let roots = Roots::from_dirs([work.path()]).unwrap();
+    let roots = Roots::from_dirs([work.path()], Access::ReadWrite).unwrap();
     let all = WalkOptions::default().max_entries(usize::MAX);
     let sorted = || WalkDir::new(work.path()).sort_by_file_name();
     let ignored: Work = &|| walk(&roots, all.git_ignore());

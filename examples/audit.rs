@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use mcp_roots_guard::Roots;
+use mcp_roots_guard::{Access, Roots};
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
@@ -181,7 +181,10 @@ impl Fields {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let roots = Roots::from_dirs([arguments.next().ok_or("usage: audit DIRECTORY FILE...")?])?;
+    let roots = Roots::from_dirs(
+        [arguments.next().ok_or("usage: audit DIRECTORY FILE...")?],
+        Access::ReadWrite,
+    )?;
     let (audit, _written) = audit(std::io::stdout());
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(audit))?;
     for file in arguments {

@@ -708,7 +708,7 @@
 //! cover only a part of the workspace.
 //!
 //! ```
-//! use mcp_roots_guard::{ErrorKind, FileType, Result, Roots, WalkOptions};
+//! use mcp_roots_guard::{Access, ErrorKind, FileType, Result, Roots, WalkOptions};
 //!
 //! /// Returns the files that contain the text, and whether the search was complete.
 //! fn search(roots: &Roots, text: &str, options: WalkOptions) -> Result<(Vec<String>, bool)> {
@@ -743,7 +743,7 @@
 //! #     std::fs::create_dir_all(top.path().join(path).parent().unwrap()).unwrap();
 //! #     std::fs::write(top.path().join(path), content).unwrap();
 //! # }
-//! let roots = Roots::from_dirs([top.path().join("work")])?;
+//! let roots = Roots::from_dirs([top.path().join("work")], Access::ReadOnly)?;
 //! # #[cfg(unix)] std::os::unix::fs::symlink("../key", top.path().join("work/key")).unwrap();
 //! let all = search(&roots, "needle", WalkOptions::default())?;
 //! assert_eq!(all, (vec!["a.txt".to_owned()], true));
@@ -763,7 +763,7 @@
 //! ```
 //! use std::error::Error;
 //!
-//! use mcp_roots_guard::{ContentHash, Overwrite, Roots, WriteOptions};
+//! use mcp_roots_guard::{Access, ContentHash, Overwrite, Roots, WriteOptions};
 //!
 //! /// A file before and after the patch.
 //! struct Patched {
@@ -800,7 +800,7 @@
 //! }
 //!
 //! # let work = tempfile::tempdir().unwrap();
-//! let roots = Roots::from_dirs([work.path()])?;
+//! let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 //! roots.write("a.txt", "one two")?;
 //! roots.write("b.txt", "three")?;
 //! let patched = apply(&roots, &[["a.txt", "two", "2"], ["b.txt", "three", "3"]])?;
@@ -830,7 +830,7 @@
 //! use std::io::Write as _;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{Overwrite, Result, Roots, WriteOptions};
+//! use mcp_roots_guard::{Access, Overwrite, Result, Roots, WriteOptions};
 //!
 //! enum Content<'a> {
 //!     File(&'a [u8]),
@@ -871,7 +871,7 @@
 //!
 //! # let top = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(top.path().join("work")).unwrap();
-//! let roots = Roots::from_dirs([top.path().join("work")])?;
+//! let roots = Roots::from_dirs([top.path().join("work")], Access::ReadWrite)?;
 //! unpack(&roots, &[("src/main.rs", File(b"fn main() {}")), ("readme", File(b""))], "new")?;
 //! assert_eq!(roots.read("new/src/main.rs", 99)?, b"fn main() {}");
 //!
@@ -906,7 +906,7 @@
 #![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use mcp_roots_guard::{ChildCommand, Confinement, ExitReason, Result, Roots};
+//! use mcp_roots_guard::{Access, ChildCommand, Confinement, ExitReason, Result, Roots};
 //!
 //! fn run_tests(roots: &Roots, time: Duration) -> Result<(ExitReason, String)> {
 //!     let tests = ChildCommand::new(&roots.check(".")?, "sh")?
@@ -922,7 +922,7 @@
 //! # let work = tempfile::tempdir().unwrap();
 //! # let script = work.path().join("test.sh");
 //! # std::fs::write(&script, "echo 1 passed").unwrap();
-//! let roots = Roots::from_dirs([work.path()])?;
+//! let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
 //! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?;
 //! assert!(matches!(ended, ExitReason::Exited(status) if status.success()));
 //! assert_eq!(text, "1 passed\n");

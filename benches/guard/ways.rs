@@ -49,7 +49,7 @@ pub(crate) enum Decision {
 pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
     let request = path.to_str().unwrap();
     let relative = path.strip_prefix(&tree.root).unwrap();
-    let roots = Roots::from_dirs([&tree.root]).unwrap();
+    let roots = Roots::from_dirs([&tree.root], Access::ReadWrite).unwrap();
     let held = File::open(&tree.root).unwrap();
     let dir = Dir::open_ambient_dir(&tree.root, ambient_authority()).unwrap();
     let jail = FdJail::new(&tree.root).unwrap();
@@ -118,7 +118,7 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
     let root = tree.root.as_path();
     let relative = path.strip_prefix(root).ok();
     let is_inside = move |found: &PathBuf| found.starts_with(root);
-    let roots = Roots::from_dirs([root]).unwrap();
+    let roots = Roots::from_dirs([root], Access::ReadWrite).unwrap();
     let held = File::open(root).unwrap();
     let jail = Jail::new(root).unwrap();
     let boundary: PathBoundary = PathBoundary::try_new(root).unwrap();

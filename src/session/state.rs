@@ -246,6 +246,8 @@ impl Fetch {
 mod tests {
     use std::time::Duration;
 
+    use guarded_fs::Access;
+
     use super::*;
 
     fn first() -> Epoch {
@@ -275,7 +277,7 @@ mod tests {
             epoch: fetch.epoch.clone(),
             expires: now + MINUTE,
             list: Arc::default(),
-            roots: Roots::from_dirs([directory.path()]).unwrap(),
+            roots: Roots::from_dirs([directory.path()], Access::ReadWrite).unwrap(),
             as_of: current(now),
         })
     }

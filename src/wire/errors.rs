@@ -55,9 +55,9 @@ impl Revision {
     /// path was a parameter, for example of a prompt or a completion.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Revision, Roots};
+    /// # use mcp_roots_guard::{Access, Revision, Roots};
     /// # let work = tempfile::tempdir().unwrap();
-    /// let (roots, uri) = (Roots::from_dirs([work.path()])?, "file:///etc/passwd");
+    /// let (roots, uri) = (Roots::from_dirs([work.path()], Access::ReadOnly)?, "file:///etc/passwd");
     /// # #[cfg(windows)]
     /// # let uri = "file:///C:/Windows/win.ini";
     /// let error = roots.read(uri, 1 << 20).unwrap_err();

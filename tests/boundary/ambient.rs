@@ -62,7 +62,7 @@ fn what_tools_can_write_or_link_is_recognized() {
         assert_eq!(code(with_bin.resolve(&tree.path("bin/in"))), Some("through_link"));
     }
     // Nothing is outside the filesystem root.
-    let everything = Roots::from_dirs(["/"]).unwrap();
+    let everything = Roots::from_dirs(["/"], Access::ReadWrite).unwrap();
     let writable = everything.writable_places([]);
     assert!(!writable.contain(&writable.resolve(&tree.path("work/link")).unwrap()));
 }
@@ -159,13 +159,13 @@ fn a_root_is_opened_only_as_what_it_is() {
 
     let tree = Tree::new("file work/f = w; file single = s; dir other");
     let paths = ["work", "single"].map(|name| tree.path(name));
-    let roots = Roots::from_dirs(&paths).unwrap();
+    let roots = Roots::from_dirs(&paths, Access::ReadWrite).unwrap();
     for (root, path) in roots.iter().zip(&paths) {
         let opened = fs::File::from(roots.open_root_unguarded(root).unwrap());
         assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(path).unwrap().ino());
     }
     // A root that is kept does not belong to other roots.
-    let other = Roots::from_dirs([tree.path("other")]).unwrap();
+    let other = Roots::from_dirs([tree.path("other")], Access::ReadWrite).unwrap();
     for root in roots.iter() {
         assert_eq!(code(other.open_root_unguarded(root)), Some("outside_roots"), "{root:?}");
     }

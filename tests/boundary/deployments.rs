@@ -164,7 +164,8 @@ fn check(row: &Row, cells: &[String]) {
         + Duration::from_secs(if row.change.contains("trust_links_until") { 60 } else { 0 });
     let builder: BoundaryBuilder = Boundary::builder().trust_links_until(trusted);
     let boundary = builder.directory(tree.path(row.configured), options).build().unwrap();
-    let of_dirs = (cells[0] != "-").then(|| Roots::from_dirs([tree.path(row.configured)]).unwrap());
+    let of_dirs = (cells[0] != "-")
+        .then(|| Roots::from_dirs([tree.path(row.configured)], Access::ReadWrite).unwrap());
     // The clock of the runtime is paused, so that five seconds pass at once.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -191,7 +191,7 @@ fn processes_are_not_shown_below_the_filesystem_root() {
     }
     assert_eq!(seen, 1, "the directory itself is listed");
     // Who allows a directory of a proc filesystem means it.
-    let roots = Roots::from_dirs([own("")]).unwrap();
+    let roots = Roots::from_dirs([own("")], Access::ReadWrite).unwrap();
     assert!(roots.read("status", 1 << 20).is_ok());
     assert!(roots.read_dir("fd").is_ok());
 }
@@ -226,7 +226,7 @@ fn ten_thousand_roots_are_served_without_a_descriptor() {
 fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
     let tree = Tree::new("file a/f = A; file b/f = B; link l -> b");
     let l = link_or_target("l", "b");
-    let roots = Roots::from_dirs([tree.path("a"), tree.path(l)]).unwrap();
+    let roots = Roots::from_dirs([tree.path("a"), tree.path(l)], Access::ReadWrite).unwrap();
     assert_eq!(roots.read("f", 9).unwrap(), b"A");
     assert_eq!(roots.with_base(tree.path("b")).unwrap().read("f", 9).unwrap(), b"B");
     assert_eq!(roots.with_base(tree.path(l)).unwrap().read("f", 9).unwrap(), b"B");
@@ -252,10 +252,10 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
 fn a_boundary_is_without_directories_only_if_it_says_so() {
     use ClientRoots::{Ignore, Narrow, NarrowIfListed, Require};
     assert_eq!(code(Boundary::builder().build()), Some("no_directories"));
-    assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
+    assert_eq!(code(Roots::from_dirs::<&str>([], Access::ReadOnly)), Some("no_directories"));
     // A directory that can have no such name is none.
     for (name, expected) in [("", "empty"), ("a\0b", "nul"), ("\0", "nul")] {
-        assert_eq!(code(Roots::from_dirs([name])), Some(expected), "{name:?}");
+        assert_eq!(code(Roots::from_dirs([name], Access::ReadWrite)), Some(expected), "{name:?}");
     }
 
     let without = Boundary::without_directories;

@@ -108,7 +108,7 @@ impl Case {
         match verb {
             "roots" => {
                 let paths = rest.split_whitespace().map(|name| self.tree.path(name));
-                self.roots = Roots::from_dirs(paths).unwrap();
+                self.roots = Roots::from_dirs(paths, Access::ReadWrite).unwrap();
             }
             "allow" => {
                 let (directories, expected) = rest.split_once("=>").unwrap_or((rest, "ok"));

@@ -74,7 +74,7 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
 #[test]
 fn a_text_that_is_not_expanded_says_what_to_write() {
     let tree = Tree::new("file in/f; dir in/d; link in/ld -> d");
-    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    let roots = Roots::from_dirs([tree.path("in")], Access::ReadWrite).unwrap();
     // What follows the reason of the same error for another request.
     let hint = |failed: Error, requested: &str, other: Error, of_other: &str| {
         assert_eq!(failed.code(), other.code(), "{failed}");
@@ -123,7 +123,7 @@ fn a_text_that_is_not_expanded_says_what_to_write() {
 #[test]
 fn an_exceeded_limit_is_named_with_its_number() {
     let tree = Tree::new("file in/f = 123; file in/d/x; file in/d/y");
-    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    let roots = Roots::from_dirs([tree.path("in")], Access::ReadWrite).unwrap();
     let of_read = |text: &str| numbers(&reason(text, "read \"f\""));
     assert_eq!(of_read(&text(roots.read("f", 2))), [2]);
     let open = roots.open("f").unwrap();
@@ -241,7 +241,7 @@ fn the_operator_learns_why_a_request_is_outside() {
 #[test]
 fn a_uri_is_quoted_as_it_was_sent() {
     let tree = Tree::new("file in/a b; dir in/d");
-    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    let roots = Roots::from_dirs([tree.path("in")], Access::ReadWrite).unwrap();
     let file = tree.uri("in/a%20b");
     for sent in
         [file.clone(), file.replace("file://", "FILE://localhost"), tree.uri("in/./d/../a%20b")]

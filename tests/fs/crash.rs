@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use mcp_roots_guard::{ContentHash, Durability, Overwrite, Result, Roots, WriteOptions};
+use mcp_roots_guard::{Access, ContentHash, Durability, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use crate::TO_CHILD;
@@ -102,7 +102,7 @@ fn operations_of_the_killed_child_succeed() {
     if let Ok(text) = std::env::var(TO_CHILD) {
         // The number of the scenario and the path of its tree.
         let (number, top) = text.split_once(' ').unwrap();
-        let roots = Roots::from_dirs([Path::new(top).join("root")]).unwrap();
+        let roots = Roots::from_dirs([Path::new(top).join("root")], Access::ReadWrite).unwrap();
         let operation = SCENARIOS[number.parse::<usize>().unwrap()].operation;
         be_traced(Path::new(top));
         return between_stops(|| operation(&roots)).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Error, Overwrite, Roots, WalkOptions};
+use mcp_roots_guard::{Access, Error, Overwrite, Roots, WalkOptions};
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
@@ -37,7 +37,7 @@ fn a_hard_link_adds_one_name_in_a_sticky_directory() {
     set_mode(&top.join("f"), 0o666);
     fs::create_dir(top.join("sticky")).unwrap();
     set_mode(&top.join("sticky"), 0o1777);
-    let roots = Roots::from_dirs([&top]).unwrap();
+    let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
     as_user(USERS[0], || roots.hard_link("f", "sticky/g")).unwrap();
     assert_eq!(names(&top.join("sticky")), ["g".to_owned()].into());
     assert_eq!(roots.metadata("f").unwrap().hard_links(), 2);
@@ -79,7 +79,7 @@ fn a_hard_link_without_proc_says_which_temporary_name_stays() {
     set_mode(&top.join("f"), 0o666);
     fs::create_dir(top.join("sticky")).unwrap();
     set_mode(&top.join("sticky"), 0o1777);
-    let roots = Roots::from_dirs([&top]).unwrap();
+    let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
     let results = as_user(USERS[0], || {
         let (flags, follow) = (4, u64::try_from(libc::AT_SYMLINK_FOLLOW).unwrap());
         let by_descriptor =
@@ -112,7 +112,7 @@ fn a_write_that_an_append_only_directory_refuses_leaves_no_content() {
     if ioctl_setflags(&open, flags | IFlags::APPEND).is_err() {
         return skip("no append-only directories");
     }
-    let roots = Roots::from_dirs([&top]).unwrap();
+    let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
     let refused = roots.write("f", "a secret").unwrap_err();
     let left = names(&top);
     let contents: Vec<_> = left.iter().map(|name| fs::read(top.join(name)).unwrap()).collect();
@@ -133,7 +133,7 @@ fn a_directory_that_may_only_be_read_is_listed() {
         fs::write(top.join(name).join("f"), "").unwrap();
         set_mode(&top.join(name), mode);
     }
-    let roots = Roots::from_dirs([&top]).unwrap();
+    let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
     let list = move || {
         let listed = ["read", "search", "none"].map(|name| {
             let entries = roots
@@ -162,7 +162,7 @@ fn a_file_is_written_in_a_directory_that_may_not_be_read() {
     let top = directory.path().canonicalize().unwrap();
     fs::create_dir(top.join("drop")).unwrap();
     set_mode(&top.join("drop"), 0o733);
-    let roots = Roots::from_dirs([&top]).unwrap();
+    let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
     as_user(USERS[0], || roots.write("drop/f", "content")).unwrap();
     assert_eq!(fs::read(top.join("drop/f")).unwrap(), b"content");
 }

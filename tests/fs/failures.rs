@@ -30,7 +30,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::time::SystemTime;
 
-use mcp_roots_guard::{Result, Roots};
+use mcp_roots_guard::{Access, Result, Roots};
 use nix::errno::Errno;
 use nix::libc::{self, SYS_fchown, SYS_fgetxattr, SYS_fremovexattr, SYS_fsetxattr, c_long};
 use nix::unistd::alarm;
@@ -182,7 +182,7 @@ fn obey() {
     for line in lines.take_while(|line| !line.is_empty()) {
         let mut words = line.split(' ');
         let number: usize = words.next().unwrap().parse().unwrap();
-        let roots = Roots::from_dirs([words.next().unwrap()]).unwrap();
+        let roots = Roots::from_dirs([words.next().unwrap()], Access::ReadWrite).unwrap();
         let texts: Vec<&str> = words.collect();
         let operation = OPERATIONS.get(number).unwrap_or(&CARELESS);
         // The signal ends the child.

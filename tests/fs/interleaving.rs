@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
-use mcp_roots_guard::{Error, Overwrite, Result, Roots, WriteOptions};
+use mcp_roots_guard::{Access, Error, Overwrite, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use super::permissions::{User, as_user};
@@ -197,7 +197,9 @@ fn be_child(text: &str) {
     let mut words = text.splitn(3, ' ');
     let operation: usize = words.next().unwrap().parse().unwrap();
     let is_other = words.next() == Some("true");
-    let roots = Roots::from_dirs([Path::new(words.next().unwrap()).join("root")]).unwrap();
+    let roots =
+        Roots::from_dirs([Path::new(words.next().unwrap()).join("root")], Access::ReadWrite)
+            .unwrap();
     let (_, operation) = CHANGES.iter().chain(OTHERS).nth(operation).unwrap();
     let be_traced = || {
         be_traced(roots.iter().next().unwrap().path());

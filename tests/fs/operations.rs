@@ -91,9 +91,10 @@ fn reads_enforce_their_limit_and_text_must_be_utf8() {
     // A file that grows during a read still respects the limit. Files in /proc have size 0.
     #[cfg(target_os = "linux")]
     {
-        let process = Roots::from_dirs(["/proc/self/task"
-            .to_string()
-            .replace("self", &std::process::id().to_string())]);
+        let process = Roots::from_dirs(
+            ["/proc/self/task".to_string().replace("self", &std::process::id().to_string())],
+            Access::ReadWrite,
+        );
         let name = format!("{}/status", std::process::id());
         assert_eq!(code(process.unwrap().read(name.as_str(), 10)), Some("too_large"));
     }
@@ -251,7 +252,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     }
     println!("{special:?}: refused in {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
-    let null = Roots::from_dirs(["/dev"]).unwrap().metadata("null").unwrap();
+    let null = Roots::from_dirs(["/dev"], Access::ReadWrite).unwrap().metadata("null").unwrap();
     assert_eq!(null.file_type().to_string(), "device");
     // If the policy allows special files, they are opened without blocking.
     let tree = Tree::new("fifo root/p; link root/l -> p");

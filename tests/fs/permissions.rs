@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Durability, Roots, WriteOptions};
+use mcp_roots_guard::{Access, Durability, Roots, WriteOptions};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -165,7 +165,7 @@ fn file(directory: &Path, name: &str, mode: u32, acl: Option<Acl>) -> PathBuf {
 }
 
 fn write_as(user: User, path: &Path) -> mcp_roots_guard::Result<()> {
-    let roots = Roots::from_dirs([path.parent().unwrap()]).unwrap();
+    let roots = Roots::from_dirs([path.parent().unwrap()], Access::ReadWrite).unwrap();
     as_user(user, || roots.write(path, "new"))
 }
 
@@ -245,7 +245,7 @@ fn nobody_can_open_the_temporary_file_who_cannot_open_the_old_one() {
     thread::scope(|scope| {
         let other = scope.spawn(|| as_user((7004, &[GROUP]), open_all));
         let options = WriteOptions::default().durability(Durability::None);
-        let roots = Roots::from_dirs([keep.path()]).unwrap();
+        let roots = Roots::from_dirs([keep.path()], Access::ReadWrite).unwrap();
         let written = (0..WRITES).try_for_each(|_| roots.write_with(&path, "new", options));
         is_done.store(true, Relaxed);
         written.unwrap();
@@ -263,7 +263,7 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
         let name = directory.file_name().unwrap().to_str().unwrap();
         fs::create_dir(directory.join("source")).unwrap();
         set_mode(&directory.join("source"), fs::metadata(&directory).unwrap().mode());
-        let roots = Roots::from_dirs([&directory]).unwrap();
+        let roots = Roots::from_dirs([&directory], Access::ReadWrite).unwrap();
         for mode in [0o600, 0o640, 0o664, 0o644, 0o604, 0o666, 0o464, 0o044, 0o060, 0o4755] {
             for acl_of in [None, Some(GROUP_DENIED), Some(USER_DENIED), Some(OWNER_NAMED)] {
                 for (owner, group) in [(OWNER, GROUP), (7006, DIRECTORY_GROUP)] {
@@ -319,7 +319,7 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
 #[test]
 fn a_copy_has_the_mode_of_the_source_minus_the_umask() {
     let Some(keep) = directory("/tmp") else { return };
-    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let roots = Roots::from_dirs([keep.path()], Access::ReadWrite).unwrap();
     let new = keep.path().join("new");
     fs::write(&new, "").unwrap();
     let umask = 0o666 & !fs::metadata(&new).unwrap().mode();
@@ -371,7 +371,7 @@ fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
         let row = format!("{mode:o} {acl_of:?} by {writer:?}");
         let path = file(keep.path(), "f", mode, acl_of);
         let list = acl(&path);
-        let roots = Roots::from_dirs([keep.path()]).unwrap();
+        let roots = Roots::from_dirs([keep.path()], Access::ReadWrite).unwrap();
         let begun = as_user(writer, || roots.atomic_file(&path, WriteOptions::default()).map(drop));
         for result in [begun, write_as(writer, &path)] {
             match (&result, expected) {
@@ -389,7 +389,7 @@ fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
 #[test]
 fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     if let Some(path) = std::env::var_os(TO_CHILD) {
-        let roots = Roots::from_dirs([path]).unwrap();
+        let roots = Roots::from_dirs([path], Access::ReadWrite).unwrap();
         roots.write("f", "new").unwrap();
         return assert_eq!(roots.write("listed", "new").unwrap_err().code(), "permission_denied");
     }
@@ -456,7 +456,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
             let other = keep.path().join("other");
             fs::hard_link(&path, &other).unwrap();
             let (before, list) = (fs::metadata(&path).unwrap(), acl(&path));
-            let roots = Roots::from_dirs([keep.path()]).unwrap();
+            let roots = Roots::from_dirs([keep.path()], Access::ReadWrite).unwrap();
             as_user(writer, || roots.write_with(&path, content, options)).unwrap();
             let after = fs::metadata(&path).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), content, "{row}");
@@ -476,7 +476,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     }
     // A user who can write to the directory but not to the file cannot write in place.
     let path = file(keep.path(), "f", 0o644, None);
-    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let roots = Roots::from_dirs([keep.path()], Access::ReadWrite).unwrap();
     for options in [in_place, if_owner_changes] {
         let refused = as_user(MEMBER, || roots.write_with(&path, "new", options)).unwrap_err();
         assert_eq!(refused.code(), "permission_denied", "{options:?}");
@@ -544,7 +544,7 @@ fn a_writer_with_only_cap_chown_owns_the_new_file() {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
     let Some(directory) = directory("/tmp") else { return };
     let path = file(directory.path(), "f", 0o664, None);
-    let roots = Roots::from_dirs([directory.path()]).unwrap();
+    let roots = Roots::from_dirs([directory.path()], Access::ReadWrite).unwrap();
     let writer = (OWNER + 1, GROUP);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -587,7 +587,7 @@ fn an_unsearchable_directory_hides_only_its_own_entries() {
         ("closed/../f/", Err("not_a_directory")),
         ("closed/../../f", Err("outside_roots")),
     ] {
-        let roots = Roots::from_dirs([&top]).unwrap();
+        let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
         let decide = move || {
             as_user(USERS[0], || {
                 let checked = Intent::Existing.decide(&roots, request);

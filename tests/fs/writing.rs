@@ -9,8 +9,8 @@ use std::thread;
 
 use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedEntry, ContentHash, Durability, Error, ErrorKind, OpenMode,
-    Overwrite, Result, Roots, WriteOptions,
+    Access, AtomicFile, ChangeSet, CheckedEntry, ContentHash, Durability, Error, ErrorKind,
+    OpenMode, Overwrite, Result, Roots, WriteOptions,
 };
 
 use crate::support::code;
@@ -287,7 +287,8 @@ fn conditional_rename_to_another_device_is_refused() {
     {
         return crate::support::skip::skip("temporary files and /dev/shm are on the same device");
     }
-    let roots = Roots::from_dirs([tree.path("root"), other.path("root")]).unwrap();
+    let roots =
+        Roots::from_dirs([tree.path("root"), other.path("root")], Access::ReadWrite).unwrap();
     // The files are not compared, because their devices could hang.
     for version in ["other", "new"] {
         let replace = Overwrite::IfUnchanged(ContentHash::of(version.as_bytes()));
@@ -344,7 +345,9 @@ fn version_is_the_size_and_the_hash_of_the_content() {
     // The size of a file in /proc is 0, so only reading it shows that it is larger.
     #[cfg(target_os = "linux")]
     {
-        let process = Roots::from_dirs([format!("/proc/{}/task", std::process::id())]).unwrap();
+        let process =
+            Roots::from_dirs([format!("/proc/{}/task", std::process::id())], Access::ReadWrite)
+                .unwrap();
         let name = format!("{}/status", std::process::id());
         assert_eq!(code(process.content_hash(name.as_str(), 10)), Some("too_large"));
     }

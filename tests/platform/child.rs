@@ -196,7 +196,7 @@ fn search_path_omits_relative_directories_and_writable_roots() {
     }
     let top = std::env::var(TO_CHILD).unwrap();
     std::env::set_current_dir(Path::new(&top).join("r")).unwrap();
-    let roots = Roots::from_dirs([format!("{top}/r")]).unwrap();
+    let roots = Roots::from_dirs([format!("{top}/r")], Access::ReadWrite).unwrap();
     for tool in ["tool", "own"] {
         let output = command(&roots, ".", tool).unwrap().output().unwrap();
         // A file in `PATH` contains no program, and is passed on.
@@ -261,7 +261,7 @@ fn descriptors_are_not_inherited_without_close_range() {
 #[test]
 fn program_ends_with_the_server() {
     if let Some(top) = std::env::var_os(TO_CHILD) {
-        let roots = Roots::from_dirs([top]).unwrap();
+        let roots = Roots::from_dirs([top], Access::ReadWrite).unwrap();
         let run = sh(&roots, ".", "echo $$ >starting; mv starting pid; exec sleep 60");
         let _ = run.output();
         return;

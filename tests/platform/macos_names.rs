@@ -38,7 +38,7 @@ fn a_root_can_be_named_with_and_without_private() {
 fn a_root_can_be_named_in_any_case_and_normal_form() {
     let tree = Tree::new("file Root caf\u{e9}/f = content");
     let root = tree.path("Root caf\u{e9}");
-    let roots = Roots::from_dirs([&root]).unwrap();
+    let roots = Roots::from_dirs([&root], Access::ReadWrite).unwrap();
     for name in ["Root cafe\u{301}", "root caf\u{e9}", "ROOT CAFE\u{301}"] {
         let path = tree.path(name).join("f");
         if fs::metadata(&path).is_ok() {

@@ -93,7 +93,7 @@ fn refusals_of_a_program_are_logged_like_others() {
          error=format \"a\\n\": the user declined; 1 of 2 files is formatted\n"
     );
     tree.add("file a = x");
-    let checked = Roots::from_dirs([tree.path("")]).unwrap().check("a").unwrap();
+    let checked = Roots::from_dirs([tree.path("")], Access::ReadWrite).unwrap().check("a").unwrap();
     checked.log_allowed("format", "./a".as_ref());
     let events = log.take(&tree, 7);
     assert!(events.contains("TRACE allowed operation=\"format\" request=\"./a\""), "{events}");
@@ -113,7 +113,7 @@ fn an_error_of_the_system_is_logged_with_its_number() {
     let events = log.take(&tree, "");
     let full = "INFO refused operation=\"write\" request=\"b\" code=\"io\" os_error=28 error=";
     assert!(events.starts_with(full), "{events}");
-    let roots = Roots::from_dirs([tree.path("op")]).unwrap();
+    let roots = Roots::from_dirs([tree.path("op")], Access::ReadWrite).unwrap();
     if cfg!(unix) {
         assert!(roots.rename("d", "d/in", Overwrite::Never).is_err());
         let events = log.take(&tree, "");

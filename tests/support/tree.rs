@@ -12,7 +12,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_roots_guard::Roots;
+use mcp_roots_guard::{Access, Roots};
 
 /// A temporary directory that contains a tree. It is removed on drop, except under Wine, where a
 /// recursive removal would follow the symlinks.
@@ -107,7 +107,8 @@ impl Tree {
 
     /// Opens directories of the tree as roots.
     pub(crate) fn roots<const N: usize>(&self, directories: [&str; N]) -> Roots {
-        Roots::from_dirs(directories.map(|directory| self.path(directory))).unwrap()
+        Roots::from_dirs(directories.map(|directory| self.path(directory)), Access::ReadWrite)
+            .unwrap()
     }
 
     /// Returns one line for each entry below a path, with its content. Comparing two snapshots

@@ -29,9 +29,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// program (`ChildOutput::into_stdout`) and text of its own ([`with_outcome`](Self::with_outcome)).
 ///
 /// ```
-/// # use guarded_fs::{ErrorKind, Roots};
+/// # use guarded_fs::{Access, ErrorKind, Roots};
 /// # let work = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
 /// let refused = roots.read("../secret.txt", 1 << 20).unwrap_err();
 /// assert_eq!(refused.to_string(), r#"read "../secret.txt": not inside the allowed directories"#);
 /// match refused.kind() {
@@ -330,9 +330,9 @@ impl From<io::Error> for Error {
 ///
 /// ```
 /// # use std::io;
-/// # use guarded_fs::{Error, Roots};
+/// # use guarded_fs::{Access, Error, Roots};
 /// # let work = tempfile::tempdir().unwrap();
-/// # let roots = Roots::from_dirs([work.path()])?;
+/// # let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
 /// fn number(error: &io::Error) -> Option<i32> {
 ///     let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
 ///     own.map_or_else(|| error.raw_os_error(), Error::raw_os_error)

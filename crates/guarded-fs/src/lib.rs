@@ -2,11 +2,11 @@
 //! trust: agents and their tools, servers, and programs that extract archives.
 //!
 //! ```
-//! use guarded_fs::{ErrorKind, OpenMode, Roots};
+//! use guarded_fs::{Access, ErrorKind, OpenMode, Roots};
 //!
 //! # let project = tempfile::tempdir().unwrap();
 //! # let project = project.path();
-//! let roots = Roots::from_dirs([project])?;
+//! let roots = Roots::from_dirs([project], Access::ReadWrite)?;
 //! // Check and access in one step, or check first.
 //! roots.write("notes.txt", "hello")?;
 //! assert_eq!(roots.read_to_string("notes.txt", 1 << 20)?, "hello");

@@ -164,7 +164,7 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    use mcp_roots_guard::Roots;
+    use mcp_roots_guard::{Access, Roots};
 
     use super::*;
 
@@ -190,7 +190,7 @@ mod tests {
             assert!(done.status.success(), "{row}: {}", String::from_utf8_lossy(&done.stderr));
             // The setup itself can run the program.
             let _ = fs::remove_file(&ran);
-            let roots = Roots::from_dirs([&directory]).unwrap();
+            let roots = Roots::from_dirs([&directory], Access::ReadOnly).unwrap();
             let repository = Repository::find(&roots, ".".to_owned()).unwrap();
             let output = repository.git().unwrap().args(tool).output().unwrap();
             let error = String::from_utf8_lossy(output.stderr());

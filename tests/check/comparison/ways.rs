@@ -53,7 +53,10 @@ pub(super) const WAYS: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "str
 
 pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
     Ok(match name {
-        "guard" => Box::new(Guard { roots: Roots::from_dirs([root])?, root: root.to_owned() }),
+        "guard" => Box::new(Guard {
+            roots: Roots::from_dirs([root], Access::ReadWrite)?,
+            root: root.to_owned(),
+        }),
         "std" => Box::new(Recipe { root: root.canonicalize()? }),
         "cap-std" => Box::new(Dir::open_ambient_dir(root, ambient_authority())?),
         "path_jail" => Box::new(FdJail::new(root)?),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ignore::WalkBuilder;
 use mcp_roots_guard::limits::IGNORE_BYTES;
-use mcp_roots_guard::{Roots, WalkOptions};
+use mcp_roots_guard::{Access, Roots, WalkOptions};
 
 use super::{paths, within_seconds};
 use crate::support::protection::Protection;
@@ -131,7 +131,7 @@ fn walk_omits_the_same_entries_as_the_crate_ignore() {
         let top = tree.path("r");
         let is_repository = random.below(2) == 0;
         let directories = build(&mut random, &top, is_repository);
-        let roots = Roots::from_dirs([&top]).unwrap();
+        let roots = Roots::from_dirs([&top], Access::ReadWrite).unwrap();
         let all = walked(&roots, ".", WalkOptions::default()).len();
         for _ in 0..3 {
             let start =
@@ -331,7 +331,7 @@ fn rules_that_take_too_long_to_match_end_the_walk() {
     for number in 0..400 {
         fs::write(work.path().join(format!("{number:0200}")), "").unwrap();
     }
-    let roots = Roots::from_dirs([work.path()]).unwrap();
+    let roots = Roots::from_dirs([work.path()], Access::ReadWrite).unwrap();
     let walk = |options: WalkOptions| roots.walk(".", options.git_ignore());
     assert_eq!(walk(WalkOptions::default()).unwrap_err().code(), "too_costly");
     // Ordinary rules count little: extensions and names without wildcards.
@@ -362,7 +362,7 @@ fn rules_that_take_too_much_memory_to_match_are_not_read() {
         let name: String = (0..240).map(letter).collect();
         fs::write(work.path().join(name), "").unwrap();
     }
-    let roots = Roots::from_dirs([work.path()]).unwrap();
+    let roots = Roots::from_dirs([work.path()], Access::ReadWrite).unwrap();
     let walk = || roots.walk(".", WalkOptions::default().git_ignore());
     for count in [1_000, 20_000] {
         fs::write(work.path().join(".gitignore"), rules(count)).unwrap();

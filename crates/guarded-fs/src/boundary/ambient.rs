@@ -21,7 +21,7 @@ use crate::roots::{Links, Root, Roots};
 /// regardless of case, like [protected](crate::BoundaryBuilder::protect) ones.
 ///
 /// ```
-/// use guarded_fs::Roots;
+/// use guarded_fs::{Access, Roots};
 ///
 /// # let top = tempfile::tempdir().unwrap();
 /// # let top = top.path().canonicalize().unwrap();
@@ -29,7 +29,7 @@ use crate::roots::{Links, Root, Roots};
 /// # std::fs::create_dir(&work).unwrap();
 /// # std::fs::write(&hook, "").unwrap();
 /// # std::fs::write(work.join("hook"), "").unwrap();
-/// let roots = Roots::from_dirs([&work])?;
+/// let roots = Roots::from_dirs([&work], Access::ReadWrite)?;
 /// let writable = roots.writable_places([]);
 /// assert!(!writable.contain(&writable.resolve(&hook)?));
 /// assert!(writable.contain(&writable.resolve(&work.join("hook"))?));

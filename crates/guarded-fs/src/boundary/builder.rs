@@ -339,8 +339,8 @@ fn check_access(directories: &[&Directory]) -> Result<()> {
 }
 
 impl Roots {
-    /// Creates roots from directories (or single files), read-write and with the default options.
-    /// For others, see [`Boundary::builder`].
+    /// Creates roots from directories (or single files), all with this access and with the default
+    /// options. For others, see [`Boundary::builder`].
     ///
     /// The directories are named by their canonical paths from now on. If another one takes the
     /// place of one, it is served within half a second, but a switched symlink in a configured path
@@ -350,8 +350,11 @@ impl Roots {
     /// # Errors
     ///
     /// Those of [`BoundaryBuilder::build`].
-    pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
-        let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
+    pub fn from_dirs<P: Into<PathBuf>>(
+        directories: impl IntoIterator<Item = P>,
+        access: Access,
+    ) -> Result<Self> {
+        let add = |builder: BoundaryBuilder, path: P| builder.directory(path, access);
         directories
             .into_iter()
             .fold(Boundary::builder(), add)

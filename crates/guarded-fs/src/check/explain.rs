@@ -103,10 +103,10 @@ impl Roots {
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
-    /// # use guarded_fs::Roots;
+    /// # use guarded_fs::{Access, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::os::unix::fs::symlink("/etc/passwd", work.path().join("users")).unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let why = roots.explain("users");
     /// assert_eq!(why.reading().unwrap_err().code(), "outside_roots");
     /// assert!(why.to_string().contains(r#""users" is a symlink to "/etc/passwd""#));

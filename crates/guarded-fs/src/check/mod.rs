@@ -52,13 +52,13 @@ pub struct CheckedPath(pub(crate) Proof);
 ///
 /// ```
 /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
-/// use guarded_fs::Roots;
+/// use guarded_fs::{Access, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::create_dir(work.path().join("docs")).unwrap();
 /// # std::os::unix::fs::symlink("docs/new.txt", work.path().join("link")).unwrap();
 /// // `docs` is a directory, and `link` is a symlink to `docs/new.txt`, which does not exist.
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// assert!(roots.check("link")?.relative().ends_with("docs/new.txt"));
 /// let link = roots.check_entry("link")?;
 /// assert!(link.relative().ends_with("link"));
@@ -105,9 +105,9 @@ impl Roots {
     /// - [`Changed`](crate::ErrorKind::Changed) if the path keeps changing during the check.
     ///
     /// ```
-    /// # use guarded_fs::{ErrorKind, Roots};
+    /// # use guarded_fs::{Access, ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let checked = roots.check("new-file.txt")?;
     /// assert!(!checked.exists());
     /// assert_eq!(checked.relative().to_str(), Some("new-file.txt"));
@@ -149,10 +149,10 @@ impl Roots {
     /// another one visits. A walk of each visits everything that is in force once:
     ///
     /// ```
-    /// # use guarded_fs::{Roots, WalkOptions};
+    /// # use guarded_fs::{Access, Roots, WalkOptions};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join("a.txt"), "needle").unwrap();
-    /// # let roots = Roots::from_dirs([work.path()])?;
+    /// # let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let mut found = Vec::new();
     /// for top in roots.check_all()? {
     ///     let mut walk = top.walk(WalkOptions::default().skip_unreadable())?;
@@ -231,10 +231,10 @@ impl CheckedPath {
     /// URI; those of [`Roots::check`].
     ///
     /// ```
-    /// # use guarded_fs::{ErrorKind, Roots};
+    /// # use guarded_fs::{Access, ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("docs")).unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
     /// let docs = roots.check("docs")?;
     /// docs.join("a.txt")?.write("a")?;
     /// assert_eq!(roots.read("docs/a.txt", 9)?, b"a");

@@ -139,10 +139,10 @@ impl Proof {
     /// symlink itself then.
     ///
     /// ```
-    /// # use guarded_fs::Roots;
+    /// # use guarded_fs::{Access, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let checked = roots.check(work.path().join("a.txt"))?;
     /// assert_eq!(checked.client_path(), "a.txt");
     /// assert_eq!(roots.check(checked.client_path())?, checked);

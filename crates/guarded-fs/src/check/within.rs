@@ -34,12 +34,12 @@ impl Roots {
     ///   directory or a regular file.
     ///
     /// ```
-    /// # use guarded_fs::{ErrorKind, Roots};
+    /// # use guarded_fs::{Access, ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("site")).unwrap();
     /// # std::fs::write(work.path().join("site/index.html"), "<h1>").unwrap();
     /// # std::fs::write(work.path().join("notes.txt"), "").unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let site = roots.within("site")?;
     /// assert_eq!(site.read_to_string("index.html", 1 << 20)?, "<h1>");
     /// let refused = site.read("../notes.txt", 1 << 20).unwrap_err();
@@ -74,12 +74,12 @@ impl Roots {
     ///   together.
     ///
     /// ```
-    /// # use guarded_fs::{ErrorKind, Roots};
+    /// # use guarded_fs::{Access, ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # for name in ["app", "docs"] {
     /// #     std::fs::create_dir(work.path().join(name)).unwrap();
     /// # }
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
     /// let session = roots.within_all(["app", "docs"])?;
     /// session.write("main.rs", "fn main() {}")?;
     /// assert!(work.path().join("app/main.rs").exists());

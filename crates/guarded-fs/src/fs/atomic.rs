@@ -32,10 +32,10 @@ use crate::error::{Code, Error, Result, quoted};
 /// ```
 /// use std::io::{Seek as _, Write as _};
 ///
-/// use guarded_fs::{Roots, WriteOptions};
+/// use guarded_fs::{Access, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// let place = roots.check("out/report.txt")?;
 /// let mut report = place.atomic_file(WriteOptions::default().create_parents())?;
 /// report.write_all(b"????\n")?;

@@ -24,10 +24,10 @@ use crate::roots::{Root, Roots};
 /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
 /// use std::time::{Duration, SystemTime};
 ///
-/// use guarded_fs::{Attribute, Roots};
+/// use guarded_fs::{Access, Attribute, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// roots.write("run.sh", "#!/bin/sh\n")?;
 /// let script = roots.check("run.sh")?;
 /// script.set_attribute(Attribute::Executable)?;
@@ -183,13 +183,13 @@ impl CheckedPath {
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use guarded_fs::Roots;
+    /// use guarded_fs::{Access, Roots};
     /// use rustix::fs::{Mode, OFlags, openat};
     ///
     /// # let work = tempfile::tempdir()?;
     /// # std::fs::create_dir(work.path().join("site"))?;
     /// # std::fs::write(work.path().join("site/a.txt"), "")?;
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let directory = roots.check("site")?.open_unguarded_dir()?;
     /// openat(&directory, "a.txt", OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())?;
     /// # Ok(())

@@ -41,13 +41,13 @@ use crate::roots::{LastName, Roots};
 /// [`CommitError`] says which. A killed process leaves [temporary files](Roots::write) behind.
 ///
 /// ```
-/// use guarded_fs::{ContentHash, Overwrite, Roots, WriteOptions};
+/// use guarded_fs::{Access, ContentHash, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for name in ["main.rs", "old.rs", "notes.txt"] {
 /// #     std::fs::write(work.path().join(name), name).unwrap();
 /// # }
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// let version = ContentHash::of(&roots.read("main.rs", 1 << 20)?);
 ///
 /// let mut patch = roots.change_set();

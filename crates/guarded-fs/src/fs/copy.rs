@@ -53,9 +53,9 @@ impl Roots {
     ///   changed.
     ///
     /// ```
-    /// # use guarded_fs::{ErrorKind, Overwrite, Roots, WriteOptions};
+    /// # use guarded_fs::{Access, ErrorKind, Overwrite, Roots, WriteOptions};
     /// # let work = tempfile::tempdir().unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
     /// roots.write("a.txt", "text")?;
     /// let options = WriteOptions::default().overwrite(Overwrite::Never);
     /// assert_eq!(roots.copy("a.txt", "b.txt", 1 << 20, options)?, 4);

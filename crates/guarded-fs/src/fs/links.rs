@@ -58,10 +58,10 @@ impl CheckedEntry {
     ///
     /// ```
     /// # #[cfg(unix)] fn main() -> Result<(), guarded_fs::Error> {
-    /// # use guarded_fs::{ErrorKind, Roots};
+    /// # use guarded_fs::{Access, ErrorKind, Roots};
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("docs")).unwrap();
-    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
     /// roots.write("readme.md", "Hello")?;
     /// let index = roots.check_entry("docs/index.md")?;
     /// index.symlink("../readme.md")?;

@@ -55,11 +55,11 @@ struct Parent {
 /// removed while it is open.
 ///
 /// ```
-/// use guarded_fs::{FileType, Roots};
+/// use guarded_fs::{Access, FileType, Roots};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "needle").unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// for entry in roots.read_dir(".")? {
 ///     let entry = entry?;
 ///     if entry.file_type() == FileType::File {
@@ -282,14 +282,14 @@ impl fmt::Debug for ReadDir {
 /// entry that was not in a skipped directory:
 ///
 /// ```
-/// use guarded_fs::{FileType, Roots, WalkOptions};
+/// use guarded_fs::{Access, FileType, Roots, WalkOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for path in ["src/a.rs", "target/b.rs"] {
 /// #     std::fs::create_dir(work.path().join(path).parent().unwrap()).unwrap();
 /// #     std::fs::write(work.path().join(path), "needle").unwrap();
 /// # }
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
 /// let mut walk = roots.walk(".", WalkOptions::default().max_depth(8).skip_unreadable())?;
 /// let mut found = Vec::new();
 /// // The error says that there are too many entries, or that the request is over.

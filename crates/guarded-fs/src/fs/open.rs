@@ -62,10 +62,10 @@ impl OpenMode {
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
 ///
-/// use guarded_fs::{OpenMode, Roots};
+/// use guarded_fs::{Access, OpenMode, Roots};
 ///
 /// # let directory = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([directory.path()])?;
+/// let roots = Roots::from_dirs([directory.path()], Access::ReadWrite)?;
 /// let mut file = roots.open_with("notes.txt", OpenMode::Create)?;
 /// file.write_all(b"hello")?;
 /// file.rewind()?;

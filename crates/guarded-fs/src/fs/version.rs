@@ -28,10 +28,10 @@ use crate::roots::{Roots, WeakTable};
 /// hexadecimal digits.
 ///
 /// ```
-/// use guarded_fs::{ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
+/// use guarded_fs::{Access, ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// roots.write("notes.txt", "old")?;
 /// let read = roots.read("notes.txt", 1 << 20)?;
 /// let version = ContentHash::of(&read);
@@ -295,13 +295,14 @@ fn version(path: &Proof, limit: u64) -> Result<ContentHash> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dir::Access;
     use crate::fs::options::{Overwrite, WriteOptions};
 
     /// One client must not delay the conditional changes of another while it copies a large file.
     #[test]
     fn change_in_place_excludes_only_changes_of_the_same_file() {
         let work = tempfile::tempdir().unwrap();
-        let roots = Roots::from_dirs([work.path()]).unwrap();
+        let roots = Roots::from_dirs([work.path()], Access::ReadWrite).unwrap();
         roots.write("a", "old").unwrap();
         roots.write("b", "old").unwrap();
         let version = ContentHash::of(b"old");

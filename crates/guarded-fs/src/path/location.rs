@@ -45,7 +45,7 @@ use crate::path::names::drive;
 /// ```
 ///
 /// ```
-/// # use guarded_fs::{Location, Result, Roots};
+/// # use guarded_fs::{Access, Location, Result, Roots};
 /// # #[derive(serde::Deserialize)]
 /// # struct ReadFile {
 /// #     path: Location,
@@ -54,7 +54,7 @@ use crate::path::names::drive;
 ///     roots.read_to_string(args.path, 1 << 20)
 /// }
 /// # let args: ReadFile = serde_json::from_str(r#"{ "path": "Cargo.toml" }"#).unwrap();
-/// # assert!(read(&Roots::from_dirs(["."])?, args)?.contains("guarded-fs"));
+/// # assert!(read(&Roots::from_dirs(["."], Access::ReadOnly)?, args)?.contains("guarded-fs"));
 /// # let none = serde_json::from_str::<ReadFile>(r#"{ "path": "" }"#).err().unwrap();
 /// # assert!(none.to_string().starts_with("parse \"\": "), "{none}");
 /// # Ok::<(), guarded_fs::Error>(())

@@ -229,6 +229,7 @@ pub(crate) fn retry_changed<T>(mut work: impl FnMut() -> Result<T>) -> Result<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dir::Access;
 
     #[cfg(unix)]
     #[test]
@@ -238,7 +239,7 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         let (link, next) = (tree.path().join("link"), tree.path().join("next"));
         symlink("old", &link).unwrap();
-        let roots = Roots::from_dirs([tree.path()]).unwrap();
+        let roots = Roots::from_dirs([tree.path()], Access::ReadWrite).unwrap();
         let mut budget = Budget::new();
         let mut lookups = Lookups::recording(&roots, &mut budget);
         let path = Path::new("link");

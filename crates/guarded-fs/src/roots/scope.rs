@@ -57,10 +57,10 @@ pub trait Scope: Send + Sync {
 /// dropped.
 ///
 /// ```
-/// use guarded_fs::{ErrorKind, Roots};
+/// use guarded_fs::{Access, ErrorKind, Roots};
 ///
 /// # let project = tempfile::tempdir().unwrap();
-/// let (roots, turn) = Roots::from_dirs([project.path()])?.stoppable();
+/// let (roots, turn) = Roots::from_dirs([project.path()], Access::ReadWrite)?.stoppable();
 /// roots.write("a.txt", "text")?;
 /// let file = roots.check("a.txt")?;
 ///

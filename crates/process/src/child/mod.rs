@@ -66,12 +66,12 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 /// # #[cfg(target_os = "linux")] fn main() -> guarded_fs::Result<()> {
 /// use std::time::Duration;
 ///
-/// use guarded_fs::Roots;
+/// use guarded_fs::{Access, Roots};
 /// use guarded_process::ChildCommand;
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::write(work.path().join("a.txt"), "").unwrap();
-/// let roots = Roots::from_dirs([work.path()])?;
+/// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
 /// let listing = ChildCommand::new(&roots.check(".")?, "ls")?
 ///     .arg("-1")
 ///     .time_limit(Duration::from_secs(10))
