@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use guarded_fs::{Deadline, ErrorKind};
+use guarded_fs::ErrorKind;
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, Guard, ListEntry, ListRootsResult, Roots, RootsResponse,
     Session, WalkOptions, kinds,
@@ -139,7 +139,7 @@ fn roots(scale: Scale) {
         }
         let whole = Boundary::without_directories().build().unwrap();
         let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
-        let narrowed = whole.narrow(entries, &Deadline::default());
+        let narrowed = whole.narrow(entries);
         if let Some(roots) = unless_limited(&format!("a list of {count} roots"), narrowed) {
             made.push(("roots of a client", count, roots));
         }
@@ -314,7 +314,7 @@ fn lists(scale: Scale) {
         let (boundary, some) = (boundary.clone(), all.get(..count).unwrap());
         let call = move || {
             let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
-            drop(black_box(boundary.narrow(entries, &Deadline::default()).unwrap()));
+            drop(black_box(boundary.narrow(entries).unwrap()));
         };
         Subject { per_call: count, ..Subject::new("narrow", count, call) }
     });

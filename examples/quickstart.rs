@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use Operation::{Read, RemoveFile, Rename, Write};
-use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult, Overwrite, Roots};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite, Roots};
 
 /// The client's answer to `roots/list`, with valid and invalid entries.
 const ROOT_LIST: &str = r#"{
@@ -129,8 +129,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         .directory(format!("{work}/manuals"), Access::ReadOnly)
         .protect_defaults();
     let list: ListRootsResult = serde_json::from_str(&expand(ROOT_LIST, work))?;
-    let roots = builder.clone().build()?.narrow(&list.roots, &Deadline::default())?;
-    let strict = builder.refuse_hard_links().build()?.narrow(&list.roots, &Deadline::default())?;
+    let roots = builder.clone().build()?.narrow(&list.roots)?;
+    let strict = builder.refuse_hard_links().build()?.narrow(&list.roots)?;
     print_roots(&roots, work);
 
     let before = outside(work, &roots)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion};
 use guarded_fs::internals::{PathIndex, RootKind};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Deadline, Guard, ListRootsResult, Location, Roots, RootsResponse,
+    Boundary, ClientCapabilities, Guard, ListRootsResult, Location, Roots, RootsResponse,
 };
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -79,8 +79,7 @@ fn roots(criterion: &mut Criterion) {
         }
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
         let only = Boundary::without_directories().build().unwrap();
-        let roots =
-            only.narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default()).unwrap();
+        let roots = only.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
         assert_eq!(roots.iter().len(), count);
         let last = paths.last().unwrap();
         grow(last, DEPTH);

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ListRootsResult, Location, Roots,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ListRootsResult, Location, Roots,
 };
 
 /// The description of the options, for `--help`.
@@ -162,7 +162,7 @@ impl Options {
             return Ok(boundary.allowed_roots());
         }
         boundary
-            .narrow(&ListRootsResult::from_uris(self.list).roots, &Deadline::default())
+            .narrow(&ListRootsResult::from_uris(self.list).roots)
             .map_err(|error| error.to_string())
     }
 }

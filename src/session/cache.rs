@@ -69,7 +69,6 @@ mod tests {
     use crate::session::epoch::Epoch;
     use crate::wire::ListRootsResult;
     use guarded_fs::Boundary;
-    use guarded_fs::Deadline;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -79,7 +78,7 @@ mod tests {
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
         let boundary = Boundary::without_directories().build().unwrap();
-        let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+        let roots = boundary.narrow(&list.roots).unwrap();
         let as_of = Guard::new(boundary).current();
         let epoch = Arc::new(Epoch::new(NonZeroU64::MIN, "".into()));
         let one = CacheEntry { epoch, expires: as_of.now + MINUTE, list, roots, as_of };

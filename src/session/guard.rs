@@ -265,7 +265,7 @@ impl Guard {
             return Ok(allowed.without_rejected());
         }
         let entries = list.roots.iter().map(|entry| entry.to_list_entry(choices.bare_paths));
-        choices.boundary.narrow(entries, deadline)
+        choices.boundary.narrow_until(entries, deadline)
     }
 
     pub(crate) fn register_session(&self) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ErrorKind, ListEntry, Roots};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind, ListEntry, Roots};
 
 use crate::support::code;
 use crate::support::tree::Tree;
@@ -22,7 +22,7 @@ fn boundary(tree: &Tree) -> Boundary {
 fn snapshots(tree: &Tree) -> [Roots; 3] {
     let boundary = boundary(tree);
     let docs = tree.path("docs").display().to_string();
-    let listed = boundary.narrow([ListEntry::new(&docs)], &Deadline::default()).unwrap();
+    let listed = boundary.narrow([ListEntry::new(&docs)]).unwrap();
     assert_eq!(listed.iter().len(), 1);
     [boundary.allowed_roots(), listed, boundary.allowed_roots().read_only()]
 }
@@ -110,7 +110,7 @@ fn kept_roots_say_when_to_narrow_again() {
     let tree = Tree::new("file a/app/f = a; file b/app/f = b; link current -> a");
     let boundary =
         Boundary::builder().directory(tree.path("current"), Access::ReadOnly).build().unwrap();
-    let narrow = |text: &str| boundary.narrow([ListEntry::new(text)], &Deadline::default());
+    let narrow = |text: &str| boundary.narrow([ListEntry::new(text)]);
     let app = tree.path("current/app").display().to_string();
     let kept = narrow(&app).unwrap();
     assert_eq!(kept.read("f", 9).unwrap(), b"a");
@@ -139,7 +139,7 @@ fn without_a_list_only_the_directories_that_are_always_in_force_are() {
     let late = mcp_roots_guard::Error::new(ErrorKind::Other("late"), "late", "the list is late");
     // A client's own roots give no more.
     let work = tree.path("work").display().to_string();
-    let listed = boundary.narrow([ListEntry::new(&work)], &Deadline::default()).unwrap();
+    let listed = boundary.narrow([ListEntry::new(&work)]).unwrap();
     assert_eq!(
         code(listed.always_in_force(&late).read(tree.path("work/f"), 9)),
         Some("outside_roots")

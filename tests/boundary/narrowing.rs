@@ -31,7 +31,7 @@ fn a_refused_directory_costs_only_itself() {
     let own = Error::new(ErrorKind::Other("own"), "own", "a reason of the caller");
     entries.push(ListEntry::rejected("x", own));
     entries.push(ListEntry::uri(&other));
-    let roots = boundary(&tree).narrow(entries, &Deadline::default()).unwrap();
+    let roots = boundary(&tree).narrow(entries).unwrap();
     assert_eq!(paths(&roots), paths_of(&tree, ["op/a", "op/b", "op/gone"]));
     assert_eq!(roots.iter().last().unwrap().name(), Some("new"));
     let rejected: Vec<_> =
@@ -46,7 +46,7 @@ fn a_refused_directory_costs_only_itself() {
     ];
     assert_eq!(rejected, expected);
     // Without an entry, nothing is in force.
-    let none = boundary(&tree).narrow([] as [ListEntry<'_>; 0], &Deadline::default()).unwrap();
+    let none = boundary(&tree).narrow([] as [ListEntry<'_>; 0]).unwrap();
     assert_eq!(paths(&none), Vec::<String>::new());
 }
 
@@ -60,11 +60,9 @@ fn a_clients_list_gives_the_same_roots() {
     let tree = Tree::new("dir op/a; dir op/b/c; link op/l -> b; dir other");
     let uris = ["op/l/c", "op/a", "other", "op", "op/missing"].map(|name| tree.uri(name));
     let boundary = boundary(&tree);
-    let listed = boundary
-        .narrow(&ListRootsResult::from_uris(uris.clone()).roots, &Deadline::default())
-        .unwrap();
+    let listed = boundary.narrow(&ListRootsResult::from_uris(uris.clone()).roots).unwrap();
     let entries = uris.iter().map(|uri| ListEntry::uri(uri));
-    let narrowed = boundary.narrow(entries, &Deadline::default()).unwrap();
+    let narrowed = boundary.narrow(entries).unwrap();
     assert_eq!(paths(&narrowed), paths(&listed));
     let rejected = |roots: &Roots| {
         let one = |it: &mcp_roots_guard::RejectedEntry| (it.index(), it.error().code());
@@ -72,7 +70,7 @@ fn a_clients_list_gives_the_same_roots() {
     };
     assert_eq!(rejected(&narrowed), rejected(&listed));
     assert_eq!(narrowed.heap_size(), listed.heap_size());
-    let none = boundary.narrow(&[] as &[RootEntry], &Deadline::default()).unwrap();
+    let none = boundary.narrow(&[] as &[RootEntry]).unwrap();
     assert!(narrowed.heap_size() > none.heap_size());
 }
 
@@ -81,7 +79,7 @@ fn a_clients_list_gives_the_same_roots() {
 fn a_list_is_bounded() {
     let tree = Tree::new("dir op");
     let narrow = |entries: &mut dyn Iterator<Item = ListEntry<'static>>| {
-        boundary(&tree).narrow(entries, &Deadline::default()).map_err(|error| error.code())
+        boundary(&tree).narrow(entries).map_err(|error| error.code())
     };
     let endless = &mut std::iter::repeat_with(|| ListEntry::new("x"));
     assert_eq!(narrow(endless).err(), Some("too_many_roots"));
@@ -98,7 +96,7 @@ fn a_list_is_not_resolved_after_its_deadline() {
     let cancelled = Deadline::default();
     cancelled.clone().cancel();
     for deadline in [Deadline::at(Instant::now()), cancelled] {
-        let error = boundary(&tree).narrow([ListEntry::new(&a)], &deadline).unwrap_err();
+        let error = boundary(&tree).narrow_until([ListEntry::new(&a)], &deadline).unwrap_err();
         assert_eq!((error.kind(), error.code()), (ErrorKind::TooCostly, "too_costly"));
     }
 }

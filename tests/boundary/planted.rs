@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::TO_CHILD;
@@ -77,7 +77,7 @@ pub(crate) fn no_symlink_made_later_is_followed(filesystem: &str, build: impl Fn
     for (what, way) in WAYS {
         let tree = build();
         let boundary = boundary(&tree, SystemTime::now());
-        let old = boundary.narrow(&list(&tree, "work/old").roots, &Deadline::default()).unwrap();
+        let old = boundary.narrow(&list(&tree, "work/old").roots).unwrap();
         assert_eq!(old.iter().len(), 1, "{filesystem}, {what}: {:?}", old.rejected());
         // Filesystems read a coarse clock, so a change a moment after the start looks older. The
         // guard reads the same clock at its start, and here the start is now.
@@ -87,7 +87,7 @@ pub(crate) fn no_symlink_made_later_is_followed(filesystem: &str, build: impl Fn
             continue;
         }
         assert!(tree.path("work/new/f").exists(), "{filesystem}, {what}: it leads elsewhere");
-        let roots = boundary.narrow(&list(&tree, "work/new").roots, &Deadline::default()).unwrap();
+        let roots = boundary.narrow(&list(&tree, "work/new").roots).unwrap();
         let codes: Vec<_> = roots.rejected().iter().map(|it| it.error().code()).collect();
         assert_eq!((roots.iter().len(), codes), (0, vec!["through_link"]), "{filesystem}, {what}");
         made.push(*what);
@@ -127,9 +127,7 @@ fn a_symlink_of_the_first_milliseconds_leads_to_no_root() {
         let boundary = build.build().unwrap();
         symlink("../data/proj", work.join("new")).unwrap();
         let uri = format!("file://{}", work.join("new").display());
-        let roots = boundary
-            .narrow(&ListRootsResult::from_uris([uri]).roots, &Deadline::default())
-            .unwrap();
+        let roots = boundary.narrow(&ListRootsResult::from_uris([uri]).roots).unwrap();
         assert_eq!(roots.rejected()[0].error().code(), "through_link");
         return;
     }

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, Deadline, DirectoryOptions, Guard,
-    ListRootsResult, Overwrite, Root, Roots,
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, ListRootsResult,
+    Overwrite, Root, Roots,
 };
 
 use crate::support::code;
@@ -75,7 +75,7 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
     ]});
     let list: ListRootsResult = serde_json::from_value(list).unwrap();
     let boundary = Boundary::without_directories().trust_links_until(SystemTime::now());
-    let roots = boundary.build().unwrap().narrow(&list.roots, &Deadline::default()).unwrap();
+    let roots = boundary.build().unwrap().narrow(&list.roots).unwrap();
     let rejected = vec![(1, "foreign_scheme"), (5, "too_long"), (6, "malformed")];
     let granted = ["a b", "missing", "c/file", "a"].map(str::to_owned).to_vec();
     assert_eq!(outcome(&tree, &roots), (granted, rejected));
@@ -277,14 +277,7 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
     }
     assert_eq!(code(guard(Require)), None);
     assert_eq!(boundary.allowed_roots().iter().len(), 0);
-    assert_eq!(
-        boundary
-            .narrow(&ListRootsResult::default().roots, &Deadline::default())
-            .unwrap()
-            .iter()
-            .len(),
-        0
-    );
+    assert_eq!(boundary.narrow(&ListRootsResult::default().roots).unwrap().iter().len(), 0);
 }
 
 /// Lists of long paths, symlinks and aliases take bounded time.
@@ -307,7 +300,7 @@ fn a_hostile_list_is_bounded_in_time() {
     for (name, entries) in lists {
         let start = std::time::Instant::now();
         let list = ListRootsResult::from_uris(entries.iter().map(|entry| tree.uri(entry)));
-        let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+        let roots = boundary.narrow(&list.roots).unwrap();
         let resolved = start.elapsed();
         let codes: std::collections::BTreeSet<_> =
             outcome(&tree, &roots).1.iter().map(|(_, code)| *code).collect();
@@ -413,7 +406,7 @@ fn roots_have_the_policy_of_their_boundary() {
         .refuse_hard_links()
         .build()
         .unwrap();
-    let roots = boundary.narrow(&list(&tree, ["op/a"]).roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&list(&tree, ["op/a"]).roots).unwrap();
     let allowed = boundary.allowed_roots();
     for roots in [roots.within(".").unwrap(), allowed.within("a").unwrap(), roots] {
         assert_eq!(code(roots.read("f", 9)), Some("hard_linked"));
@@ -500,8 +493,7 @@ fn the_base_does_not_shift_while_the_first_directory_is_missing() {
     let boundary = build_boundary(&tree, &[("a", Access::ReadWrite), ("b", Access::ReadWrite)]);
     fs::rename(tree.path("a"), tree.path("away")).unwrap();
     wait();
-    let roots =
-        boundary.narrow(&list(&tree, ["a/proj", "b/proj"]).roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&list(&tree, ["a/proj", "b/proj"]).roots).unwrap();
     assert_eq!(outcome(&tree, &roots), (vec!["b/proj".into()], vec![(0, "root_unavailable")]));
     assert_eq!(code(roots.write("new", "x")), Some("outside_roots"));
 }
@@ -523,9 +515,7 @@ fn assert_not_created(roots: &Roots, request: &str) {
 fn the_names_of_a_root_are_not_created() {
     let tree = Tree::new("dir a/sub; file a/spare = content; dir a/spare-dir; link a/data -> sub");
     let boundary = build_boundary(&tree, &[("a", Access::ReadWrite)]);
-    let roots = boundary
-        .narrow(&list(&tree, ["a", "a/sub/later/deep"]).roots, &Deadline::default())
-        .unwrap();
+    let roots = boundary.narrow(&list(&tree, ["a", "a/sub/later/deep"]).roots).unwrap();
     assert_not_created(&roots, "sub/later");
     for path in ["sub/later", "sub/later/x"] {
         assert_eq!(code(roots.create_dir_all(path)), Some("root_itself"), "{path}");
@@ -551,7 +541,7 @@ fn the_names_of_a_missing_optional_directory_are_not_created() {
         .build()
         .unwrap();
     let allowed = boundary.allowed_roots();
-    let of_client = boundary.narrow(&list(&tree, ["a"]).roots, &Deadline::default()).unwrap();
+    let of_client = boundary.narrow(&list(&tree, ["a"]).roots).unwrap();
     for roots in [&allowed, &of_client, &of_client.within(".").unwrap()] {
         assert_not_created(roots, "x");
         for done in

@@ -20,8 +20,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Deadline, DirectoryOptions, Guard, ListRootsResult,
-    Roots, RootsResponse, Session, WalkOptions,
+    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, ListRootsResult, Roots,
+    RootsResponse, Session, WalkOptions,
 };
 
 use crate::support::access::{Directory, Outcome, Policy, Root, is_in};
@@ -175,10 +175,7 @@ impl Case {
         match verb {
             "list" => {
                 let uris = places.iter().map(|place| format!("file://{}", shown(place)));
-                self.roots = self
-                    .boundary
-                    .narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default())
-                    .unwrap();
+                self.roots = self.boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
                 self.expected = self.policy.and_always(self.policy.narrow(&everything, &places));
             }
             "failed" => {

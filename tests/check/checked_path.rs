@@ -6,7 +6,7 @@ use std::path::Path;
 
 #[cfg(unix)]
 use mcp_roots_guard::ListRootsResult;
-use mcp_roots_guard::{Access, Boundary, CheckedPath, Deadline, Location, Roots, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, CheckedPath, Location, Roots, WalkOptions};
 
 use crate::support::tree::Tree;
 
@@ -111,8 +111,7 @@ fn client_path_is_a_request_for_the_same_place() {
         let uris = [tree.uri("b"), tree.uri("listed")];
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
         let boundary = Boundary::without_directories().trust_links_until(later).build().unwrap();
-        let roots =
-            boundary.narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default()).unwrap();
+        let roots = boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
         let place = roots.check(tree.path("a/d/g")).unwrap();
         assert_eq!(place.client_path(), tree.path("listed/d/g").to_str().unwrap());
         assert_eq!(roots.check(place.client_path()).unwrap(), place);

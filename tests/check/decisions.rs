@@ -30,7 +30,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::{
-    Access, Boundary, Deadline, DirectoryOptions, ListEntry, OpenMode, Result, Root, Roots,
+    Access, Boundary, DirectoryOptions, ListEntry, OpenMode, Result, Root, Roots,
 };
 
 use crate::support::proof::Intent;
@@ -134,7 +134,7 @@ impl Case {
                 let entries: Vec<_> = entries.collect();
                 let entry = if self.allows_paths { ListEntry::new } else { ListEntry::uri };
                 let listed = entries.iter().map(|text| entry(text));
-                self.roots = self.boundary.narrow(listed, &Deadline::default()).unwrap();
+                self.roots = self.boundary.narrow(listed).unwrap();
                 let granted = self.granted();
                 if granted != on_windows.unwrap_or(expected.trim()) {
                     return Err(format!("granted: {granted}"));

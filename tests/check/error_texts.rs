@@ -6,8 +6,8 @@ use std::path::Path;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, Deadline, DirectoryOptions, Error, ListRootsResult, Location, Overwrite,
-    Result, Roots, WalkOptions,
+    Access, Boundary, DirectoryOptions, Error, ListRootsResult, Location, Overwrite, Result, Roots,
+    WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -141,7 +141,7 @@ fn an_exceeded_limit_is_named_with_its_number() {
 fn a_refusal_without_roots_says_only_why_there_are_none() {
     let tree = Tree::new("file in/f");
     let unset = Boundary::without_directories().build().unwrap();
-    let unlisted = unset.narrow(&ListRootsResult::default().roots, &Deadline::default()).unwrap();
+    let unlisted = unset.narrow(&ListRootsResult::default().roots).unwrap();
     let reasons = [unset.allowed_roots(), unlisted].map(|roots| {
         let why = reason(&text(roots.read("f", 9)), "read \"f\"");
         let renamed = text(roots.rename("a", "b", Overwrite::Never));
@@ -168,13 +168,8 @@ fn the_operator_learns_why_a_request_is_outside() {
         let options = if name == "c" { options.optional() } else { options };
         builder.directory(tree.path(name), options)
     });
-    let roots = builder.clone().build().unwrap().narrow(&list.roots, &Deadline::default()).unwrap();
-    let named = builder
-        .name_roots_in_refusals()
-        .build()
-        .unwrap()
-        .narrow(&list.roots, &Deadline::default())
-        .unwrap();
+    let roots = builder.clone().build().unwrap().narrow(&list.roots).unwrap();
+    let named = builder.name_roots_in_refusals().build().unwrap().narrow(&list.roots).unwrap();
     let (in_force, allowed) = (format!("{:?}", tree.path("a")), format!("{:?}", tree.path("b")));
     let (b, none) = (tree.path("b/none"), tree.path("c/f"));
     let same = reason(&text(roots.read("../none", 9)), "read \"../none\"");

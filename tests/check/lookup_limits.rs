@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
-use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::support::proof::INTENTS;
@@ -94,8 +94,7 @@ fn no_tree_makes_a_list_entry_cost_more_than_its_budget() {
             Boundary::without_directories().build().unwrap(),
         ] {
             let list = ListRootsResult::from_uris([tree.uri("root/l")]);
-            let (roots, cost) =
-                cpu_time_of(|| boundary.narrow(&list.roots, &Deadline::default()).unwrap());
+            let (roots, cost) = cpu_time_of(|| boundary.narrow(&list.roots).unwrap());
             assert_is_bounded(what, cost);
             assert_eq!(roots.rejected()[0].error().code(), "too_costly", "{what}");
         }
@@ -129,7 +128,7 @@ fn the_names_of_a_list_are_bounded_in_total() {
     let resolved = |count: usize, paths: &dyn Fn(usize) -> String| {
         let uris = (1..count).map(|number| tree.uri(paths(number)));
         let uris = std::iter::once(tree.uri("root")).chain(uris);
-        boundary.narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default()).unwrap()
+        boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap()
     };
     let deep = "/x".repeat(380);
     let roots = resolved(ROOT_LIST_ENTRIES, &|number| format!("root/{number}{deep}"));
@@ -157,8 +156,7 @@ fn spellings_of_an_ancestor_do_not_make_a_list_costly() {
     }
     let boundary = builder.build().unwrap();
     let uris = (0..1_000).map(|number| tree.uri(format!("root{}", "/".repeat(number))));
-    let roots =
-        boundary.narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
     assert_eq!(roots.iter().len(), 1_000);
     let costly = roots.rejected().iter().filter(|it| it.error().code() == "too_costly").count();
     assert_eq!(costly, 1_000 - 400);
@@ -187,10 +185,7 @@ fn ordinary_trees_stay_within_the_budget() {
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let listed = boundary
-        .narrow(
-            &ListRootsResult::from_uris([tree.uri(format!("root/{deep}"))]).roots,
-            &Deadline::default(),
-        )
+        .narrow(&ListRootsResult::from_uris([tree.uri(format!("root/{deep}"))]).roots)
         .unwrap();
     assert_eq!(listed.iter().len(), 1, "{:?}", listed.rejected());
 }

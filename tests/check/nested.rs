@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ErrorKind, FileType,
-    ListRootsResult, Overwrite, PROTECTED_DEFAULTS, Result, Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, FileType, ListRootsResult,
+    Overwrite, PROTECTED_DEFAULTS, Result, Roots, WalkOptions,
 };
 
 use crate::support::one_step::OneStep as _;
@@ -234,10 +234,7 @@ fn a_read_only_directory_that_moves_into_a_writable_one_stays_read_only() {
     switch("ws/sub");
     assert_eq!(write(&boundary.allowed_roots()), Some("read_only"));
     let list = ListRootsResult::from_uris([tree.uri("none")]);
-    assert_eq!(
-        write(&boundary.narrow(&list.roots, &Deadline::default()).unwrap()),
-        Some("read_only")
-    );
+    assert_eq!(write(&boundary.narrow(&list.roots).unwrap()), Some("read_only"));
     // The writable directory is writable again as soon as nothing in it is read-only.
     switch("other");
     assert_eq!(write(&boundary.allowed_roots()), None);
@@ -352,9 +349,7 @@ fn a_link_planted_in_a_writable_directory_around_or_beside_selects_no_root() {
     // After the process has built its first boundary.
     tree.add("link all/ws/l -> $T/all/private; link all/l -> $T/all/private");
     let list = |path: &str| {
-        let roots = boundary
-            .narrow(&ListRootsResult::from_uris([tree.uri(path)]).roots, &Deadline::default())
-            .unwrap();
+        let roots = boundary.narrow(&ListRootsResult::from_uris([tree.uri(path)]).roots).unwrap();
         roots.rejected().first().map(|it| it.error().code())
     };
     assert_eq!(list("all/ws/l"), Some("through_link"));
@@ -369,9 +364,7 @@ fn a_proof_is_judged_by_the_access_of_its_place() -> Result<()> {
     let tree = Tree::new("file all/a; file all/ws/b");
     let boundary = agent(&tree).build()?;
     let roots = boundary.allowed_roots();
-    let list = |path: &str| {
-        boundary.narrow(&ListRootsResult::from_uris([tree.uri(path)]).roots, &Deadline::default())
-    };
+    let list = |path: &str| boundary.narrow(&ListRootsResult::from_uris([tree.uri(path)]).roots);
     let [a, b] = [tree.path("all/a"), tree.path("all/ws/b")];
     let [a, b] = [roots.check(&a)?, roots.check(&b)?];
     let all = list("all")?;
@@ -399,7 +392,7 @@ fn an_allowed_file_that_became_a_directory_is_unavailable() {
     tree.add("file all/f/inside");
     for listed in ["all/f", "all/l"] {
         let list = ListRootsResult::from_uris([tree.uri(listed)]);
-        let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+        let roots = boundary.narrow(&list.roots).unwrap();
         assert!(roots.read(tree.path("all/f/inside"), 9).is_err(), "{listed}");
         assert!(roots.write(tree.path("all/f/new"), "no").is_err(), "{listed}");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 
 use super::access::decide;
 use crate::support::access::{Directory, Policy, ascii_key, is_in};
@@ -36,9 +36,7 @@ fn random_places_have_the_access_that_a_naive_program_gives_them() {
             match random.below(4) {
                 0 => {
                     let uris = places.iter().map(|place| format!("file://{place}"));
-                    roots = boundary
-                        .narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default())
-                        .unwrap();
+                    roots = boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
                     expected = policy.narrow(&policy.everything(), &places);
                 }
                 1 => {

@@ -1,6 +1,6 @@
 //! Narrowing roots with `Roots::within` and `Roots::read_only`.
 
-use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult, Overwrite};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite};
 
 use crate::support::code;
 use crate::support::tree::{Tree, uri};
@@ -43,7 +43,7 @@ fn narrowed_roots_cannot_remove_the_roots_that_they_came_from() {
         .fold(Boundary::builder(), |boundary, path| boundary.directory(path, Access::ReadWrite));
     let boundary = boundary.build().unwrap();
     let listed = ListRootsResult::from_uris([uri(&tree.path("w/a"))]);
-    let roots = boundary.narrow(&listed.roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&listed.roots).unwrap();
     for narrowed in
         [roots.clone(), roots.within(".").unwrap(), roots.within(".").unwrap().within(".").unwrap()]
     {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, ListRootsResult, OpenMode, Overwrite, Roots,
-    WalkOptions, WriteOptions,
+    Access, Boundary, BoundaryBuilder, ListRootsResult, OpenMode, Overwrite, Roots, WalkOptions,
+    WriteOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Result};
@@ -41,8 +41,7 @@ fn a_search_of_everything_in_force_visits_each_place_once() {
     tree.add(r"file r/file:/a = x; file r/b\c");
     let list = ["r/a", "s/f", "r", "gone"].map(|path| tree.uri(path));
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
-    let roots =
-        boundary.narrow(&ListRootsResult::from_uris(list).roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&ListRootsResult::from_uris(list).roots).unwrap();
     let outermost = roots.check_all().unwrap();
     let tops: Vec<_> = outermost.iter().map(|it| it.root().path().file_name().unwrap()).collect();
     assert_eq!(tops, ["f", "r"]);
@@ -58,11 +57,9 @@ fn a_search_of_everything_in_force_visits_each_place_once() {
             assert_eq!(roots.check_entry(path).unwrap(), entry.to_entry());
         }
     }
-    let gone = boundary
-        .narrow(&ListRootsResult::from_uris([tree.uri("gone")]).roots, &Deadline::default())
-        .unwrap();
+    let gone = boundary.narrow(&ListRootsResult::from_uris([tree.uri("gone")]).roots).unwrap();
     assert_eq!(code(gone.check_all()), Some("root_unavailable"));
-    let none = boundary.narrow(&ListRootsResult::default().roots, &Deadline::default()).unwrap();
+    let none = boundary.narrow(&ListRootsResult::default().roots).unwrap();
     assert_eq!(code(none.check_all()), Some("outside_roots"));
 }
 

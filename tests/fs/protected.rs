@@ -5,8 +5,8 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ErrorKind, ListRootsResult,
-    OpenMode, Overwrite, Root, Roots, WriteOptions,
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, ListRootsResult, OpenMode,
+    Overwrite, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Attribute, CheckedPath, Result};
@@ -246,8 +246,7 @@ fn without_allowed_directories_patterns_match_below_the_filesystem_root() {
     let tree = Tree::new(TREE);
     let boundary = Boundary::without_directories().protect(".git").deny("secret").build().unwrap();
     let uris = ["root", "root/secret", "root/.git"].map(|path| tree.uri(path));
-    let roots =
-        boundary.narrow(&ListRootsResult::from_uris(uris).roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
     assert_eq!(roots.iter().count(), 2);
     assert_eq!(code(roots.write(".git/config", "no")), Some("protected"));
     assert_eq!(code(roots.read("secret/key", 9)), Some("protected"));
@@ -281,8 +280,7 @@ fn root_at_or_below_a_read_only_name_is_read_only_unless_it_is_configured() {
     let with_nested =
         boundary(&tree, |builder| builder.directory(tree.path("root/sub/.git"), Access::ReadWrite));
     let list = [tree.uri("root/.git"), tree.uri("root/.git/hooks"), tree.uri("root/sub")];
-    let listed =
-        with_nested.narrow(&ListRootsResult::from_uris(list).roots, &Deadline::default()).unwrap();
+    let listed = with_nested.narrow(&ListRootsResult::from_uris(list).roots).unwrap();
     let access = |roots: &Roots| roots.iter().map(Root::access).collect::<Vec<_>>();
     let [read, write] = [Access::ReadOnly, Access::ReadWrite];
     assert_eq!(access(&listed), [read, read, write, write]);
@@ -384,12 +382,7 @@ fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
             let roots = if root.is_empty() {
                 boundary.allowed_roots()
             } else {
-                boundary
-                    .narrow(
-                        &ListRootsResult::from_uris([tree.uri(root)]).roots,
-                        &Deadline::default(),
-                    )
-                    .unwrap()
+                boundary.narrow(&ListRootsResult::from_uris([tree.uri(root)]).roots).unwrap()
             };
             let (from, to) = (tree.path(moved), tree.path(to));
             let content = Moving { from: &from, to: &to };
@@ -420,7 +413,7 @@ fn moved_root_is_not_changed_through_its_handle() {
         let tree = Tree::new("file root/d/config = old");
         let boundary = boundary(&tree, |builder| builder);
         let list = ListRootsResult::from_uris([tree.uri("root/d")]);
-        let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+        let roots = boundary.narrow(&list.roots).unwrap();
         let proof = roots.check(tree.path("root/d").join(name)).unwrap();
         fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
         assert_eq!(code(change(&proof)), Some("root_unavailable"), "{name}");

@@ -25,8 +25,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, Error, ErrorKind, ListEntry, Overwrite, Result,
-    Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, Error, ErrorKind, ListEntry, Overwrite, Result, Roots,
+    WalkOptions,
 };
 
 use self::world::{
@@ -617,7 +617,7 @@ fn denied_client_root_is_rejected() {
             let boundary = world.boundary(Some(Protection::Denied), &["proj", "other"]);
             let rejected = |path: &str| {
                 let listed = [ListEntry::new(path)];
-                let roots = boundary.narrow(listed, &Deadline::default()).unwrap();
+                let roots = boundary.narrow(listed).unwrap();
                 assert!(roots.iter().len() == 0, "{case:?} {state:?}: {path} is in force");
                 let [rejected] = roots.rejected() else { panic!("{path}: {:?}", roots.rejected()) };
                 rejected.error().code()

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Boundary, Deadline, Error, ListRootsResult, Result, Roots};
+use mcp_roots_guard::{Access, Boundary, Error, ListRootsResult, Result, Roots};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::kernel::{ENOSYS, block};
@@ -143,10 +143,7 @@ impl Forbidden {
                 let boundary = builder.build().unwrap();
                 let Some(root) = client_root else { return boundary.allowed_roots() };
                 return boundary
-                    .narrow(
-                        &ListRootsResult::from_uris([tree.uri(root)]).roots,
-                        &Deadline::default(),
-                    )
+                    .narrow(&ListRootsResult::from_uris([tree.uri(root)]).roots)
                     .unwrap();
             }
             Self::ReadOnly => builder.protect(".git"),
@@ -915,7 +912,7 @@ fn a_raced_symlink_is_retried_without_openat2() {
                     break;
                 }
                 let checked = roots.check("a/sub/f").map(drop);
-                let listed = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+                let listed = boundary.narrow(&list.roots).unwrap();
                 let listed = listed.rejected().first().map_or(Ok(()), |it| Err(it.error().code()));
                 for result in [checked.map_err(|error| error.code()), listed] {
                     *results.entry(result).or_default() += 1;

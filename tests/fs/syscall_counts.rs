@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Deadline, Guard, ListEntry, ListRootsResult, OpenMode,
-    Overwrite, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, Guard, ListEntry, ListRootsResult, OpenMode, Overwrite,
+    Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
 
@@ -195,7 +195,7 @@ fn entry(roots: &Roots, request: &str) -> Result<()> {
 
 fn narrow(_: &Roots, listed: &str) -> Result<()> {
     let boundary = Boundary::without_directories().build()?;
-    boundary.narrow([ListEntry::new(listed)], &Deadline::default()).map(drop)
+    boundary.narrow([ListEntry::new(listed)]).map(drop)
 }
 
 fn list(roots: &Roots, request: &str) -> Result<()> {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use mcp_roots_guard::limits::CHILDREN;
 use mcp_roots_guard::{
-    Access, Boundary, CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ClientCapabilities, Deadline,
-    ErrorKind, ExitReason, Guard, ListRootsResult, Result, Roots, RootsResponse,
+    Access, Boundary, CHILD_ENVIRONMENT, ChildCommand, ChildOutput, ClientCapabilities, ErrorKind,
+    ExitReason, Guard, ListRootsResult, Result, Roots, RootsResponse,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
@@ -165,7 +165,7 @@ fn program_in_an_allowed_directory_of_others_is_refused() {
     let boundary = Boundary::builder().directory(tree.path("work"), Access::ReadWrite).build();
     let boundary = boundary.unwrap();
     let list = ListRootsResult::from_uris([uri(&tree.path("work/own"))]);
-    let roots = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+    let roots = boundary.narrow(&list.roots).unwrap();
     let narrowed = roots.within(".").unwrap();
     for program in ["work/other/tool", "bin/tool"] {
         let program = tree.path(program);

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     BackgroundSession, FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyEntry, Request,
 };
-use mcp_roots_guard::{Access, Boundary, Deadline, ErrorKind, ListRootsResult, Overwrite, Roots};
+use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, Overwrite, Roots};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -62,7 +62,7 @@ fn decide(tree: &Tree) {
     assert_eq!(code(roots.write("WS/new", "no")), Some("read_only"));
     // Neither a list nor a parameter raises the access.
     let list = ListRootsResult::from_uris([tree.uri("at/WS")]);
-    let listed = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+    let listed = boundary.narrow(&list.roots).unwrap();
     assert_eq!(
         listed.iter().map(mcp_roots_guard::Root::access).collect::<Vec<_>>(),
         [Access::ReadOnly]

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::{Access, Boundary, Deadline, ListRootsResult, Overwrite, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite, WalkOptions};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -142,9 +142,8 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
             })
             .build()
             .unwrap();
-        let of_client = boundary
-            .narrow(&ListRootsResult::from_uris([tree.uri("op")]).roots, &Deadline::default())
-            .unwrap();
+        let of_client =
+            boundary.narrow(&ListRootsResult::from_uris([tree.uri("op")]).roots).unwrap();
         let at = |path: &str| tree.path(format!("op/alias/{path}"));
         let before = tree.snapshot("op");
         for roots in [&roots, &of_client] {
@@ -186,9 +185,7 @@ fn a_mount_that_appears_at_a_root_or_below_a_renamed_directory_is_refused() {
             let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
             let boundary = boundary.refuse_mounts().protect_defaults().build().unwrap();
             let list = ["op", "op/root", "op/root/sub"].map(|path| tree.uri(path));
-            let roots = boundary
-                .narrow(&ListRootsResult::from_uris(list).roots, &Deadline::default())
-                .unwrap();
+            let roots = boundary.narrow(&ListRootsResult::from_uris(list).roots).unwrap();
             bind(&tree.path("out"), &tree.path("op/x/m")).unwrap();
             let renamed = roots.rename("x", "y", Overwrite::Never);
             assert_eq!(renamed.unwrap_err().code(), "mount_crossing");

@@ -47,23 +47,19 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
     ];
     let strict = Boundary::without_directories().build().unwrap();
     for uri in uris.iter().chain(&bare) {
-        let roots = strict.narrow([ListEntry::new(uri)], &Deadline::default()).unwrap();
+        let roots = strict.narrow([ListEntry::new(uri)]).unwrap();
         assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
         assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
         assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
     }
     for path in bare {
-        let rejected = strict
-            .narrow(&ListRootsResult::from_uris([path.clone()]).roots, &Deadline::default())
-            .unwrap();
+        let rejected = strict.narrow(&ListRootsResult::from_uris([path.clone()]).roots).unwrap();
         assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
     }
     // All forms are one root, with and without allowed directories.
     let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
     for boundary in [operator, strict] {
-        let roots = boundary
-            .narrow(&ListRootsResult::from_uris(uris.clone()).roots, &Deadline::default())
-            .unwrap();
+        let roots = boundary.narrow(&ListRootsResult::from_uris(uris.clone()).roots).unwrap();
         assert_eq!(roots.iter().count(), 1, "{roots:?}");
         assert!(
             roots.rejected().iter().all(|rejected| rejected.error().code() == "duplicate"),
@@ -238,10 +234,7 @@ fn a_client_root_that_points_outside_the_allowed_directory_grants_nothing() {
     let boundary =
         Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let roots = boundary
-        .narrow(
-            &ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")]).roots,
-            &Deadline::default(),
-        )
+        .narrow(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")]).roots)
         .unwrap();
     assert_eq!(roots.iter().count(), 1);
     assert_eq!(roots.rejected()[0].error().code(), "outside_roots");

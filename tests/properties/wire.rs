@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Deadline, ErrorBody, Guard, ListRootsResult, Location,
+    Access, Boundary, ClientCapabilities, ErrorBody, Guard, ListRootsResult, Location,
     RejectedEntry, Revision, Root, RootEntry, Roots, RootsResponse,
 };
 use serde::{Deserialize, Serialize};
@@ -231,7 +231,7 @@ impl World {
         else {
             panic!("{entries:?} is not read as a list")
         };
-        let roots = self.boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+        let roots = self.boundary.narrow(&list.roots).unwrap();
         assert_eq!(
             roots.iter().next().map(Root::path),
             Some(&*self.top.join("o/a")),
@@ -339,7 +339,7 @@ impl World {
         match (roots, expected) {
             (Ok(roots), Ok(list)) => {
                 self.check_roots_are_inside(&roots);
-                let at_once = self.boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+                let at_once = self.boundary.narrow(&list.roots).unwrap();
                 assert_eq!(
                     in_force(&roots),
                     in_force(&at_once),

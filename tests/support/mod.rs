@@ -2,7 +2,7 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
-use mcp_roots_guard::{Access, Boundary, Deadline, DirEntry, ListRootsResult, Result, Roots, Walk};
+use mcp_roots_guard::{Access, Boundary, DirEntry, ListRootsResult, Result, Roots, Walk};
 
 use protection::Protection;
 
@@ -60,7 +60,7 @@ pub(crate) fn runs_without_openat2() -> bool {
 /// The roots of a client's list without allowed directories.
 #[allow(dead_code, reason = "some test programs do not use it")]
 pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
-    Boundary::without_directories().build()?.narrow(&list.roots, &Deadline::default())
+    Boundary::without_directories().build()?.narrow(&list.roots)
 }
 
 /// The code of the error, if any.

@@ -72,7 +72,7 @@ impl Server {
             let roots = match list {
                 Some(list) => {
                     let entries = list.iter().map(|uri| ListEntry::uri(uri));
-                    boundary.narrow(entries, &Deadline::default())?
+                    boundary.narrow(entries)?
                 }
                 None => boundary.allowed_roots(),
             };

@@ -6,9 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Deadline, DirectoryOptions, ListEntry, Roots,
-};
+use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, Roots};
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::support::access::{Policy, ascii_key};
@@ -407,20 +405,14 @@ impl Route {
             }
             "list" => {
                 let boundary = world.patterns(Boundary::without_directories(), effect);
-                boundary.build().unwrap().narrow(list(), &Deadline::default()).unwrap()
+                boundary.build().unwrap().narrow(list()).unwrap()
             }
-            "narrow" => world
-                .boundary(effect, &["proj", "other"])
-                .narrow(list(), &Deadline::default())
-                .unwrap(),
+            "narrow" => world.boundary(effect, &["proj", "other"]).narrow(list()).unwrap(),
             "alias" if all.len() == 1 => world.aliased(effect).allowed_roots(),
             // The path of an alias is not below the tree.
             "alias" => {
                 let list = [all[0].trim_end_matches("/.").to_owned(), world.path("other")];
-                world
-                    .aliased(effect)
-                    .narrow(list.iter().map(|text| ListEntry::new(text)), &Deadline::default())
-                    .unwrap()
+                world.aliased(effect).narrow(list.iter().map(|text| ListEntry::new(text))).unwrap()
             }
             "within" => world.allowed(effect).within(all[0].as_str()).unwrap(),
             other => panic!("{other}"),

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, Deadline, ExitReason,
-    ExtraAccess, ListRootsResult, Roots,
+    Access, Boundary, Channel, ChildCommand, ChildOutput, Confinement, ExitReason, ExtraAccess,
+    ListRootsResult, Roots,
 };
 use nix::sys::ptrace;
 use nix::unistd::Pid;
@@ -200,7 +200,7 @@ fn roots_in_force_limit_a_confined_program() {
     let boundary = boundary.unwrap();
     let of = |paths: &[&str]| {
         let list = ListRootsResult::from_uris(paths.iter().map(|path| uri(&tree.path(path))));
-        boundary.narrow(&list.roots, &Deadline::default()).unwrap()
+        boundary.narrow(&list.roots).unwrap()
     };
     let script = tree.expand(
         "cat $T/w/a/f; cat $T/w/b/f; cat $T/w/one; cat $T/w/two; echo x >$T/w/b/n && echo N",
@@ -504,7 +504,7 @@ fn a_program_writes_the_writable_directory_in_a_readable_one() {
     }
     // Only what is in force is writable.
     let list = ListRootsResult::from_uris([uri(&tree.path("all/ws"))]);
-    let listed = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+    let listed = boundary.narrow(&list.roots).unwrap();
     assert!(run(&listed, "echo x > b").0 && !run(&listed, "echo x > ../ws2/c").0);
     assert!(!run(&roots.read_only(), "echo x > b").0);
     let extra =
@@ -536,7 +536,7 @@ fn confinement_that_would_widen_access_is_refused() {
         .directory(tree.path("r"), Access::ReadWrite)
         .directory(tree.path("ro"), Access::ReadOnly);
     let list = ListRootsResult::from_uris([uri(&tree.path("r"))]);
-    let roots = boundary.build().unwrap().narrow(&list.roots, &Deadline::default()).unwrap();
+    let roots = boundary.build().unwrap().narrow(&list.roots).unwrap();
     let extras = Confinement::default().programs().extra(tree.path("ro"), ExtraAccess::ReadWrite);
     let run = sh(&roots, ".", "true").confined(extras).output();
     assert_eq!(code(run), Some("access_conflict"));

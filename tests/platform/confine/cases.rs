@@ -14,8 +14,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, Channel, ChildCommand, Confinement, ConfinementReport, Deadline,
-    DirectoryOptions, ExtraAccess, ListRootsResult,
+    Access, Boundary, Channel, ChildCommand, Confinement, ConfinementReport, DirectoryOptions,
+    ExtraAccess, ListRootsResult,
 };
 use nix::libc;
 
@@ -315,7 +315,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     // served, because the rule is for the allowed directory above it.
     let uri = |path: &str| format!("file://{}", top.join(path).display());
     let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
-    let narrowed = boundary.narrow(&list.roots, &Deadline::default()).unwrap();
+    let narrowed = boundary.narrow(&list.roots).unwrap();
     let paths: Vec<_> =
         narrowed.iter().map(|root| root.path().strip_prefix(top).unwrap().to_owned()).collect();
     assert_eq!(paths, ["rw/a", "rw/a/deep", "ro/sub"].map(Path::new));

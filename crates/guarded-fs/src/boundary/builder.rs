@@ -50,11 +50,11 @@ impl Boundary {
     /// clients reach the whole system.
     ///
     /// ```
-    /// # use guarded_fs::{Boundary, Deadline, ListEntry, WhyNone};
+    /// # use guarded_fs::{Boundary, ListEntry, WhyNone};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary = Boundary::without_directories().build()?;
     /// let listed = [work.path().to_str().unwrap()].map(ListEntry::new);
-    /// assert_eq!(boundary.narrow(listed, &Deadline::default())?.iter().count(), 1);
+    /// assert_eq!(boundary.narrow(listed)?.iter().count(), 1);
     /// assert_eq!(boundary.allowed_roots().why_none(), Some(WhyNone::Unconfigured));
     /// # Ok::<(), guarded_fs::Error>(())
     /// ```

@@ -23,7 +23,7 @@ use crate::roots::{
 /// must exist, and client roots narrow it.
 ///
 /// ```
-/// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
+/// use guarded_fs::{Access, Boundary, DirectoryOptions, ListEntry};
 ///
 /// # let top = tempfile::tempdir().unwrap();
 /// # for name in ["home", "home/work", "external"] {
@@ -37,7 +37,7 @@ use crate::roots::{
 ///     .build()?;
 /// # let work = home.join("work");
 /// let listed = [work.to_str().unwrap()].map(ListEntry::new);
-/// let roots = boundary.narrow(listed, &Deadline::default())?;
+/// let roots = boundary.narrow(listed)?;
 /// let always: Vec<_> = roots.iter().map(|root| root.is_always()).collect();
 /// assert_eq!(always, [false, true]);
 /// # Ok::<(), guarded_fs::Error>(())
@@ -95,7 +95,7 @@ impl DirectoryOptions {
     /// (`alias_conflict`). So none can be declared if `/` is allowed.
     ///
     /// ```
-    /// use guarded_fs::{Access, Boundary, Deadline, DirectoryOptions, ListEntry};
+    /// use guarded_fs::{Access, Boundary, DirectoryOptions, ListEntry};
     ///
     /// # let workspace = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
@@ -106,7 +106,7 @@ impl DirectoryOptions {
     /// let options = DirectoryOptions::from(Access::ReadWrite).alias(host);
     /// let boundary = Boundary::builder().directory(workspace.path(), options).build()?;
     /// let listed = [ListEntry::uri("file:///Users/me/project/site")];
-    /// let roots = boundary.narrow(listed, &Deadline::default())?;
+    /// let roots = boundary.narrow(listed)?;
     /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
     /// let shown: Vec<_> = roots.iter().map(|root| root.client_path()).collect();
     /// assert_eq!(shown, ["/Users/me/project/site"]);

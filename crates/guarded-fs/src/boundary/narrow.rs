@@ -82,7 +82,7 @@ impl Boundary {
     /// volume that the list names, is the allowed directory of these rules.
     ///
     /// ```
-    /// use guarded_fs::{Access, Boundary, Deadline, ListEntry};
+    /// use guarded_fs::{Access, Boundary, ListEntry};
     ///
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("app")).unwrap();
@@ -90,7 +90,7 @@ impl Boundary {
     /// let app = work.path().join("app");
     /// let suggested = [app.to_str().unwrap(), "/etc"].map(ListEntry::new);
     ///
-    /// let roots = boundary.narrow(suggested, &Deadline::default())?;
+    /// let roots = boundary.narrow(suggested)?;
     /// assert_eq!(roots.iter().count(), 1);
     /// assert_eq!(roots.rejected()[0].entry(), "/etc");
     /// # Ok::<(), guarded_fs::Error>(())
@@ -100,8 +100,22 @@ impl Boundary {
     ///
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) for
     ///   more than [`ROOT_LIST_ENTRIES`] entries or [`ROOT_LIST_BYTES`] bytes of text.
-    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the deadline passes first.
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the [default
+    ///   deadline](Deadline::default) passes first.
     pub fn narrow<'a>(
+        &self,
+        entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
+    ) -> Result<Roots> {
+        self.narrow_until(entries, &Deadline::default())
+    }
+
+    /// Like [`narrow`](Self::narrow), with another deadline, which can also cancel the resolution
+    /// from another thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`narrow`](Self::narrow), for this deadline.
+    pub fn narrow_until<'a>(
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
         deadline: &Deadline,
@@ -363,7 +377,7 @@ mod tests {
         }
         let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
         let text = &format!("file://{}/l0", top.display());
-        let resolve = |deadline: &Deadline| boundary.narrow([ListEntry::new(text)], deadline);
+        let resolve = |deadline: &Deadline| boundary.narrow_until([ListEntry::new(text)], deadline);
         let whole = Instant::now();
         let rejected = resolve(&Deadline::default()).unwrap().rejected()[0].error().reason();
         let whole = whole.elapsed();
