@@ -84,7 +84,7 @@ impl Reply for Metadata {
             "modified": self.modified().map(milliseconds),
             "accessed": self.accessed().map(milliseconds),
             "created": self.created().map(milliseconds),
-            "mode": self.mode(),
+            "mode": self.permission_bits(),
         })
     }
 }

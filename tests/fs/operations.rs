@@ -139,7 +139,11 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
     let name = "n".repeat(255);
     roots.write(&name, "long").unwrap();
     assert_eq!(roots.read(&name, 9).unwrap(), b"long");
-    assert_eq!(roots.metadata(&name).unwrap().mode().unwrap() & 0o111, 0, "not executable");
+    assert_eq!(
+        roots.metadata(&name).unwrap().permission_bits().unwrap() & 0o111,
+        0,
+        "not executable"
+    );
     assert_eq!(code(roots.write("d", "x")), Some("is_a_directory"));
     assert_eq!(code(roots.write(".", "x")), Some("is_a_directory"));
     assert_eq!(code(roots.write("none/x", "x")), Some("not_found"));
@@ -298,8 +302,9 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
         let [listed, link] = [1, 2].map(|number| entries[number].metadata().unwrap());
         let opened = roots.open("d/f").unwrap();
         for same in [&roots.metadata("d/f").unwrap(), opened.metadata()] {
-            let [listed, same] = [&listed, same]
-                .map(|it| (it.created(), it.modified(), it.len(), it.mode(), it.hard_links()));
+            let [listed, same] = [&listed, same].map(|it| {
+                (it.created(), it.modified(), it.len(), it.permission_bits(), it.hard_links())
+            });
             assert_eq!(listed, same, "{request}");
         }
         assert!(listed.len() == 5 && listed.modified().is_some());
@@ -308,7 +313,7 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
     let link = roots.check_entry("ld").unwrap().metadata().unwrap();
     assert_eq!(link.file_type(), FileType::Symlink);
-    assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
+    assert_eq!(roots.metadata("d/f").unwrap().permission_bits(), Some(0o644));
 }
 
 #[cfg(target_os = "linux")]

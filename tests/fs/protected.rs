@@ -299,6 +299,9 @@ fn invalid_configuration_is_refused() {
     assert_eq!(refused.kind(), ErrorKind::InvalidConfiguration);
     assert_eq!(refused.code(), "invalid_pattern");
     assert!(refused.to_string().starts_with(r#"protect "a/../b": "#), "{refused}");
+    let denied = Boundary::builder().directory(tree.path("root"), Access::ReadOnly).deny("a/*/b");
+    let refused = denied.build().unwrap_err();
+    assert!(refused.to_string().starts_with(r#"deny "a/*/b": "#), "{refused}");
 }
 
 /// In either order of the patterns, for a name that matches both and for a name below the other.

@@ -529,7 +529,8 @@ fn described(metadata: Metadata, _: Pause<'_>) -> Result<String> {
 
 /// The type and the mode. Sizes and times differ between equal trees.
 pub(crate) fn description(metadata: &Metadata) -> String {
-    let mode = metadata.mode().map_or("none".into(), |mode| format!("{:o}", mode & 0o7777));
+    let mode =
+        metadata.permission_bits().map_or("none".into(), |mode| format!("{:o}", mode & 0o7777));
     format!("{:?} mode {mode}", metadata.file_type())
 }
 

@@ -24,8 +24,9 @@ impl Server {
 }
 
 fn described(metadata: &Metadata) -> String {
-    let permissions =
-        metadata.mode().map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
+    let permissions = metadata
+        .permission_bits()
+        .map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
     [
         ("size", metadata.len().to_string()),
         ("created", time(metadata.created())),

@@ -78,7 +78,9 @@ pub struct Metadata {
     accessed: Option<SystemTime>,
     created: Option<SystemTime>,
     status_changed: Option<SystemTime>,
-    mode: Option<u32>,
+    permission_bits: Option<u32>,
+    /// The user and the group. `None` on Windows.
+    owner: Option<(u32, u32)>,
     identity: Identity,
 }
 
@@ -153,10 +155,30 @@ impl Metadata {
         self.created
     }
 
-    /// The permission bits (`0o7777` of `st_mode`), on systems that have them.
+    /// The permission bits with set-user-ID, set-group-ID and sticky (`0o7777` of `st_mode`, inode(7)).
+    /// `None` on Windows.
     #[must_use]
-    pub fn mode(&self) -> Option<u32> {
-        self.mode
+    pub fn permission_bits(&self) -> Option<u32> {
+        self.permission_bits
+    }
+
+    /// The user who owns the file (`st_uid`, inode(7)). `None` on Windows.
+    #[must_use]
+    pub fn uid(&self) -> Option<u32> {
+        self.owner.map(|(uid, _)| uid)
+    }
+
+    /// The group of the file (`st_gid`, inode(7)). `None` on Windows.
+    #[must_use]
+    pub fn gid(&self) -> Option<u32> {
+        self.owner.map(|(_, gid)| gid)
+    }
+
+    /// The number of the file on its [`device`](Self::device) (`st_ino`, inode(7)). On Windows, the
+    /// file index. Another file can have it once this one was removed.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.identity.inode
     }
 
     #[cfg(unix)]
@@ -183,7 +205,8 @@ impl Metadata {
             accessed: metadata.accessed().ok(),
             created: metadata.created().ok(),
             status_changed: None,
-            mode: None,
+            permission_bits: None,
+            owner: None,
             identity: Identity { device: by_handle.dev(), inode: by_handle.ino() },
         })
     }
@@ -192,7 +215,7 @@ impl Metadata {
     #[cfg(windows)]
     pub(crate) fn unreadable_link() -> Self {
         let identity = Identity { device: 0, inode: 0 };
-        let (modified, accessed, created, mode) = (None, None, None, None);
+        let (modified, accessed, created) = (None, None, None);
         Self {
             file_type: FileType::Symlink,
             len: 0,
@@ -201,7 +224,8 @@ impl Metadata {
             accessed,
             created,
             status_changed: None,
-            mode,
+            permission_bits: None,
+            owner: None,
             identity,
         }
     }
@@ -230,9 +254,10 @@ impl Metadata {
         Self { created, ..self.clone() }
     }
 
-    /// The time of the last status change (`st_ctime`, inode(7)), which no call sets back. `None`
-    /// on Windows.
-    pub(crate) fn status_changed(&self) -> Option<SystemTime> {
+    /// The time of the last change of the file's content or metadata (`st_ctime`, inode(7)), which
+    /// no call sets back. `None` on Windows.
+    #[must_use]
+    pub fn status_changed(&self) -> Option<SystemTime> {
         self.status_changed
     }
 
@@ -260,7 +285,8 @@ impl Metadata {
             accessed: metadata.accessed().ok(),
             created,
             status_changed: time(metadata.ctime(), metadata.ctime_nsec()),
-            mode: Some(metadata.mode() & 0o7777),
+            permission_bits: Some(metadata.mode() & 0o7777),
+            owner: Some((metadata.uid(), metadata.gid())),
             identity: Identity { device: metadata.dev(), inode: metadata.ino() },
         }
     }
@@ -283,7 +309,8 @@ impl Metadata {
             accessed: time(stat.st_atime.into(), stat.st_atime_nsec),
             created: None,
             status_changed: time(stat.st_ctime.into(), stat.st_ctime_nsec),
-            mode: Some(mode & 0o7777),
+            permission_bits: Some(mode & 0o7777),
+            owner: Some((stat.st_uid, stat.st_gid)),
             identity: Identity {
                 device: u64::try_from(stat.st_dev).unwrap_or_default(),
                 inode: stat.st_ino,
@@ -313,7 +340,8 @@ impl Metadata {
             accessed: at(stat.stx_atime),
             created,
             status_changed: at(stat.stx_ctime),
-            mode: Some(mode & 0o7777),
+            permission_bits: Some(mode & 0o7777),
+            owner: Some((stat.stx_uid, stat.stx_gid)),
             identity: Identity {
                 device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
                 inode: stat.stx_ino,
@@ -380,7 +408,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn file_type_and_access_time_match_std() {
+    fn everything_matches_std() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "text").unwrap();
@@ -388,7 +416,12 @@ mod tests {
             let file = File::open(path).unwrap();
             let metadata = Metadata::of_file(&file).unwrap();
             assert_eq!(metadata.file_type().as_str(), name);
-            assert_eq!(metadata.accessed(), file.metadata().unwrap().accessed().ok());
+            let std = file.metadata().unwrap();
+            assert_eq!(metadata.accessed(), std.accessed().ok());
+            assert_eq!((metadata.uid(), metadata.gid()), (Some(std.uid()), Some(std.gid())));
+            assert_eq!(metadata.permission_bits(), Some(std.mode() & 0o7777));
+            assert_eq!((metadata.device(), metadata.inode()), (std.dev(), std.ino()));
+            assert_eq!(metadata.status_changed(), time(std.ctime(), std.ctime_nsec()));
         }
     }
 }

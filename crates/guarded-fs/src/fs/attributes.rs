@@ -35,7 +35,7 @@ use crate::roots::{Root, Roots};
 /// script.set_attribute(Attribute::Modified(time))?;
 /// let metadata = script.metadata()?;
 /// assert_eq!(metadata.modified(), Some(time));
-/// assert_eq!(metadata.mode().map(|mode| mode & 0o100), Some(0o100));
+/// assert_eq!(metadata.permission_bits().map(|mode| mode & 0o100), Some(0o100));
 /// # Ok(())
 /// # }
 /// # #[cfg(not(unix))] fn main() {}
@@ -125,7 +125,7 @@ impl Attribute {
     #[expect(clippy::disallowed_methods, reason = "the file is from a slot")]
     fn set_permissions(self, file: &File, metadata: &Metadata) -> Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
-        let Some(mode) = metadata.mode() else { return Ok(()) };
+        let Some(mode) = metadata.permission_bits() else { return Ok(()) };
         let is_executable = self == Self::Executable;
         let mode = if is_executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
         Ok(file.set_permissions(std::fs::Permissions::from_mode(mode & 0o1777))?)

@@ -56,7 +56,7 @@ impl Permissions {
     /// file is not opened, and only the owner can use the file that replaces it.
     pub(super) fn of_replaced(permit: &ChangePermit<'_>, old: &Metadata) -> Result<Self> {
         if !old.is_file() {
-            let mode = old.mode().unwrap_or_default() & 0o700;
+            let mode = old.permission_bits().unwrap_or_default() & 0o700;
             return Ok(Self { mode, uid: None, gid: None, list: None });
         }
         let place = permit.place();
@@ -148,7 +148,7 @@ pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 /// Clears set-user-ID and set-group-ID, as an unprivileged write does (write(2)), and all bits that
 /// are not in `limit`.
 pub(super) fn narrow_mode(file: &File, metadata: &Metadata, limit: u32) -> io::Result<()> {
-    match metadata.mode() {
+    match metadata.permission_bits() {
         Some(mode) if mode & !(limit | 0o1000) != 0 => set_mode(file, mode & (limit | 0o1000)),
         _ => Ok(()),
     }

@@ -172,9 +172,13 @@ impl Pattern {
                 Err("there are more than 1000 patterns")
             };
             parsed.map_err(|reason| {
+                let option = match protection {
+                    Protection::ReadOnly => "protect",
+                    Protection::Denied => "deny",
+                };
                 Error::from(Code::InvalidPattern)
                     .with_text(reason)
-                    .with_request("protect", text.as_ref())
+                    .with_request(option, text.as_ref())
             })
         };
         let mut patterns: Vec<_> = patterns.iter().enumerate().map(parse).collect::<Result<_>>()?;
