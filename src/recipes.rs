@@ -911,12 +911,11 @@
 //! fn run_tests(roots: &Roots, time: Duration) -> Result<(ExitReason, String)> {
 //!     let tests = ChildCommand::new(&roots.check(".")?, "sh")?
 //!         .arg("./test.sh")
-//!         .confined(Confinement::default().programs())
-//!         .allow_programs_in_roots()
+//!         .confined(Confinement::default().programs().allow_programs_in_roots())
 //!         .time_limit(time)
 //!         .output_limit(64 << 10);
 //!     let output = tests.output()?;
-//!     Ok((output.ended(), String::from_utf8_lossy(output.stdout()).into_owned()))
+//!     Ok((output.exit_reason(), String::from_utf8_lossy(output.stdout()).into_owned()))
 //! }
 //!
 //! # let work = tempfile::tempdir().unwrap();

@@ -46,7 +46,9 @@ fn program_starts_in_the_checked_directory_with_its_input() {
         let output = run.output().unwrap();
         assert_eq!(text(output.stdout()), expected, "{directory}");
         assert_eq!(text(output.stderr()), "problem\n");
-        assert!(matches!(output.ended(), ExitReason::Exited(status) if status.code() == Some(3)));
+        assert!(
+            matches!(output.exit_reason(), ExitReason::Exited(status) if status.code() == Some(3))
+        );
         assert!(!output.success());
         let error = output.into_stdout().unwrap_err();
         assert_eq!(error.code(), "program_failed");
@@ -316,13 +318,13 @@ fn limits_end_the_program_and_its_group() {
     let short = Duration::from_millis(500);
     let run = |script: &str| sh(&roots, ".", script);
     let output = run_and_assert_gone(run("sleep 1000 & echo $$ $!; wait").time_limit(short));
-    assert_eq!(output.ended(), ExitReason::TimedOut);
+    assert_eq!(output.exit_reason(), ExitReason::TimedOut);
     assert_eq!(code(output.into_stdout()), Some("program_timed_out"));
     // It ignores every signal that can be ignored.
     let output = run_and_assert_gone(
         run("trap '' TERM INT HUP; echo $$; while :; do sleep 1; done").time_limit(short),
     );
-    assert_eq!(output.ended(), ExitReason::TimedOut);
+    assert_eq!(output.exit_reason(), ExitReason::TimedOut);
     for endless in [
         "echo $$ $$; exec yes",
         "echo $$ $$; exec yes >&2",
@@ -331,7 +333,7 @@ fn limits_end_the_program_and_its_group() {
         "echo $$ $$; trap '' PIPE; while :; do echo yes; done 2>/dev/null",
     ] {
         let output = run_and_assert_gone(run(endless).output_limit(1000));
-        assert_eq!(output.ended(), ExitReason::OutputLimit);
+        assert_eq!(output.exit_reason(), ExitReason::OutputLimit);
         assert_eq!(output.stdout().len() + output.stderr().len(), 1000);
         assert_eq!(code(output.into_stdout()), Some("program_output_too_large"));
     }
@@ -343,7 +345,7 @@ fn limits_end_the_program_and_its_group() {
         (true, &b"12345"[..], &b"67890"[..])
     );
     let over = run("printf 12345; printf 67890 >&2").output_limit(9).output().unwrap();
-    assert_eq!(over.ended(), ExitReason::OutputLimit);
+    assert_eq!(over.exit_reason(), ExitReason::OutputLimit);
     // A process that is left behind ends with the program.
     let output = run_and_assert_gone(run("sleep 1000 & echo $$ $!"));
     assert!(output.success());
@@ -353,7 +355,7 @@ fn limits_end_the_program_and_its_group() {
     // Processes that keep forking.
     let forks = "echo $$ $$; f() { while :; do (f) & sleep 0.1; done; }; f";
     let output = run_and_assert_gone(run(forks).time_limit(short));
-    assert_eq!(output.ended(), ExitReason::TimedOut);
+    assert_eq!(output.exit_reason(), ExitReason::TimedOut);
     let left = std::process::Command::new("pgrep").args(["-f", "f() { while"]).output();
     assert!(left.is_err() || left.is_ok_and(|left| left.stdout.is_empty()));
 }
@@ -370,11 +372,11 @@ fn no_pipe_delays_another_or_the_end() {
     // It neither reads its input nor ends.
     let silent = sh(&roots, ".", "echo $$ $$; exec sleep 1000").stdin(large.clone());
     let silent = run_and_assert_gone(silent.time_limit(Duration::from_millis(500)));
-    assert_eq!(silent.ended(), ExitReason::TimedOut);
+    assert_eq!(silent.exit_reason(), ExitReason::TimedOut);
     // It always has output.
     let endless = sh(&roots, ".", "echo $$ $$; while :; do echo; done").output_limit(usize::MAX);
     let endless = run_and_assert_gone(endless.time_limit(Duration::from_millis(500)));
-    assert_eq!(endless.ended(), ExitReason::TimedOut);
+    assert_eq!(endless.exit_reason(), ExitReason::TimedOut);
     // It closes its input and continues to write.
     let closed = sh(&roots, ".", "exec <&-; sleep 0.2; printf ok").stdin(large);
     assert_eq!(closed.output().unwrap().into_stdout().unwrap(), b"ok");

@@ -5,6 +5,9 @@
 //! - A [`Confinement`] restricts such a program to the roots in force, or the whole process to the
 //!   allowed directories, on Linux by Landlock (landlock(7)) and seccomp (seccomp(2)).
 //!
+//! With the feature `tokio`, `ChildCommand::output_async` waits without blocking a thread of a
+//! runtime.
+//!
 //! The only unsafe code, in `child::exec`, is the hook that a new process runs before it executes
 //! the program.
 

@@ -147,7 +147,7 @@ const BARE: &str = "this is a bare repository, which has no working tree: use gi
 
 /// The output of git, or an error with its words.
 fn answer(output: ChildOutput) -> Work {
-    if output.ended() == ExitReason::OutputLimit {
+    if output.exit_reason() == ExitReason::OutputLimit {
         let text = String::from_utf8_lossy(output.stdout());
         return Ok(format!("{text}\nThe result is truncated"));
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ChildCommand, ChildOutput, ExitReason};
+use mcp_roots_guard::{ChildCommand, ChildOutput};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -56,8 +56,7 @@ impl Server {
             let program = patience
                 .run(&roots, prepare)
                 .await?
-                .confined(programs.confinement())
-                .allow_programs_in_roots()
+                .confined(programs.confinement().allow_programs_in_roots())
                 .time_limit(Duration::from_secs(time.into()))
                 .output_limit(ANSWER);
             Ok(described(&program.output_async().await?))
@@ -67,14 +66,7 @@ impl Server {
 }
 
 fn described(output: &ChildOutput) -> String {
-    let mut text = match output.ended() {
-        ExitReason::Exited(status) => match status.code() {
-            Some(code) => format!("exit status: {code}"),
-            None => format!("ended by a signal: {status}"),
-        },
-        ExitReason::TimedOut => "stopped at its time limit".to_owned(),
-        _ => "stopped because it wrote too much; the output is truncated".to_owned(),
-    };
+    let mut text = output.exit_reason().to_string();
     for (name, bytes) in [("stdout", output.stdout()), ("stderr", output.stderr())] {
         if !bytes.is_empty() {
             let _ = write!(text, "\n{name}:\n{}", String::from_utf8_lossy(bytes));

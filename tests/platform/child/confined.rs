@@ -123,7 +123,7 @@ fn confined_program_works_inside_its_roots() {
     let output = confined(sh(&roots, ".", script)).output().unwrap();
     let expected = "insidenew\nnew\nread-onlyrefused\n";
     assert_eq!((text(output.stdout()), output.success()), (expected, true), "{output:?}");
-    let report = output.confined().unwrap();
+    let report = output.report().unwrap();
     assert_eq!(report.not_enforced().next(), None);
     let shown = report.to_string();
     assert!(shown.contains("enforced, 1 thread\n"), "{shown}");
@@ -131,10 +131,10 @@ fn confined_program_works_inside_its_roots() {
     assert_eq!(shown.matches("\n  directory, ").count(), 2, "{shown}");
     assert_eq!(report.paths().nth(1).map(|(_, access)| access), Some(ExtraAccess::ReadOnly));
     // A kernel that enforces everything also enforces it if it need not.
-    let output = confined(sh(&roots, ".", "cat ../out/secret")).allow_partial_confinement();
-    let output = output.output().unwrap();
+    let partial = Confinement::default().programs().allow_partial();
+    let output = sh(&roots, ".", "cat ../out/secret").confined(partial).output().unwrap();
     assert_eq!((output.stdout(), output.success()), (&b""[..], false));
-    assert_eq!(output.confined().unwrap().not_enforced().next(), None);
+    assert_eq!(output.report().unwrap().not_enforced().next(), None);
     // The server and its other threads are not confined.
     assert_eq!(fs::read(tree.path("out/secret")).unwrap(), b"SECRET");
     let secret = tree.path("out/secret");
@@ -425,7 +425,7 @@ fn probes_of_a_confined_program_are_refused() {
     worker.join().unwrap();
     // A program that has moved to the server's process group.
     let output = confined(probe("group", "")).time_limit(Duration::from_secs(1)).output().unwrap();
-    assert_eq!(output.ended(), ExitReason::TimedOut);
+    assert_eq!(output.exit_reason(), ExitReason::TimedOut);
     assert!(!run("descriptor", "", &|run| run));
     assert!(!run("descriptor", "", &confined));
     // The control: a program of `std::process` inherits it.
@@ -470,7 +470,8 @@ fn git_commits_inside_and_its_hooks_stay_inside() {
     let refused = confined(git(&["commit", "-q", "-m", "none"])).output().unwrap();
     assert!(text(refused.stderr()).contains("cannot exec"), "{}", text(refused.stderr()));
     assert!(!tree.path("r/ran").exists());
-    let with_programs = |command| confined(command).allow_programs_in_roots();
+    let in_roots = Confinement::default().programs().allow_programs_in_roots();
+    let with_programs = |command: ChildCommand| command.confined(in_roots.clone());
     done(&with_programs(git(&["add", "f"])).output().unwrap());
     done(&with_programs(git(&["commit", "-q", "-m", "first"])).output().unwrap());
     let log = confined(git(&["log", "--format=%s"])).output().unwrap();

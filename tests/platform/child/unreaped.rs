@@ -135,8 +135,8 @@ fn programs_that_cannot_be_reaped_cost_nothing() {
         drop(slowest);
         // At most three on a machine that is not slow. Without the defense, it is ten.
         assert!(late < Duration::from_secs(6), "{name}: {late:?}");
-        let is_ended = matches!(output.ended(), ExitReason::Exited(_));
-        assert!(is_ended || output.ended() == ExitReason::TimedOut, "{name}: {output:?}");
+        let is_ended = matches!(output.exit_reason(), ExitReason::Exited(_));
+        assert!(is_ended || output.exit_reason() == ExitReason::TimedOut, "{name}: {output:?}");
         assert!(text(output.stderr()).is_empty(), "{name}: {}", text(output.stderr()));
         if attempt.is_kept && late >= Duration::from_secs(2) {
             kept.lock().unwrap().push(name);

@@ -55,7 +55,7 @@ pub(crate) const CASES: &[(&str, Case)] = cases! {
     a_swapped_directory_widens_nothing;
     a_replaced_directory_needs_a_restart;
     each_call_narrows_the_confinement;
-    confinement_without_allowed_directories_is_refused;
+    confinement_without_allowed_directories_or_with_options_of_programs_is_refused;
     confinement_is_unavailable_without_landlock =
         |top| is_refused(top, CREATE_RULESET, libc::ENOSYS, UNAVAILABLE);
     confinement_is_unavailable_if_landlock_is_disabled =
@@ -581,12 +581,20 @@ fn each_call_narrows_the_confinement(top: &Path) {
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
 }
 
-fn confinement_without_allowed_directories_is_refused(top: &Path) {
+fn confinement_without_allowed_directories_or_with_options_of_programs_is_refused(top: &Path) {
     let boundary = Boundary::without_directories().build().unwrap();
     let confinement = Confinement::default().extra(top.join("rw"), ExtraAccess::ReadWrite);
     let refused = confinement.confine_process(&boundary).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), "no_directories");
+    let boundary =
+        Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
+    for confinement in
+        [Confinement::default().allow_programs_in_roots(), Confinement::default().allow_partial()]
+    {
+        let refused = confinement.confine_process(&boundary).unwrap_err();
+        assert_eq!(refused.code(), "invalid_options");
+    }
     assert!(outside_is_open(top));
 }
 

@@ -10,7 +10,7 @@ impl ChildCommand {
     /// program may run, but it also needs its libraries ([`Confinement::programs`]).
     ///
     /// - Executing files in the roots (execve(2)) is denied unless it is
-    ///   [allowed](Self::allow_programs_in_roots). An interpreter, such as a shell or the dynamic
+    ///   [allowed](Confinement::allow_programs_in_roots). An interpreter, such as a shell or the dynamic
     ///   loader, can still read a file in the roots and run what it says, in the same confinement.
     /// - Each [`Channel`](crate::Channel) to processes outside the confinement is denied unless the
     ///   confinement [allows](Confinement::allow) it. Watches of files are denied even in the roots.
@@ -21,7 +21,7 @@ impl ChildCommand {
     ///
     /// The other restrictions and gaps are those of [`Confinement::confine_process`].
     /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
-    /// [`allow_partial_confinement`](Self::allow_partial_confinement) is called.
+    /// [`Confinement::allow_partial`] is called.
     ///
     /// # Permission denied
     ///
@@ -49,25 +49,12 @@ impl ChildCommand {
         self.confinement = Some(confinement);
         self
     }
-
-    /// Lets a confined program run files in the roots, such as tests that it has just built.
-    pub fn allow_programs_in_roots(mut self) -> Self {
-        self.allowed.programs = true;
-        self
-    }
-
-    /// Runs a confined program even if the kernel cannot enforce all restrictions.
-    /// [`ChildOutput::confined`] reports those that it does not enforce.
-    pub fn allow_partial_confinement(mut self) -> Self {
-        self.allowed.partial = true;
-        self
-    }
 }
 
 impl ChildOutput {
     /// The restrictions of a confined program. `None` if it was not confined.
     #[must_use]
-    pub fn confined(&self) -> Option<&ConfinementReport> {
+    pub fn report(&self) -> Option<&ConfinementReport> {
         self.confined.as_ref()
     }
 }

@@ -6,6 +6,8 @@
 //! For `output_async`, a second thread is the caller. Where a system cannot wait for several pipes
 //! at once, each pipe has a thread (`windows`).
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod confined;
 #[cfg(target_os = "linux")]
 mod exec;
@@ -31,7 +33,7 @@ use self::wait::Failure;
 
 use guarded_fs::{CheckedPath, Error, Result, Scope};
 
-use crate::confine::{ChildScope, Confinement};
+use crate::confine::Confinement;
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 
 /// A program to run with a checked directory as its working directory. On Linux, a directory that
@@ -90,7 +92,6 @@ pub struct ChildCommand {
     stop: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     starts_in: StartsIn,
     confinement: Option<Confinement>,
-    allowed: ChildScope,
 }
 
 enum StartsIn {
@@ -143,7 +144,6 @@ impl ChildCommand {
             stop: None,
             starts_in: StartsIn::Checked,
             confinement: None,
-            allowed: ChildScope::default(),
         })
     }
 
@@ -236,8 +236,7 @@ impl ChildCommand {
     /// Runs the program and waits until it exits or is stopped.
     ///
     /// In a handler of an MCP server, this occupies one of the client's slots for the whole time.
-    /// Use [`output_async`](Self::output_async) for a program that takes longer than a file
-    /// operation.
+    /// Use `output_async` (feature `tokio`) for a program that takes longer than a file operation.
     ///
     /// # Errors
     ///
@@ -258,17 +257,6 @@ impl ChildCommand {
     pub fn output(self) -> Result<ChildOutput> {
         let report = self.report();
         report(wait::output(self, || false))
-    }
-
-    /// Like [`output`](Self::output), without blocking a thread of the runtime, which can be any.
-    /// If the future is dropped, the program is killed.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`output`](Self::output).
-    pub async fn output_async(self) -> Result<ChildOutput> {
-        let report = self.report();
-        report(wait::output_async(self).await)
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::process::ExitStatus;
 
 use guarded_fs::{Error, ErrorKind, Result};
+use serde::{Serialize, Serializer};
 
 use crate::confine::ConfinementReport;
 use crate::kinds;
@@ -12,7 +13,7 @@ use crate::limits::CHILD_ERROR;
 
 /// The output of a program, and how it ended.
 ///
-/// The output is incomplete if a limit stopped the program ([`ended`](Self::ended)), or if a
+/// The output is incomplete if a limit stopped the program ([`exit_reason`](Self::exit_reason)), or if a
 /// process that it left behind still writes: soon after the call has returned, the other end is
 /// closed.
 #[derive(Clone)]
@@ -24,7 +25,11 @@ pub struct ChildOutput {
     pub(super) confined: Option<ConfinementReport>,
 }
 
-/// How a program ended.
+/// How a program ended. `Display` writes it for a model, such as `exit status: 1`.
+///
+/// With serde, it is an object with one member: `{"exited": 1}` with the exit status, or
+/// `{"signal": 9}` with the number of the signal that ended it; or it is the text `timed_out` or
+/// `output_limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExitReason {
@@ -37,10 +42,39 @@ pub enum ExitReason {
     OutputLimit,
 }
 
+impl fmt::Display for ExitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => status.fmt(f),
+            Self::TimedOut => f.write_str("stopped at its time limit"),
+            Self::OutputLimit => f.write_str("stopped because it wrote more than its limit"),
+        }
+    }
+}
+
+impl Serialize for ExitReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[cfg(unix)]
+        if let Self::Exited(status) = self {
+            if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(status) {
+                return serializer.serialize_newtype_variant("ExitReason", 3, "signal", &signal);
+            }
+        }
+        match self {
+            Self::Exited(status) => {
+                let code = status.code();
+                serializer.serialize_newtype_variant("ExitReason", 0, "exited", &code)
+            }
+            Self::TimedOut => serializer.serialize_unit_variant("ExitReason", 1, "timed_out"),
+            Self::OutputLimit => serializer.serialize_unit_variant("ExitReason", 2, "output_limit"),
+        }
+    }
+}
+
 impl ChildOutput {
     /// How the program ended.
     #[must_use]
-    pub fn ended(&self) -> ExitReason {
+    pub fn exit_reason(&self) -> ExitReason {
         self.ended
     }
 
@@ -118,7 +152,7 @@ const NOT_EXECUTED: i32 = 126;
 /// What a refusal to run a file adds if the program is confined.
 pub(super) const NOT_ALLOWED: &str = "it is confined: a program, interpreter (`#!`) or loader \
     outside the roots needs `Confinement::extra` with `ExtraAccess::Execute`, and one in the roots \
-    `ChildCommand::allow_programs_in_roots`";
+    `Confinement::allow_programs_in_roots`";
 
 fn stopped(code: &'static str, text: &'static str) -> Error {
     Error::new(ErrorKind::LimitExceeded, code, text)
@@ -149,5 +183,26 @@ impl fmt::Debug for ChildOutput {
             .field("stdout", &self.stdout.len())
             .field("stderr", &self.stderr.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn each_exit_reason_has_a_text_and_a_serialized_form() {
+        for (reason, text, json) in [
+            (ExitReason::Exited(ExitStatus::from_raw(3 << 8)), "exit status: 3", r#"{"exited":3}"#),
+            (ExitReason::Exited(ExitStatus::from_raw(9)), "signal: 9", r#"{"signal":9}"#),
+            (ExitReason::TimedOut, "stopped at its time limit", r#""timed_out""#),
+            (ExitReason::OutputLimit, "stopped because it wrote more", r#""output_limit""#),
+        ] {
+            assert!(reason.to_string().starts_with(text), "{reason}");
+            assert_eq!(serde_json::to_string(&reason).unwrap(), json);
+        }
     }
 }

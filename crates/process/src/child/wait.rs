@@ -6,7 +6,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
 use guarded_fs::{Error, Result};
-use tokio::sync::oneshot;
 
 use super::permits::ChildPermit;
 use super::spawn::{run, start};
@@ -65,7 +64,7 @@ pub(super) fn output(
         )));
     });
     let program = Path::new(task.command.get_program());
-    let prepare = |confinement| confine::prepare(place, confinement, program, child.allowed);
+    let prepare = |confinement| confine::prepare(place, confinement, program);
     let confinement = child.confinement.as_ref().map(prepare).transpose()?;
     let late = task.time.saturating_add(CHILD_LATE);
     // The program is stopped when `ready` is dropped, also by a panic of the caller's function.
@@ -94,16 +93,6 @@ pub(super) fn output(
     drop(ready);
     let _ = result.recv_timeout(CHILD_KILL);
     Err(refusal.into())
-}
-
-/// Waits for a program on a thread. Dropping the future stops the program.
-pub(super) async fn output_async(child: ChildCommand) -> Result<ChildOutput, Failure> {
-    let (sender, receiver) = oneshot::channel();
-    start(move || {
-        let done = output(child, || sender.is_closed());
-        let _ = sender.send(done);
-    })?;
-    receiver.await.map_err(|_| kinds::panicked("the thread panicked"))?
 }
 
 fn too_many_children() -> Error {

@@ -20,8 +20,8 @@ use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, openat, readlinka
 
 use super::filter::Filter;
 use super::{
-    Channel, ChildScope, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess,
-    IfMissing, unavailable,
+    Channel, ConfinedPath, Confinement, ConfinementReport, Extra, ExtraAccess, IfMissing,
+    unavailable,
 };
 use crate::kinds;
 
@@ -69,12 +69,11 @@ pub(crate) fn prepare(
     directory: &Proof,
     confinement: &Confinement,
     program: &Path,
-    scope: ChildScope,
 ) -> Result<ChildConfinement> {
     let denied = denied(confinement, false);
     let roots = directory.roots();
     let mut rules = Rules::new(roots, ruleset(&denied)?);
-    rules.has_programs = scope.programs;
+    rules.has_programs = confinement.has_programs_in_roots;
     let program = Extra {
         path: program.to_owned(),
         access: ExtraAccess::Execute,
@@ -85,7 +84,7 @@ pub(crate) fn prepare(
         rules.with_roots(IfMissing::Ignored)?.with_extras(&extras)?;
     let report =
         ConfinementReport { abi: 0, threads: 1, paths, missing, denied, is_filtered: None };
-    Ok(ChildConfinement { ruleset, report, is_partial_allowed: scope.partial })
+    Ok(ChildConfinement { ruleset, report, is_partial_allowed: confinement.is_partial_allowed })
 }
 
 impl ChildConfinement {

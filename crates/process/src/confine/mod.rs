@@ -45,6 +45,10 @@ pub struct Confinement {
     extras: Vec<Extra>,
     /// Whether each channel is allowed. The last choice counts.
     choices: Vec<(Channel, bool)>,
+    /// Whether a program can run files in the roots.
+    has_programs_in_roots: bool,
+    /// Whether a program runs even if the kernel cannot enforce everything.
+    is_partial_allowed: bool,
 }
 
 /// The operations allowed on a path and everything beneath it.
@@ -157,6 +161,19 @@ impl Confinement {
         self
     }
 
+    /// Lets a confined program run files in the roots, such as tests that it has just built.
+    pub fn allow_programs_in_roots(mut self) -> Self {
+        self.has_programs_in_roots = true;
+        self
+    }
+
+    /// Runs a confined program even if the kernel cannot enforce all restrictions.
+    /// [`ChildOutput::report`](crate::ChildOutput::report) has those that it does not enforce.
+    pub fn allow_partial(mut self) -> Self {
+        self.is_partial_allowed = true;
+        self
+    }
+
     /// Denies a channel, which the whole process is otherwise allowed. Denied
     /// [`UnixSockets`](Channel::UnixSockets), a server can no longer connect to a system log, a
     /// name service or a session bus. For the whole process, denied [`Watches`](Channel::Watches)
@@ -224,14 +241,6 @@ pub struct ConfinementReport {
     /// Whether the seccomp filter of a child process is enforced. `None` for the whole process, and
     /// if no channel is denied and filters are not supported.
     is_filtered: Option<bool>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ChildScope {
-    /// Whether files in the roots can be run.
-    pub(crate) programs: bool,
-    /// Whether the kernel may be too old to enforce everything.
-    pub(crate) partial: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

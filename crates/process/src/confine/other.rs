@@ -4,7 +4,7 @@ use std::path::Path;
 
 use guarded_fs::{Boundary, Proof, Result};
 
-use super::{ChildScope, Confinement, ConfinementReport, unavailable};
+use super::{Confinement, ConfinementReport, unavailable};
 
 pub(super) fn confine(_: &Boundary, _: &Confinement) -> Result<ConfinementReport> {
     Err(unavailable())
@@ -14,12 +14,7 @@ pub(crate) enum ChildConfinement {}
 
 pub(crate) enum Restriction {}
 
-pub(crate) fn prepare(
-    _: &Proof,
-    _: &Confinement,
-    _: &Path,
-    _: ChildScope,
-) -> Result<ChildConfinement> {
+pub(crate) fn prepare(_: &Proof, _: &Confinement, _: &Path) -> Result<ChildConfinement> {
     Err(unavailable())
 }
 

@@ -1,6 +1,6 @@
 //! Confining the whole process.
 
-use guarded_fs::{Boundary, Result};
+use guarded_fs::{Boundary, Error, ErrorKind, Result};
 
 use super::{Confinement, ConfinementReport};
 
@@ -73,6 +73,9 @@ impl Confinement {
     /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration):
     ///   - `no_directories` without allowed directories, because the clients' lists are not known
     ///     yet.
+    ///   - `invalid_options` for an option that only a program has
+    ///     ([`allow_programs_in_roots`](Self::allow_programs_in_roots),
+    ///     [`allow_partial`](Self::allow_partial)).
     ///   - `access_conflict` for a writable extra that is a read-only allowed directory, also under
     ///     another name, or contains one. One inside a read-only allowed directory is granted.
     /// - [`CONFINEMENT_UNAVAILABLE`](crate::kinds::CONFINEMENT_UNAVAILABLE):
@@ -89,6 +92,10 @@ impl Confinement {
     /// - [`Io`](guarded_fs::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set,
     ///   but nothing else changes.
     pub fn confine_process(&self, boundary: &Boundary) -> Result<ConfinementReport> {
+        if self.has_programs_in_roots || self.is_partial_allowed {
+            let text = "this option is for programs, and the whole process has no such choice";
+            return Err(Error::new(ErrorKind::InvalidConfiguration, "invalid_options", text));
+        }
         super::system::confine(boundary, self)
     }
 }
