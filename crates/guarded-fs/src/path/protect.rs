@@ -780,7 +780,7 @@ mod tests {
             assert_eq!(error.reason(), Code::InvalidPattern, "{pattern:?}");
         }
         let error = Pattern::parse_all(&[("a//b".into(), Denied)], &[]).unwrap_err();
-        let text = r#"protect "a//b": the pattern is empty, or contains an empty name"#;
+        let text = r#"deny "a//b": the pattern is empty, or contains an empty name"#;
         assert_eq!(error.to_string(), text);
         let count = |count| Pattern::parse_all(&vec![("a".into(), Denied); count], &[]).is_ok();
         assert_eq!((count(1_000), count(1_001)), (true, false));
