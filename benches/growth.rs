@@ -96,7 +96,15 @@ fn measure(question: &str, subjects: &[Subject<'_>]) {
 /// Prints the refusal of what exceeds a limit of the guard. No other one says how cost grows.
 fn unless_limited<T>(what: &str, done: guarded_fs::Result<T>) -> Option<T> {
     match done {
-        Err(error) if matches!(error.kind(), ErrorKind::LimitExceeded | kinds::BUSY) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::TooManyRoots
+                    | ErrorKind::TooManyEntries
+                    | ErrorKind::TooLarge
+                    | kinds::BUSY
+            ) =>
+        {
             println!("# {what}: \"{error}\"");
             None
         }

@@ -23,7 +23,7 @@
 use guarded_fs::{Error, ErrorKind};
 #[cfg(feature = "process")]
 #[doc(inline)]
-pub use guarded_process::kinds::{CONFINEMENT_UNAVAILABLE, PROGRAM_FAILED};
+pub use guarded_process::kinds::{CONFINEMENT_UNAVAILABLE, PROGRAM_FAILED, PROGRAM_STOPPED};
 
 /// The client did not declare roots and the server requires them
 /// ([`ClientRoots`](crate::ClientRoots)), or the client cannot list any

@@ -164,7 +164,7 @@
 //!         | ErrorKind::Overlap
 //!         | ErrorKind::CrossDevice
 //!         | ErrorKind::Changed => StatusCode::CONFLICT,
-//!         ErrorKind::LimitExceeded => StatusCode::PAYLOAD_TOO_LARGE,
+//!         ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
 //!         ErrorKind::TooLong => StatusCode::URI_TOO_LONG,
 //!         ErrorKind::NotUtf8 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
 //!         ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
@@ -719,7 +719,7 @@
 //!         let entry = match walk.next_entry() {
 //!             Ok(Some(entry)) => entry,
 //!             Ok(None) => return Ok((found, is_complete && walk.unreadable().is_empty())),
-//!             Err(error) if error.kind() == ErrorKind::LimitExceeded => return Ok((found, false)),
+//!             Err(error) if error.kind() == ErrorKind::TooManyEntries => return Ok((found, false)),
 //!             Err(error) => return Err(error),
 //!         };
 //!         // A walk lists symlinks and does not follow them.

@@ -38,7 +38,7 @@ pub(super) fn repeated_cursor() -> Error {
 
 pub(super) fn cursor_too_large() -> Error {
     let text = "a cursor of the root list is larger than 80000 bytes";
-    Error::new(ErrorKind::LimitExceeded, "too_large", text)
+    Error::new(ErrorKind::TooLarge, "too_large", text)
 }
 
 pub(crate) fn roots_stale(text: &'static str) -> Error {

@@ -78,14 +78,16 @@ impl ListRootsResult {
     pub(crate) fn is_bounded(&self) -> Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let (text, detail) = (TOO_MANY_ENTRIES, format!("{} entries", self.roots.len()));
-            return Err(too_large("too_many_roots", text).with_operator_detail(detail));
+            return Err(Error::new(ErrorKind::TooManyRoots, "too_many_roots", text)
+                .with_operator_detail(detail));
         }
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
             0..=ROOT_LIST_BYTES => Ok(()),
             bytes => {
                 let detail = format!("{bytes} bytes of URIs and names");
-                Err(too_large("too_large", TOO_MANY_BYTES).with_operator_detail(detail))
+                Err(Error::new(ErrorKind::TooLarge, "too_large", TOO_MANY_BYTES)
+                    .with_operator_detail(detail))
             }
         }
     }
@@ -147,10 +149,6 @@ impl<'a> From<&'a RootEntry> for ListEntry<'a> {
     fn from(entry: &'a RootEntry) -> Self {
         entry.to_list_entry(false)
     }
-}
-
-fn too_large(code: &'static str, text: &'static str) -> Error {
-    Error::new(ErrorKind::LimitExceeded, code, text)
 }
 
 const TOO_MANY_ENTRIES: &str = "the root list has more than 10000 entries";

@@ -740,7 +740,7 @@ fn change_set_is_bounded_and_its_error_is_short() {
         changes.remove_file(format!("{number}-{}", "n".repeat(200)).as_str()).unwrap();
     }
     let refused = changes.write("one-more", "x", new()).unwrap_err();
-    assert_eq!((refused.kind(), refused.code()), (ErrorKind::LimitExceeded, "too_many_changes"));
+    assert_eq!((refused.kind(), refused.code()), (ErrorKind::TooManyChanges, "too_many_changes"));
     let partial = changes.commit().unwrap_err();
     assert_eq!((partial.committed().len(), partial.pending().len()), (32, CHANGES - 31));
     let shown = partial.to_string();

@@ -6,8 +6,6 @@
 //!   cannot write to contains the program, or its interpreter does not exist.
 //! - `program_inside_roots` ([`ForbiddenFile`](ErrorKind::ForbiddenFile)): the program is inside a
 //!   writable allowed directory, or its path follows a symlink inside one.
-//! - `program_timed_out`, `program_output_too_large` ([`LimitExceeded`](ErrorKind::LimitExceeded)):
-//!   the program was killed at its time limit, or because it wrote more than its limit.
 //! - `directory_by_path` ([`Unsupported`](ErrorKind::Unsupported)): the working directory can be
 //!   set only by its path (`ChildCommand::unguarded_dir`).
 //! - `invalid_program` ([`InvalidInput`](ErrorKind::InvalidInput)): the program is neither a name
@@ -18,6 +16,14 @@ use guarded_fs::{Error, ErrorKind};
 
 /// A child process exited with a status other than 0, or a signal ended it.
 pub const PROGRAM_FAILED: ErrorKind = ErrorKind::Other("program_failed");
+
+/// A child process was killed.
+///
+/// Codes:
+///
+/// * `program_timed_out`: It reached its time limit.
+/// * `program_output_too_large`: It wrote more than its limit.
+pub const PROGRAM_STOPPED: ErrorKind = ErrorKind::Other("program_stopped");
 
 /// The process cannot be confined, and no restriction was applied.
 ///

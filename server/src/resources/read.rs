@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Location};
+use mcp_roots_guard::{CheckedPath, ErrorKind, Location};
 use rmcp::ErrorData;
 use rmcp::model::{
     CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
@@ -73,7 +73,7 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
         roots.ensure_usable()?;
         let is_full = lines.len() >= ANSWER;
         let found = match found {
-            Err(error) if error.code() != "too_many_entries" => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::TooManyEntries => return Err(error.into()),
             Ok(found) if !is_full => found,
             _ => {
                 // The comment syntax of text/uri-list (RFC 2483).

@@ -6,7 +6,9 @@
 
 use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Result, WalkOptions, WriteOptions};
+use mcp_roots_guard::{
+    CheckedPath, DirEntry, ErrorKind, FileType, Result, WalkOptions, WriteOptions,
+};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
@@ -64,7 +66,7 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &TwoPaths) -> Work {
         };
         match copy_entry(&entry, &to, left) {
             Ok(bytes) => (*count, left) = (*count + 1, left.saturating_sub(bytes)),
-            Err(error) if error.code() == "too_large" => break Some(error.to_string()),
+            Err(error) if error.kind() == ErrorKind::TooLarge => break Some(error.to_string()),
             Err(error) => _ = left_out.push(&error.to_string()),
         }
     };

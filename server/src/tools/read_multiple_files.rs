@@ -1,5 +1,6 @@
 //! The tool `read_multiple_files`. All its files together have the limit of a single one.
 
+use mcp_roots_guard::ErrorKind;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
@@ -52,11 +53,11 @@ fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
                 format!("{path}:\n{content}\n")
             }
-            Err(error) if error.code() == "too_large" && fits(roots, path) => {
+            Err(error) if error.kind() == ErrorKind::TooLarge && fits(roots, path) => {
                 let advice = "the preceding files fill this result; read it in another call";
                 format!("{path}: Error - {error}: {advice}")
             }
-            Err(error) if error.code() == "too_large" => {
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
                 format!("{path}: Error - larger than {TEXT} bytes; {WHOLE}")
             }
             Err(error) => format!("{path}: Error - {}", advised(error, WHOLE)),

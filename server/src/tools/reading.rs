@@ -5,7 +5,7 @@ use mcp_roots_guard::{Error, ErrorKind};
 /// Adds advice to a refusal.
 pub(super) fn advised(error: Error, too_large: &str) -> Error {
     let advice = match error.kind() {
-        ErrorKind::LimitExceeded => too_large,
+        ErrorKind::TooLarge => too_large,
         ErrorKind::NotUtf8 => AS_IT_IS,
         ErrorKind::IsADirectory => "to list a directory, use list_directory",
         _ => return error,

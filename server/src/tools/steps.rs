@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{CheckedPath, DirEntry, Error, Walk, WalkOptions};
+use mcp_roots_guard::{CheckedPath, DirEntry, Error, ErrorKind, Walk, WalkOptions};
 
 use super::call::{Progress, Work};
 use super::globs::Globs;
@@ -41,7 +41,7 @@ impl<'a> Steps<'a> {
     pub(super) fn next_entry(&mut self) -> Work<Option<DirEntry>> {
         loop {
             let entry = match self.walk.next_entry() {
-                Err(error) if error.code() == "too_many_entries" => {
+                Err(error) if error.kind() == ErrorKind::TooManyEntries => {
                     self.is_full = true;
                     return Ok(None);
                 }

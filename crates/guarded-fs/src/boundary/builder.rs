@@ -245,8 +245,8 @@ impl BoundaryBuilder {
     /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) for an empty path.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a boundary without
     ///   directories is given one, which would not limit what a client can list.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for more than
-    ///   [`ROOT_LIST_ENTRIES`] directories.
+    /// - [`TooManyRoots`](crate::ErrorKind::TooManyRoots) for more than [`ROOT_LIST_ENTRIES`]
+    ///   directories.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a path runs through a
     ///   symlink inside a writable directory.
     /// - Any error from resolving a directory, except that an optional one may be missing.

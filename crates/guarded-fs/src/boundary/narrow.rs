@@ -98,8 +98,9 @@ impl Boundary {
     ///
     /// # Errors
     ///
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`, `too_large`) for
-    ///   more than [`ROOT_LIST_ENTRIES`] entries or [`ROOT_LIST_BYTES`] bytes of text.
+    /// - [`TooManyRoots`](crate::ErrorKind::TooManyRoots) for more than [`ROOT_LIST_ENTRIES`]
+    ///   entries, and [`TooLarge`](crate::ErrorKind::TooLarge) for more than
+    ///   [`ROOT_LIST_BYTES`] bytes of text.
     /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the [default
     ///   deadline](Deadline::default) passes first.
     pub fn narrow<'a>(

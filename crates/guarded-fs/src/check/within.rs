@@ -68,8 +68,7 @@ impl Roots {
     ///   names.
     /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) for a file.
     /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) without directories.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_roots`) for more than
-    ///   [`ROOT_LIST_ENTRIES`].
+    /// - [`TooManyRoots`](crate::ErrorKind::TooManyRoots) for more than [`ROOT_LIST_ENTRIES`].
     /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) for more than 400,000 look-ups
     ///   together.
     ///

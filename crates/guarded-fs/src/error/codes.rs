@@ -232,18 +232,32 @@ errors! {
             "a root itself cannot be created, removed, renamed or replaced";
     }
 
-    /// A file, a directory or a root list exceeds a limit of the caller or of this crate.
-    LimitExceeded {
+    /// The content of a file, or the text of a root list, is larger than the limit.
+    TooLarge {
         TooLarge = "too_large", "larger than the limit";
-        /// Directories nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
-        TooDeep = "too_deep", "nested more than 128 directories deep";
-        /// More allowed directories, or entries of a root list, than
-        /// [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES).
-        TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
-        /// More than [`CHANGES`](crate::limits::CHANGES) changes in one
-        /// [`ChangeSet`](crate::ChangeSet).
-        TooManyChanges = "too_many_changes", "more than 64 changes in one set";
+    }
+
+    /// A walk, a removal or a search for protected names has reached its limit of entries or
+    /// memory. What it returned or removed before is incomplete.
+    TooManyEntries {
         TooManyEntries = "too_many_entries", "too many entries";
+    }
+
+    /// Directories are nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
+    TooDeep {
+        TooDeep = "too_deep", "nested more than 128 directories deep";
+    }
+
+    /// There are more allowed directories, or entries of a root list, than
+    /// [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES).
+    TooManyRoots {
+        TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
+    }
+
+    /// There are more than [`CHANGES`](crate::limits::CHANGES) changes in one
+    /// [`ChangeSet`](crate::ChangeSet).
+    TooManyChanges {
+        TooManyChanges = "too_many_changes", "more than 64 changes in one set";
     }
 
     /// The content is not UTF-8, but text was requested.

@@ -25,8 +25,8 @@ impl Roots {
     ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Protected`](crate::ErrorKind::Protected) and
     ///   [`RootItself`](crate::ErrorKind::RootItself) for both paths.
     /// - [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name or a
-    ///   pattern begins with the new name; [`LimitExceeded`](crate::ErrorKind::LimitExceeded) for a
-    ///   directory too large or too deep to search.
+    ///   pattern begins with the new name; [`TooManyEntries`](crate::ErrorKind::TooManyEntries)
+    ///   and [`TooDeep`](crate::ErrorKind::TooDeep) for a directory that cannot be searched.
     /// - Those of [`Overwrite`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system
     ///   errors.
     pub fn rename(
@@ -195,9 +195,9 @@ impl Roots {
     ///
     /// - Those of [`remove_dir`](Self::remove_dir);
     ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`).
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded): `too_deep` for more than
-    ///   [`WALK_DEPTH`] levels; `too_many_entries` after ten million entries, or for more than
-    ///   [`WALK_ENTRIES`] to search.
+    /// - [`TooDeep`](crate::ErrorKind::TooDeep) for more than [`WALK_DEPTH`] levels.
+    /// - [`TooManyEntries`](crate::ErrorKind::TooManyEntries) after ten million entries, or for
+    ///   more than [`WALK_ENTRIES`] to search.
     /// - [`TooLong`](crate::ErrorKind::TooLong) if a path below the directory is longer than the
     ///   system allows (4,095 bytes on Linux). Remove a directory inside it first.
     pub fn remove_dir_all(&self, request: impl IntoLocation) -> Result<()> {

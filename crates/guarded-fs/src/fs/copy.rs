@@ -47,8 +47,8 @@ impl Roots {
     ///   [`write_with`](Self::write_with) for the destination.
     /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a FIFO, a socket
     ///   or a device, whatever the policy allows.
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`). Only a file written in
-    ///   place keeps part of the content.
+    /// - [`TooLarge`](crate::ErrorKind::TooLarge). Only a file written in place keeps part of the
+    ///   content.
     /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`), also by different names. Nothing is
     ///   changed.
     ///

@@ -378,8 +378,8 @@ impl Walk {
     ///
     /// An error ends the walk. Each later call fails for the same reason.
     ///
-    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after the last
-    ///   entry that the limits on entries and memory allow.
+    /// - [`TooManyEntries`](crate::ErrorKind::TooManyEntries) after the last entry that the
+    ///   limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
     /// - The error of the [`Scope`](crate::Scope) of the roots, if it is over. Each call asks it.

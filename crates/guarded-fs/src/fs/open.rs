@@ -94,7 +94,7 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`); operating system errors.
+    /// [`TooLarge`](crate::ErrorKind::TooLarge); operating system errors.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.with_request("read", self.request.sent()))
     }
@@ -211,8 +211,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_large`).
+    /// Those of [`open`](Self::open); [`TooLarge`](crate::ErrorKind::TooLarge).
     pub fn read(&self, request: impl IntoLocation, limit: u64) -> Result<Vec<u8>> {
         self.run_reading("read", request, |file| file.read_within(limit))
     }

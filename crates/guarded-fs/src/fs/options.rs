@@ -112,7 +112,7 @@ pub enum Overwrite {
     Always,
     /// Overwrites only a file that exists and still has this content. Otherwise, fails with
     /// [`Changed`](crate::ErrorKind::Changed) (`modified`), or with
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a file of more than
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) for a file of more than
     /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES), which is not compared.
     ///
     /// A write compares the content when it begins and when it is committed. Immediately before the
@@ -189,8 +189,8 @@ impl WalkOptions {
     }
 
     /// Sets the maximum number of entries. If there are more, the walk ends with
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`). Which entries of a
-    /// larger directory are yielded is not specified.
+    /// [`TooManyEntries`](crate::ErrorKind::TooManyEntries). Which entries of a larger directory
+    /// are yielded is not specified.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }

@@ -275,8 +275,7 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_large`).
+    /// Those of [`open`](Self::open); [`TooLarge`](crate::ErrorKind::TooLarge).
     pub fn content_hash(&self, limit: u64) -> Result<ContentHash> {
         self.0.run("read", |path| version(path, limit))
     }

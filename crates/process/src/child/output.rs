@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitStatus;
 
-use guarded_fs::{Error, ErrorKind, Result};
+use guarded_fs::{Error, Result};
 use serde::{Serialize, Serializer};
 
 use crate::confine::ConfinementReport;
@@ -102,7 +102,7 @@ impl ChildOutput {
     ///
     /// - [`PROGRAM_FAILED`](crate::kinds::PROGRAM_FAILED) (`program_failed`) if the program exited
     ///   with another status than 0 or was ended by a signal.
-    /// - [`LimitExceeded`](guarded_fs::ErrorKind::LimitExceeded): `program_timed_out`,
+    /// - [`PROGRAM_STOPPED`](crate::kinds::PROGRAM_STOPPED): `program_timed_out`,
     ///   `program_output_too_large`.
     ///
     /// The model sees the text of the error: the program's name, its exit status if it exited, and
@@ -155,7 +155,7 @@ pub(super) const NOT_ALLOWED: &str = "it is confined: a program, interpreter (`#
     `Confinement::allow_programs_in_roots`";
 
 fn stopped(code: &'static str, text: &'static str) -> Error {
-    Error::new(ErrorKind::LimitExceeded, code, text)
+    Error::new(kinds::PROGRAM_STOPPED, code, text)
 }
 
 pub(super) struct OutputBuffer {
