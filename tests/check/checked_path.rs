@@ -16,12 +16,12 @@ fn check(roots: &Roots, request: impl AsRef<Path>) -> CheckedPath {
 
 fn hash(checked: &CheckedPath) -> u64 {
     use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(checked)
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(checked.place_key())
 }
 
 #[track_caller]
 fn assert_equal(one: &CheckedPath, other: &CheckedPath, equal: bool) {
-    assert_eq!((one == other, other == one), (equal, equal), "{one:?} and {other:?}");
+    assert_eq!(one.place_key() == other.place_key(), equal, "{one:?} and {other:?}");
     assert!(
         !equal || hash(one) == hash(other),
         "{one:?} and {other:?} are equal but have different hashes"
@@ -36,7 +36,7 @@ fn proofs_of_the_same_place_are_equal() {
     for request in ["d/f", "./d/f", "e/../d/f", "../root/d/f"] {
         assert_equal(&proof, &check(&roots, request), true);
         let entry = roots.check_entry(request).unwrap();
-        assert_eq!(entry, proof.entry().unwrap());
+        assert_eq!(entry.place_key(), proof.entry().unwrap().place_key());
         assert_equal(&proof, &entry.follow().unwrap(), true);
     }
     assert_equal(&proof, &check(&roots, tree.path("root/d/f")), true);
@@ -63,9 +63,14 @@ fn proofs_of_a_file_from_different_roots_are_equal() {
     let at = tree.path("root/d/f");
     let all = ["root", "root/d", "root/d/f"].map(|root| tree.roots([root]));
     let proofs = all.each_ref().map(|roots| check(roots, &at));
-    assert_eq!(proofs.iter().collect::<HashSet<_>>().len(), 1);
+    assert_eq!(proofs.iter().map(|proof| proof.place_key()).collect::<HashSet<_>>().len(), 1);
     let other = tree.roots(["root/d/g"]);
     assert_equal(&proofs[2], &check(&other, tree.path("root/d/g")), false);
+}
+
+#[track_caller]
+fn assert_is_named(roots: &Roots, text: &str, place: &CheckedPath) {
+    assert_eq!(roots.check(text).unwrap().place_key(), place.place_key(), "{text:?}");
 }
 
 /// The text of a place is a request for it, whatever the root where requests start.
@@ -85,7 +90,7 @@ fn client_path_is_a_request_for_the_same_place() {
     for base in ["a", "b", "a/d/in"] {
         let roots = roots.with_base(tree.path(base)).unwrap();
         let of_file = roots.check(tree.path("c")).unwrap();
-        assert_eq!(roots.check(of_file.client_path()).unwrap(), of_file);
+        assert_is_named(&roots, &of_file.client_path(), &of_file);
         for top in ["a", "b", "a/d/in"] {
             let mut walk = roots.walk(tree.path(top), WalkOptions::default()).unwrap();
             let mut checked = vec![roots.check(tree.path(top)).unwrap()];
@@ -94,7 +99,7 @@ fn client_path_is_a_request_for_the_same_place() {
             }
             for place in checked {
                 let text = place.client_path();
-                assert_eq!(roots.check(&text).unwrap(), place, "{text:?} from {base}");
+                assert_is_named(&roots, &text, &place);
                 let is_short = !Path::new(&text).is_absolute();
                 let is_plain = !text.contains(':');
                 let is_base = place.root().path() == tree.path(base);
@@ -114,7 +119,7 @@ fn client_path_is_a_request_for_the_same_place() {
         let roots = boundary.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
         let place = roots.check(tree.path("a/d/g")).unwrap();
         assert_eq!(place.client_path(), tree.path("listed/d/g").to_str().unwrap());
-        assert_eq!(roots.check(place.client_path()).unwrap(), place);
+        assert_is_named(&roots, &place.client_path(), &place);
     }
     // Names that are not UTF-8 are named by a URI.
     #[cfg(target_os = "linux")]
@@ -123,7 +128,7 @@ fn client_path_is_a_request_for_the_same_place() {
         let name = std::ffi::OsStr::from_bytes(b"\xff");
         fs::write(tree.path("a").join(name), "").unwrap();
         let place = roots.check(tree.path("a").join(name)).unwrap();
-        assert_eq!(roots.check(place.client_path()).unwrap(), place);
+        assert_is_named(&roots, &place.client_path(), &place);
     }
 }
 

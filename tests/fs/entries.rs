@@ -255,11 +255,14 @@ fn joined_path_is_resolved_like_a_request() {
             let found = first.join(joined);
             let whole = roots.check(format!("{request}/{joined}"));
             let [found, whole] = [found, whole].map(|found| found.map_err(|error| error.code()));
-            assert_eq!(found, whole, "{request} {joined}");
+            let place = |found: &Result<CheckedPath, _>| {
+                found.as_ref().map(|it| it.place_key()).map_err(|it| *it)
+            };
+            assert_eq!(place(&found), place(&whole), "{request} {joined}");
             codes.insert(found.as_ref().err().copied());
             // The second join starts in the place, and not in the first root.
             for found in found.into_iter().filter(|found| found.exists() && is_dir(found)) {
-                assert_eq!(found.join(".").unwrap(), found);
+                assert_eq!(found.join(".").unwrap().place_key(), found.place_key());
             }
         }
         for (joined, expected) in [
@@ -330,7 +333,7 @@ fn parent_is_the_proof_of_the_containing_directory() {
     let file = roots.check("d/e/f").unwrap();
     for parent in [file.parent(), roots.check("l").unwrap().parent()] {
         let parent = parent.unwrap();
-        assert_eq!(parent, roots.check("d/e").unwrap());
+        assert_eq!(parent.place_key(), roots.check("d/e").unwrap().place_key());
         assert!(parent.exists() && is_dir(&parent));
     }
     let top = file.parent().unwrap().parent().unwrap().parent().unwrap();

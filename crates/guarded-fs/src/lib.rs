@@ -172,7 +172,7 @@ pub mod internals {
 }
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};
-pub use check::{CheckedEntry, CheckedPath, Explanation, Proof};
+pub use check::{CheckedEntry, CheckedPath, Explanation, PlaceKey, Proof};
 pub use dir::{Access, Deadline, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{

@@ -11,7 +11,7 @@
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{
-    ChangeSet, CheckedPath, ContentHash, Error, ErrorKind, Overwrite, WriteOptions,
+    ChangeSet, ContentHash, Error, ErrorKind, Overwrite, PlaceKey, WriteOptions,
 };
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
@@ -81,7 +81,7 @@ struct Files<'a> {
     roots: &'a RequestRoots,
     room: &'a Room,
     changes: ChangeSet,
-    updated: Vec<CheckedPath>,
+    updated: Vec<PlaceKey>,
     /// How many bytes may still be examined.
     left: usize,
 }
@@ -102,7 +102,7 @@ impl Files<'_> {
 
     fn update(&mut self, path: &str, to: Option<&str>, hunks: &[Hunk<'_>]) -> Result<(), Failure> {
         let (file, old) = read_to_edit(self.roots, self.room, path)?;
-        add_once(&mut self.updated, file, path)?;
+        add_once(&mut self.updated, &file, path)?;
         let version = ContentHash::of(old.as_bytes());
         let mut spend = |more| spend(self.roots, &mut self.left, more);
         let new = patched(&old, hunks, &mut spend);

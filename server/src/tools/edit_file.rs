@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ContentHash};
+use mcp_roots_guard::{CheckedPath, ContentHash, PlaceKey};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
@@ -122,13 +122,13 @@ pub(super) fn read_to_edit(
 }
 
 /// Adds a file to those that a call changes, each of which it names once.
-pub(super) fn add_once(files: &mut Vec<CheckedPath>, file: CheckedPath, path: &str) -> Work<()> {
-    if files.contains(&file) {
+pub(super) fn add_once(files: &mut Vec<PlaceKey>, file: &CheckedPath, path: &str) -> Work<()> {
+    if files.contains(&file.place_key()) {
         return Err(HandlerError::new(format!(
             "{path:?} is in the call twice; put all changes of a file together. No file was changed"
         )));
     }
-    files.push(file);
+    files.push(file.place_key());
     Ok(())
 }
 

@@ -75,7 +75,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
         let (mut result, end) = (String::new(), Instant::now() + DIFF_TIME);
         for FileEdits { path, edits, version } in &args.files {
             let (file, old) = read_to_edit(roots, room, path)?;
-            add_once(&mut files, file, path)?;
+            add_once(&mut files, &file, path)?;
             let version = ensure_version(path, &old, *version)?;
             let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
             if new != old && !args.dry_run {

@@ -58,8 +58,8 @@ impl Repository {
         let places = Places::find(&directory)?;
         let config = places.config(&directory)?;
         places.ensure_inside()?;
-        let is_its_own = places.common_dir == places.git_dir;
-        let has_none = places.work_tree == places.git_dir;
+        let is_its_own = is_same(&places.common_dir, &places.git_dir);
+        let has_none = is_same(&places.work_tree, &places.git_dir);
         let is_bare = has_none || is_its_own && is_bare(&config);
         Ok(Self { directory, places, is_bare, overrides: overrides(&config)? })
     }
@@ -148,7 +148,7 @@ impl Places {
             if type_of(&work_tree.join(".git")?)? == Some(FileType::File) {
                 return Err(refused("its .git file does not name a git directory"));
             }
-            if work_tree == *directory
+            if is_same(&work_tree, directory)
                 && let Some(common_dir) = common_dir(directory)?
             {
                 let git_dir = directory.clone();
@@ -220,7 +220,7 @@ impl Places {
                 let alternate = roots.check(without_dots(&path.join(line)));
                 let alternate = alternate.map_err(|error| outside("alternates", error))?;
                 let is_there = type_of(&alternate)? == Some(FileType::Directory);
-                if is_there && !objects.contains(&alternate) {
+                if is_there && !objects.iter().any(|it| is_same(it, &alternate)) {
                     objects.push(alternate);
                 }
             }
@@ -235,7 +235,7 @@ impl Places {
             }
         }
         let mut git_dirs = vec![self.common_dir.clone()];
-        git_dirs.extend((self.git_dir != self.common_dir).then(|| self.git_dir.clone()));
+        git_dirs.extend((!is_same(&self.git_dir, &self.common_dir)).then(|| self.git_dir.clone()));
         ensure_links_lead_inside(git_dirs, objects.into_iter().skip(1))
     }
 }
@@ -297,7 +297,7 @@ fn ensure_links_lead_inside(
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     Err(error) => return Err(outside(&relative.to_string_lossy(), error)),
                 };
-                let is_new = !directories.contains(&target);
+                let is_new = !directories.iter().any(|it| is_same(it, &target));
                 if is_new && type_of(&target)? == Some(FileType::Directory) {
                     directories.push(target);
                 }
@@ -349,6 +349,10 @@ fn text_of(directory: &CheckedPath, name: &str) -> Work<String> {
 }
 
 /// The path without `.` and `..`, which git removes from an alternate's path as text.
+fn is_same(one: &CheckedPath, other: &CheckedPath) -> bool {
+    one.place_key() == other.place_key()
+}
+
 fn without_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, part| {
         match part {

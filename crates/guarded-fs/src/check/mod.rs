@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 pub use self::explain::Explanation;
 pub(crate) use self::operation::Name;
-pub use self::proof::Proof;
 pub(crate) use self::proof::{OpenDirectory, named_as_directory, without_parent};
+pub use self::proof::{PlaceKey, Proof};
 use crate::error::{Code, Error, Result};
 use crate::path::index::Position;
 use crate::path::protect::{ProtectedNames, has_temporary_name};
@@ -37,13 +37,9 @@ use crate::roots::{LastName, Presence, Roots, Scope};
 ///
 /// A snapshot's memory, about 10 MiB for a client's list of 4 MiB, is freed with its last proof. To
 /// remember many places for a long time, keep the [`uri`](Proof::uri) of each, also as the key of a
-/// map, and check it again in the roots that are in force then.
-///
-/// Two proofs are equal if their canonical paths are, byte for byte. That is not sufficient for the
-/// key of a lock: two hard links are two names of one file, and names that differ in case or in
-/// Unicode normalization are unequal, even if the filesystem treats them as one. Clippy warns of a
-/// proof as a mutable key, because it shares a cached handle, on which its hash does not depend.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// map, and check it again in the roots that are in force then. To compare places within a request,
+/// use [`place_key`](Proof::place_key).
+#[derive(Clone, Debug)]
 pub struct CheckedPath(pub(crate) Proof);
 
 /// Proof that a request names a directory entry inside a root, whether or not it exists. A symlink
@@ -62,13 +58,13 @@ pub struct CheckedPath(pub(crate) Proof);
 /// assert!(roots.check("link")?.relative().ends_with("docs/new.txt"));
 /// let link = roots.check_entry("link")?;
 /// assert!(link.relative().ends_with("link"));
-/// assert_eq!(link.follow()?, roots.check("link")?);
+/// assert_eq!(link.follow()?.place_key(), roots.check("link")?.place_key());
 /// link.remove_file()?;
 /// # Ok(())
 /// # }
 /// # #[cfg(not(unix))] fn main() {}
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct CheckedEntry(pub(crate) Proof);
 
 impl Roots {

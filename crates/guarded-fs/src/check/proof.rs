@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +23,30 @@ pub struct Proof {
     request: Location,
     /// The directory beneath which the operations run, if it is not the root.
     opened: Option<OpenBase>,
+}
+
+/// A place, as a key ([`Proof::place_key`]): its canonical path, byte for byte.
+///
+/// That is not sufficient for the key of a lock: two hard links are two names of one file, and names
+/// that differ in case or in Unicode normalization are unequal, even if the filesystem treats them
+/// as one.
+///
+/// ```
+/// # use guarded_fs::{Access, Roots};
+/// # let work = tempfile::tempdir().unwrap();
+/// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
+/// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
+/// let (one, other) = (roots.check("a.txt")?, roots.check("./a.txt")?);
+/// assert_eq!(one.place_key(), other.place_key());
+/// # Ok::<(), guarded_fs::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlaceKey(PathBuf);
+
+impl fmt::Debug for PlaceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PlaceKey").field(&display_path(&self.0)).finish()
+    }
 }
 
 #[derive(Clone)]
@@ -145,7 +168,8 @@ impl Proof {
     /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let checked = roots.check(work.path().join("a.txt"))?;
     /// assert_eq!(checked.client_path(), "a.txt");
-    /// assert_eq!(roots.check(checked.client_path())?, checked);
+    /// let again = roots.check(checked.client_path())?;
+    /// assert_eq!(again.place_key(), checked.place_key());
     /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     #[must_use]
@@ -171,6 +195,14 @@ impl Proof {
     #[must_use]
     pub fn starts_with(&self, directory: &Self) -> bool {
         self.canonical().starts_with(directory.canonical())
+    }
+
+    /// The place, to compare it with others and for the keys of maps, whatever the access of the
+    /// proof. Proofs themselves are not compared, because a client's list can nest roots, and one
+    /// place then has several proofs with different access.
+    #[must_use]
+    pub fn place_key(&self) -> PlaceKey {
+        PlaceKey(self.canonical())
     }
 
     /// The canonical path, without the protection of the guard: a program that opens it walks it
@@ -394,21 +426,6 @@ pub(crate) fn named_as_directory() -> Error {
         "the path ends in a slash or a dot, so it names a directory; write it without that to name a \
          file",
     )
-}
-
-/// Compares only the canonical paths.
-impl PartialEq for Proof {
-    fn eq(&self, other: &Self) -> bool {
-        self.canonical() == other.canonical()
-    }
-}
-
-impl Eq for Proof {}
-
-impl Hash for Proof {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.canonical().hash(state);
-    }
 }
 
 impl fmt::Debug for Proof {
