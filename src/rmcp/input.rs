@@ -34,11 +34,11 @@ impl ClientInput {
         Self { roots: responses.remove(ROOTS_KEY), responses, state, resource: None }
     }
 
-    /// The input of a request that carries none. `resource` is the URI that it names, if any, as in
-    /// `resources/subscribe`.
+    /// The input of a request that carries none and names a resource by its URI, such as
+    /// `resources/subscribe`. For a request that names none, use the default.
     #[must_use]
-    pub fn none(resource: Option<&str>) -> Self {
-        Self { resource: resource.map(ToOwned::to_owned), ..Self::default() }
+    pub fn for_resource(uri: &str) -> Self {
+        Self { resource: Some(uri.to_owned()), ..Self::default() }
     }
 
     /// Returns a result that requests only roots, and returns the handler's state to the client.

@@ -123,7 +123,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let input = ClientInput::none(resource);
+        let input = resource.map_or_else(ClientInput::default, ClientInput::for_resource);
         let done = self.respond(ctx, input, |roots| async move { roots.run(work).await }).await;
         done.map(|Plain(value)| value)
     }

@@ -46,9 +46,9 @@ impl Revision {
     /// | everything else | -32603 | -32603 |
     ///
     /// The message is "Resource not found" in the second row if there is a resource, and otherwise
-    /// the error's text. In every row, `data.kind` is the error's [`code`](Error::code), not its
-    /// kind. Whether it is `outside_roots` depends only on the request and the roots, so it reveals
-    /// nothing about files outside.
+    /// the error's text. In every row, `data.code` is the error's [`code`](Error::code). Whether it
+    /// is `outside_roots` depends only on the request and the roots, so it reveals nothing about
+    /// files outside.
     ///
     /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
     /// the client sent it. It becomes `data.uri`, shortened to [`URI_BYTES`]. Use `None` if the
@@ -63,7 +63,7 @@ impl Revision {
     /// let error = roots.read(uri, 1 << 20).unwrap_err();
     /// let body = Revision::V2025_11_25.error_body(&error, Some(uri));
     /// assert_eq!((body.code, body.message.as_str()), (-32002, "Resource not found"));
-    /// assert_eq!(body.data, Some(serde_json::json!({ "kind": "outside_roots", "uri": uri })));
+    /// assert_eq!(body.data, Some(serde_json::json!({ "code": "outside_roots", "uri": uri })));
     /// assert_eq!(Revision::V2026_07_28.error_body(&error, Some(uri)).code, -32602);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
@@ -83,7 +83,7 @@ impl Revision {
             // Defense: The client does not see the detail for the operator.
             _ => error.to_string(),
         };
-        let mut data = Map::from_iter([("kind".into(), code.into())]);
+        let mut data = Map::from_iter([("code".into(), code.into())]);
         data.extend(resource.map(|uri| ("uri".into(), shortened(uri).into())));
         let required = is_without_roots.then(|| json!({ "roots": {} }));
         data.extend(required.map(|required| ("requiredCapabilities".into(), required)));
@@ -249,26 +249,26 @@ mod tests {
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
         let not_found = concat!(
             r#""message":"Resource not found","#,
-            r#""data":{"kind":"not_found","uri":"file:///etc/passwd"}"#
+            r#""data":{"code":"not_found","uri":"file:///etc/passwd"}"#
         );
         let outside = concat!(
             r#""message":"Resource not found","#,
-            r#""data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#
+            r#""data":{"code":"outside_roots","uri":"file:///etc/passwd"}"#
         );
         let parameter =
-            r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
+            r#""message":"read \"a\\n\": no such file or directory","data":{"code":"not_found"}"#;
         let query = concat!(
             r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","#,
-            r#""data":{"kind":"query""#
+            r#""data":{"code":"query""#
         );
         let unsupported = concat!(
             r#""message":"read \"a\\n\": the client offers no roots, "#,
-            r#"and this server requires them","data":{"kind":"roots_unsupported""#
+            r#"and this server requires them","data":{"code":"roots_unsupported""#
         );
         let uri = r#","uri":"file:///etc/passwd"}"#;
         let late = concat!(
             r#""message":"read \"a\\n\": the client's roots could not be obtained in time","#,
-            r#""data":{"kind":"roots_timed_out","uri":"file:///etc/passwd"}"#
+            r#""data":{"code":"roots_timed_out","uri":"file:///etc/passwd"}"#
         );
         for ((kind, name, text), revision, resource, code, expected) in [
             (missing, old, Some(URI), -32002, not_found),

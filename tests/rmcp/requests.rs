@@ -38,7 +38,7 @@ async fn resource_refusals_have_the_error_codes_of_their_era() {
             raw.send(&in_era(era, read(uri), json!({}))).await;
             let error = raw.receive().await["error"].clone();
             assert_eq!(
-                (&error["code"], &error["data"]["kind"]),
+                (&error["code"], &error["data"]["code"]),
                 (&json!(code), &json!(kind)),
                 "{era:?}: {error}"
             );

@@ -234,7 +234,7 @@ async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
             if expected.contains(&tree.uri("op/a")) {
                 assert!(answer["result"].is_object(), "{declared}: {answer}");
             } else {
-                let refused = json!({ "kind": "outside_roots", "uri": tree.uri("op/a/in.txt") });
+                let refused = json!({ "code": "outside_roots", "uri": tree.uri("op/a/in.txt") });
                 assert_eq!(answer["error"]["data"], refused, "{declared}: {answer}");
             }
         }
@@ -263,7 +263,7 @@ impl Lists {
         if !self.is_async {
             return self.guard.request_without_input(ctx, None, work).await;
         }
-        self.guard.respond(ctx, ClientInput::none(None), async |roots| roots.run(work).await).await
+        self.guard.respond(ctx, ClientInput::default(), async |roots| roots.run(work).await).await
     }
 }
 
@@ -405,6 +405,6 @@ async fn prompts_and_resources_ask_for_roots_like_tool_calls() {
         assert_eq!(answer["result"].pointer(text), Some(&json!("a")), "{answer}");
         responses[ROOTS_KEY] = list([tree.uri("none")]);
         let refused = send(&responses).await;
-        assert_eq!(refused["error"]["data"]["kind"], "outside_roots", "{refused}");
+        assert_eq!(refused["error"]["data"]["code"], "outside_roots", "{refused}");
     }
 }

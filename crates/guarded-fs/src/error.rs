@@ -101,7 +101,7 @@ impl Error {
     }
 
     /// The exact reason in snake case, such as `bad_escape`, for logs, tests, and programs that
-    /// read `data.kind` in an error response. [`ErrorKind`] lists the codes of each kind.
+    /// read `data.code` in an error response. [`ErrorKind`] lists the codes of each kind.
     ///
     /// Codes may be added, and a minor release may give a failure a more exact code of the same
     /// kind, so match on the [kind](Self::kind).

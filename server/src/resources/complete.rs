@@ -57,7 +57,7 @@ pub(crate) async fn complete(
     }
     let typed = params.argument.value;
     let work = move |roots: RequestRoots| values(&roots, &typed);
-    server.respond(ctx, ClientInput::none(None), work).await
+    server.respond(ctx, ClientInput::default(), work).await
 }
 
 fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerError> {

@@ -45,7 +45,7 @@ pub(crate) async fn list(
         room.for_result(&result)?;
         Ok(result)
     };
-    server.respond(ctx, ClientInput::none(None), work).await
+    server.respond(ctx, ClientInput::default(), work).await
 }
 
 fn parsed(cursor: &str) -> Result<PathBuf, ErrorData> {

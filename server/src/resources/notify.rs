@@ -79,12 +79,12 @@ pub(crate) async fn subscribe(
         roots.ensure_usable()?;
         subscriptions.add(uri, subscription)
     };
-    server.respond(ctx, ClientInput::none(Some(&params.uri)), work).await
+    server.respond(ctx, ClientInput::for_resource(&params.uri), work).await
 }
 
 /// The guard's error for a request without a session.
 fn no_session() -> ErrorData {
-    let data = serde_json::json!({ "kind": "no_session" });
+    let data = serde_json::json!({ "code": "no_session" });
     ErrorData::internal_error("the request belongs to no known session", Some(data))
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn listen(
             let checked = roots.check(&Location::from_uri(&named)?)?;
             all.add(named, Subscription::new(&checked, &resources.filesystems)?)
         };
-        let added: Result<(), _> = server.respond(ctx, ClientInput::none(Some(uri)), work).await;
+        let added: Result<(), _> = server.respond(ctx, ClientInput::for_resource(uri), work).await;
         if let Err(error) = added {
             refused = refused.or(Some(error));
         }

@@ -203,7 +203,7 @@ impl Case {
             } else {
                 code
             };
-            json!([data["kind"], names_uri, code])
+            json!([data["code"], names_uri, code])
         })?;
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
         assert_eq!(&result["contents"][0]["uri"], uri);

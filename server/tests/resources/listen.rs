@@ -44,7 +44,7 @@ fn subscription_of_a_client_with_roots_is_refused() {
     assert_eq!(client.resource("read", &path), 0);
     let id = listen(&mut client, &[&uri(&path)]);
     let error = client.end(id).unwrap_err();
-    assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(-32602), &json!("outside_roots")));
+    assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-32602), &json!("outside_roots")));
 }
 
 #[test]
@@ -54,5 +54,5 @@ fn subscription_outside_the_roots_is_refused() {
     let id = listen(&mut client, &[ELSEWHERE]);
     let error = client.end(id).unwrap_err();
     assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(-32602), &json!(ELSEWHERE)));
-    assert_eq!(error["data"]["kind"], Value::from("outside_roots"));
+    assert_eq!(error["data"]["code"], Value::from("outside_roots"));
 }
