@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use guarded_fs::{Access, Boundary, Deadline, ListEntry, Location, Result, Roots};
+use guarded_fs::{Access, Boundary, ListEntry, Location, Result, Roots};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{self, ClientResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceExt};
