@@ -33,7 +33,7 @@ fn the_default_profile_of_codex() {
     let refused = agent(&tree).deny("**/*.env").build().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "protect \"**/*.env\": a pattern matches at any depth: leave out \"**/\""
+        "deny \"**/*.env\": a pattern matches at any depth: leave out \"**/\""
     );
     let boundary = agent(&tree).deny("*.env").build().unwrap();
     let roots = boundary.allowed_roots();
