@@ -93,13 +93,14 @@ fn a_refusal_names_the_request_and_the_reason() {
     let (roots, turn) = roots(&tree).stoppable();
     let narrowed = roots.within("a").unwrap();
     let entry = roots.read_dir("a").unwrap().next().unwrap().unwrap();
+    let listed = format!("read {:?}", entry.path());
     turn.stop("the user ended this turn");
     turn.stop("only the first reason counts");
     for (refused, request) in [
         (narrowed.read("f", 9).map(drop), r#"read "f""#),
         (roots.read_only().read_dir("a").map(drop), r#"list "a""#),
         (roots.write("new", ""), r#"write "new""#),
-        (entry.read(9).map(drop), r#"read "a/f""#),
+        (entry.read(9).map(drop), &*listed),
         (roots.rename("a", "b", Overwrite::Never), r#"rename "a" to "b""#),
         (roots.check_entry("a").map(drop), r#"check "a""#),
     ] {
@@ -170,7 +171,7 @@ fn a_change_set_is_not_interrupted_by_an_end() {
         set.write("a", "A", if_unchanged).unwrap();
         set.write("d/e/new", "new", WriteOptions::default().create_parents()).unwrap();
         set.remove_file("b").unwrap();
-        set.rename("c", "C", Overwrite::Never).unwrap();
+        set.rename("c", "moved", Overwrite::Never).unwrap();
         scope.left.store(asked, SeqCst);
         let made = set.commit();
         let now = std::fs::read_to_string(tree.path("op/a")).unwrap();
