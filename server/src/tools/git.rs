@@ -25,7 +25,7 @@ use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, OnePath, ToolResult, Work};
-use super::repository::Repository;
+use super::repository::{INDEX_LIST, Repository};
 use crate::programs::git_confinement;
 use crate::server::Server;
 
@@ -109,23 +109,37 @@ async fn git(
     option: Option<String>,
     revision: Option<String>,
 ) -> ToolResult {
-    let patience = call.server.patience.clone();
+    let (patience, room) = (call.server.patience.clone(), call.reply.room.clone());
     call.asynchronous(async move |roots| {
         if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
             return Err(HandlerError::new(format!("not a revision: {revision:?}")));
         }
         let needs_work_tree =
             command != LOG && revision.as_ref().is_none_or(|it| !it.contains(".."));
+        // `:path` is in the index.
+        let needs_index = command != LOG || revision.as_ref().is_some_and(|it| it.starts_with(':'));
         let prepare = move |roots: RequestRoots| {
             let repository = Repository::find(&roots.read_only(), path)?;
             if needs_work_tree && repository.is_bare() {
                 return Err(HandlerError::new(BARE));
             }
-            let list = repository.list_index()?;
+            if command == STATUS {
+                // Defense: No repository in a working tree leads outside.
+                repository.ensure_work_tree_inside()?;
+            }
+            let list = needs_index.then(|| repository.list_index()).transpose()?;
             Ok((repository, list))
         };
         let (repository, list) = patience.run(&roots, prepare).await?;
-        let index = list.confined(git_confinement()).output_async().await?.into_stdout()?;
+        let mut index = Vec::new();
+        if let Some(list) = list {
+            room.take(INDEX_LIST)?;
+            let listed = list.confined(git_confinement()).output_async().await?;
+            if listed.exit_reason() == ExitReason::OutputLimit {
+                return Err(HandlerError::new(LARGE));
+            }
+            index = listed.into_stdout()?;
+        }
         let verify = move |_| {
             repository.ensure_index_inside(&index)?;
             repository.git()
@@ -144,6 +158,9 @@ async fn git(
 
 const BARE: &str = "this is a bare repository, which has no working tree: use git_log, or git_diff \
                     with a range of two commits, such as HEAD~1..HEAD";
+
+const LARGE: &str = "the index of this repository is too large to be verified: its list is larger \
+                     than 16 MiB, about 150,000 files; git_log works";
 
 /// The output of git, or an error with its words.
 fn answer(output: ChildOutput) -> Work {

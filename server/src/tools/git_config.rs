@@ -10,7 +10,7 @@ use crate::programs::git_confinement;
 
 /// A git command that uses neither the system's nor the user's configuration.
 pub(super) fn git(directory: &CheckedPath, git_dir: &Path) -> Work<ChildCommand> {
-    let git = ChildCommand::new(directory, "git")?.env_remove("HOME").env("GIT_DIR", git_dir);
+    let git = ChildCommand::new(directory, "git")?.env("GIT_DIR", git_dir);
     Ok(ENVIRONMENT.iter().fold(git, |git, (name, value)| git.env(name, value)))
 }
 
@@ -56,7 +56,8 @@ pub(super) fn ensure_unexpanded(key: &str, value: &str) -> Work<()> {
 /// Whether the configuration says that the repository has no working tree.
 pub(super) fn is_bare(config: &[(String, String)]) -> bool {
     let is_false = |value: &str| ["false", "no", "off", "0"].contains(&&*value.to_lowercase());
-    config.iter().any(|(key, value)| key == "core.bare" && !is_false(value))
+    let last = config.iter().rfind(|(key, _)| key == "core.bare");
+    last.is_some_and(|(_, value)| !is_false(value))
 }
 
 /// An empty value for each filter that the configuration defines, so that it is not run.
@@ -85,6 +86,8 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // For a path that begins with `~`.
+    ("HOME", "/dev/null"),
 ];
 
 /// Variables of git's configuration (git-config(1)). They take precedence over the repository's.
@@ -105,6 +108,7 @@ pub(super) const FIXED: &[(&str, &str)] = &[
     ("core.excludesFile", "/dev/null"),
     ("core.multiPackIndex", "false"),
     ("core.untrackedCache", "false"),
+    ("sparse.expectFilesOutsideOfPatterns", "true"),
     ("diff.orderFile", "/dev/null"),
     ("mailmap.file", "/dev/null"),
 ];

@@ -12,10 +12,11 @@
 //! | files to include (`include.path`, `includeIf`) | checked, with the files that those include |
 //! | directories of objects (`objects/info/alternates`) | checked, with the alternates of those |
 //! | anything, by a symlink in its directories | checked |
-//! | tables of references (`reftable/tables.list`, `extensions.refStorage`) | only plain names |
+//! | tables of references (`tables.list`, `extensions.refStorage`) | only plain names |
 //! | other files of its user (`core.excludesFile` and [others](FIXED)) | overridden |
 //! | packs, in a multi-pack index, and directories, in an untracked cache | not read |
 //! | files, in the index, and submodules | checked by [`Repository::ensure_index_inside`] |
+//! | nested repositories that are not submodules | checked by [`Repository::ensure_work_tree_inside`] |
 //!
 //! Git gets canonical absolute paths, as it makes every other path one: if a directory is swapped
 //! after the check, its confinement holds. Git can then still find out whether a path outside
@@ -76,7 +77,9 @@ impl Repository {
     /// Lists the index for [`ensure_index_inside`](Self::ensure_index_inside).
     pub(super) fn list_index(&self) -> Work<ChildCommand> {
         let git = self.git_in(&self.places.work_tree)?;
-        Ok(git.args(["ls-files", "--cached", "--stage", "-z"]).output_limit(INDEX_LIST))
+        // Without the option, git would replace a directory that is sparse in the index by its files.
+        let list = ["ls-files", "--cached", "--stage", "--sparse", "-z"];
+        Ok(git.args(list).output_limit(INDEX_LIST))
     }
 
     /// Refuses an index with a name that is not below the working tree, because git does not check
@@ -86,27 +89,53 @@ impl Repository {
         let mut submodules = 0;
         for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
             let name = entry.splitn(2, |&byte| byte == b'\t').nth(1).unwrap_or_default();
+            // Defense: The names of an index are below the working tree.
             if !is_plain(name) {
                 return Err(refused("its index names a file that is not in the working tree"));
             }
             if entry.starts_with(SUBMODULE) {
                 submodules += 1;
-                self.ensure_submodule_inside(name)?;
+                let name = std::str::from_utf8(name);
+                let name = name.map_err(|_| refused("the name of a submodule is not UTF-8"))?;
+                self.ensure_nested_inside(Path::new(name))?;
             }
-            if submodules > SUBMODULES {
+            if submodules > NESTED {
                 return Err(refused("it has too many submodules"));
             }
         }
         Ok(())
     }
 
-    fn ensure_submodule_inside(&self, name: &[u8]) -> Work<()> {
-        let name = std::str::from_utf8(name);
-        let name = Path::new(name.map_err(|_| refused("the name of a submodule is not UTF-8"))?);
-        let work_tree = self.places.work_tree.join(name);
+    /// Refuses a working tree with a nested repository that leads outside, because git status looks
+    /// into each, also if it is not in the index.
+    pub(super) fn ensure_work_tree_inside(&self) -> Work<()> {
+        let mut walk = self.places.work_tree.walk(WalkOptions::default().max_entries(ENTRIES))?;
+        let mut nested = 0;
+        while let Some(entry) = walk.next_entry().map_err(too_many)? {
+            if entry.file_name() != ".git" {
+                continue;
+            }
+            walk.skip_current_dir();
+            let relative = entry.relative();
+            let directory = relative.parent().unwrap_or(Path::new(""));
+            if !directory.as_os_str().is_empty() {
+                nested += 1;
+                self.ensure_nested_inside(directory)?;
+            }
+            if nested > NESTED {
+                return Err(refused("it contains too many repositories"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a repository in a directory of the working tree if a part of it leads outside,
+    /// whether or not it is complete.
+    fn ensure_nested_inside(&self, directory: &Path) -> Work<()> {
+        let work_tree = self.places.work_tree.join(directory);
         let work_tree = work_tree.map_err(|error| outside("a submodule", error))?;
         if type_of(&work_tree)? == Some(FileType::Directory)
-            && let Some(places) = Places::at(&work_tree)?
+            && let Some(places) = Places::named(&work_tree)?
         {
             places.config(&work_tree)?;
             places.ensure_inside()?;
@@ -131,8 +160,10 @@ impl Repository {
     }
 }
 
-/// Whether the name of a file in an index is a path below the working tree.
+/// Whether the name of a file in an index, or of a sparse directory, which ends in a slash, is a path
+/// below the working tree.
 fn is_plain(name: &[u8]) -> bool {
+    let name = name.strip_suffix(b"/").unwrap_or(name);
     !name.split(|&byte| byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
 }
 
@@ -148,11 +179,12 @@ impl Places {
             if type_of(&work_tree.join(".git")?)? == Some(FileType::File) {
                 return Err(refused("its .git file does not name a git directory"));
             }
-            if is_same(&work_tree, directory)
-                && let Some(common_dir) = common_dir(directory)?
-            {
-                let git_dir = directory.clone();
-                return Ok(Self { work_tree, git_dir, common_dir });
+            if is_same(&work_tree, directory) {
+                let (git_dir, common_dir) = (directory.clone(), common_dir(directory)?);
+                let itself = Self { work_tree: work_tree.clone(), git_dir, common_dir };
+                if itself.is_complete()? {
+                    return Ok(itself);
+                }
             }
             place = work_tree.parent();
         }
@@ -164,22 +196,41 @@ impl Places {
 
     /// The repository whose working tree is this directory.
     fn at(work_tree: &CheckedPath) -> Work<Option<Self>> {
+        let named = Self::named(work_tree)?;
+        let is_complete = named.as_ref().map_or(Ok(false), Self::is_complete)?;
+        Ok(named.filter(|_| is_complete))
+    }
+
+    /// What `.git` in this directory is or names, whether or not that is a repository.
+    fn named(work_tree: &CheckedPath) -> Work<Option<Self>> {
         let git_dir = work_tree.join(".git").map_err(|error| outside(".git", error))?;
         let git_dir = match type_of(&git_dir)? {
-            Some(FileType::Directory) => git_dir,
+            Some(FileType::Directory) => Some(git_dir),
             Some(FileType::File) => named_by(work_tree, ".git", "gitdir: ")?,
-            _ => return Ok(None),
+            _ => None,
         };
-        let work_tree = work_tree.clone();
-        let common_dir = common_dir(&git_dir)?;
-        Ok(common_dir.map(|common_dir| Self { work_tree, git_dir, common_dir }))
+        let Some(git_dir) = git_dir else { return Ok(None) };
+        let (work_tree, common_dir) = (work_tree.clone(), common_dir(&git_dir)?);
+        Ok(Some(Self { work_tree, git_dir, common_dir }))
+    }
+
+    /// Whether git takes the directories for those of a repository.
+    fn is_complete(&self) -> Work<bool> {
+        let head = self.git_dir.join_entry("HEAD");
+        let mut is_complete = head.is_ok_and(|head| head.exists());
+        for name in ["objects", "refs"] {
+            let part = self.common_dir.join(name).map_err(|error| outside(name, error))?;
+            is_complete &= type_of(&part)? == Some(FileType::Directory);
+        }
+        Ok(is_complete)
     }
 
     /// Reads the configuration with all files that it can include, whatever their condition.
     fn config(&self, directory: &CheckedPath) -> Work<Vec<(String, String)>> {
+        // The last one is read first, and the last value of a variable counts.
         let mut files = vec![
-            self.common_dir.to_unguarded_path().join("config"),
             self.git_dir.to_unguarded_path().join("config.worktree"),
+            self.common_dir.to_unguarded_path().join("config"),
         ];
         let mut config = Vec::new();
         let mut count = 0;
@@ -217,21 +268,21 @@ impl Places {
                 if line.starts_with('"') {
                     return Err(refused("objects/info/alternates contains a quoted path"));
                 }
-                let alternate = roots.check(without_dots(&path.join(line)));
-                let alternate = alternate.map_err(|error| outside("alternates", error))?;
-                let is_there = type_of(&alternate)? == Some(FileType::Directory);
-                if is_there && !objects.iter().any(|it| is_same(it, &alternate)) {
-                    objects.push(alternate);
+                let named = path.join(line);
+                // Older versions of git remove `..` as text, and newer ones after a symlink.
+                // Defense: An alternate is in the roots in force, however git resolves it.
+                for named in [without_dots(&named), named] {
+                    let alternate = roots.check(named);
+                    let alternate = alternate.map_err(|error| outside("alternates", error))?;
+                    let is_there = type_of(&alternate)? == Some(FileType::Directory);
+                    if is_there && !objects.iter().any(|it| is_same(it, &alternate)) {
+                        objects.push(alternate);
+                    }
                 }
             }
             next += 1;
             if objects.len() > OBJECT_DIRECTORIES {
                 return Err(refused("it has too many alternates"));
-            }
-        }
-        for directory in [&self.git_dir, &self.common_dir] {
-            if text_of(directory, "reftable/tables.list")?.contains('/') {
-                return Err(refused("reftable/tables.list contains a path"));
             }
         }
         let mut git_dirs = vec![self.common_dir.clone()];
@@ -240,36 +291,24 @@ impl Places {
     }
 }
 
-/// Returns the common directory of a git directory, or `None` if it is none.
-fn common_dir(git_dir: &CheckedPath) -> Work<Option<CheckedPath>> {
-    let Ok(head) = git_dir.join_entry("HEAD") else { return Ok(None) };
-    if !head.exists() {
-        return Ok(None);
-    }
+/// The common directory of a git directory.
+fn common_dir(git_dir: &CheckedPath) -> Work<CheckedPath> {
     let file = git_dir.join("commondir").map_err(|error| outside("commondir", error))?;
-    let common_dir = match type_of(&file)? {
+    let named = match type_of(&file)? {
         Some(FileType::File) => named_by(git_dir, "commondir", "")?,
-        _ => git_dir.clone(),
+        _ => None,
     };
-    for name in ["objects", "refs"] {
-        let part = common_dir.join(name).map_err(|error| outside(name, error))?;
-        if type_of(&part)? != Some(FileType::Directory) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(common_dir))
+    Ok(named.unwrap_or_else(|| git_dir.clone()))
 }
 
-/// The place that a file of the directory names after this text. It can be relative to the
-/// directory.
-fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<CheckedPath> {
+/// The place that a file of the directory names after this text, if it names one. It can be relative
+/// to the directory.
+fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<Option<CheckedPath>> {
     let text = text_of(directory, file)?;
     let named = text.trim_end_matches(['\n', '\r']).strip_prefix(before);
-    let Some(named) = named.filter(|named| !named.is_empty()) else {
-        return Err(refused(&format!("its file {file} names no directory")));
-    };
+    let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(None) };
     let path = directory.to_unguarded_path().join(named);
-    directory.roots().check(path).map_err(|error| outside(file, error))
+    directory.roots().check(path).map(Some).map_err(|error| outside(file, error))
 }
 
 /// Refuses a symlink in these directories, and in those to which their symlinks lead, whose target
@@ -284,11 +323,15 @@ fn ensure_links_lead_inside(
     while let Some(directory) = directories.get(next).cloned() {
         next += 1;
         let mut walk = directory.walk(WalkOptions::default().max_entries(ENTRIES))?;
-        while let Some(entry) = walk.next_entry()? {
+        while let Some(entry) = walk.next_entry().map_err(too_many)? {
             let relative = entry.relative();
             if next <= end && UNUSED.iter().any(|name| relative == Path::new(name)) {
                 if entry.file_type() == FileType::Directory {
                     walk.skip_current_dir();
+                }
+            } else if entry.file_name() == "tables.list" && entry.file_type() == FileType::File {
+                if entry.read(FILE_SIZE)?.contains(&b'/') {
+                    return Err(refused("reftable/tables.list contains a path"));
                 }
             } else if entry.file_type() == FileType::Symlink {
                 // Git would follow it.
@@ -348,11 +391,20 @@ fn text_of(directory: &CheckedPath, name: &str) -> Work<String> {
     text.map_err(|_| refused(&format!("its file {name} is not UTF-8")))
 }
 
-/// The path without `.` and `..`, which git removes from an alternate's path as text.
 fn is_same(one: &CheckedPath, other: &CheckedPath) -> bool {
     one.place_key() == other.place_key()
 }
 
+fn too_many(error: mcp_roots_guard::Error) -> HandlerError {
+    if error.kind() == ErrorKind::TooManyEntries {
+        return refused(&format!(
+            "it has more than {ENTRIES} entries, too many to verify that none leads outside"
+        ));
+    }
+    error.into()
+}
+
+/// The path without `.` and `..`, removed as text.
 fn without_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, part| {
         match part {
@@ -382,13 +434,13 @@ const ENTRIES: usize = 400_000;
 const FILE_SIZE: u64 = 1 << 20;
 
 /// The list of an index, in bytes. That of Linux takes 9 MB.
-const INDEX_LIST: usize = 32 << 20;
+pub(super) const INDEX_LIST: usize = 16 << 20;
 
 /// How the list of an index begins the line of a submodule.
 const SUBMODULE: &[u8] = b"160000 ";
 
-/// More than the largest projects have.
-const SUBMODULES: usize = 256;
+/// Submodules, or repositories in a working tree: more than the largest projects have.
+const NESTED: usize = 256;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -397,9 +449,9 @@ mod tests {
 
     #[test]
     fn names_of_an_index_are_below_the_working_tree() {
-        let plain: [&[u8]; 4] = [b"a", b"b/c", b"...", b"a/..b/\xff"];
+        let plain: [&[u8]; 5] = [b"a", b"b/c", b"...", b"a/..b/\xff", b"a/"];
         assert!(plain.iter().all(|name| is_plain(name)));
-        let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a/"];
+        let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a//"];
         assert!(!odd.iter().any(|name| is_plain(name)));
     }
 }
