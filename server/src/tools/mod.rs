@@ -38,6 +38,7 @@ mod search_content;
 mod get_file_info;
 mod list_allowed_directories;
 mod git_config;
+mod places;
 mod repository;
 mod git;
 mod run;
