@@ -22,9 +22,10 @@
 //! after the check, its confinement holds. Git can then still find out whether a path outside
 //! exists, and read in the system's directories.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use mcp_roots_guard::{CheckedPath, ChildCommand, FileType, Roots, WalkOptions};
+use mcp_roots_guard::{CheckedPath, ChildCommand, ErrorKind, FileType, Roots, WalkOptions};
 
 use super::call::Work;
 use super::git_config::{FIXED, git, is_bare, overrides, refused};
@@ -76,12 +77,22 @@ impl Repository {
     /// the names in an index that it reads, or with a submodule that leads outside, because git
     /// opens its repository, even to ignore it.
     pub(super) fn ensure_index_inside(&self, list: &[u8]) -> Work<()> {
-        let mut submodules = 0;
+        let (mut submodules, mut directories) = (0, HashSet::new());
         for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
             let name = entry.splitn(2, |&byte| byte == b'\t').nth(1).unwrap_or_default();
             // Defense: The names of an index are below the working tree.
             if !is_plain(name) {
                 return Err(refused("its index names a file that is not in the working tree"));
+            }
+            // Git describes a file also if a directory above it was replaced by a symlink.
+            let directory = path_of(name).parent().unwrap_or(Path::new(""));
+            if directories.insert(directory) {
+                match self.places.work_tree.join(Path::new(".").join(directory)) {
+                    Err(error) if error.kind() == ErrorKind::OutsideRoots => {
+                        return Err(outside(&directory.to_string_lossy(), error));
+                    }
+                    _ => {}
+                }
             }
             if entry.starts_with(SUBMODULE) {
                 submodules += 1;
@@ -148,6 +159,18 @@ impl Repository {
                 .env(format!("GIT_CONFIG_VALUE_{number}"), value)
         }))
     }
+}
+
+#[cfg(unix)]
+fn path_of(name: &[u8]) -> &Path {
+    let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name);
+    Path::new(name)
+}
+
+/// Elsewhere, git is not confined, and so not run.
+#[cfg(not(unix))]
+fn path_of(name: &[u8]) -> &Path {
+    Path::new(std::str::from_utf8(name).unwrap_or_default())
 }
 
 /// Whether the name of a file in an index, or of a sparse directory, which ends in a slash, is a path

@@ -155,6 +155,10 @@ fn looked_up(log: &Path, server: u32) -> BTreeSet<PathBuf> {
             commands += 1;
             directories.insert(process, PathBuf::new());
         }
+        // Another process, such as a thread of the server, can get the same number later.
+        if call.starts_with("+++") {
+            directories.remove(process);
+        }
         let Some(directory) = directories.get(process).cloned() else { continue };
         let named = |text: &str| Some(PathBuf::from(text.split_once('<')?.1.split_once('>')?.0));
         if call.contains("clone") || call.contains("fork") {
@@ -170,12 +174,20 @@ fn looked_up(log: &Path, server: u32) -> BTreeSet<PathBuf> {
         if let Some(path) = quoted.first().filter(|path| !path.is_empty()) {
             let path = before.unwrap_or(directory).join(path);
             assert!(path.is_absolute(), "the directory is not known: {line}");
-            paths.insert(without_dots(&path));
+            paths.insert(resolved(&without_dots(&path)));
         }
         paths.extend(named(result).filter(|path| path.is_absolute()));
     }
     assert!(commands > 300 && paths.len() > 300, "{commands} commands, {} paths", paths.len());
     paths
+}
+
+/// Follows the symlinks above the last name, as the kernel did, also if the look-up failed.
+fn resolved(path: &Path) -> PathBuf {
+    let above =
+        path.ancestors().skip(1).find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = above else { return path.to_owned() };
+    path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
 }
 
 fn without_dots(path: &Path) -> PathBuf {
@@ -192,7 +204,7 @@ fn is_expected(path: &Path, directory: &Path) -> bool {
     path.starts_with(directory)
         || directory.starts_with(path)
         || (is_library || is_charset)
-            && ["/lib", "/lib64", "/usr/lib"].iter().any(|top| path.starts_with(top))
+            && ["/lib", "/lib64", "/usr/lib", "/usr/lib64"].iter().any(|top| path.starts_with(top))
         || OWN.iter().any(|own| path.starts_with(own))
 }
 
