@@ -315,16 +315,16 @@ async fn serve(
     let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), 256 << 10);
     let mut interrupts = Interrupts::new()?;
     let transport = server.guard().wrap(Stdio::new(stop()?));
-    let service = tokio::select! {
-        biased;
-        // Before the client's first request, there is nothing to finish.
-        () = interrupts.next() => return Ok(()),
-        service = server.serve(transport) => match service {
-            Err(ServerInitializeError::ConnectionClosed(_)) => {
+    let service = match server.serve(transport).await {
+        Err(ServerInitializeError::ConnectionClosed(_)) => tokio::select! {
+            biased;
+            // The transport ends, too, when the server is told to stop.
+            () = interrupts.next() => return Ok(()),
+            () = std::future::ready(()) => {
                 return Err("standard input ended before the client's first request".into());
             }
-            service => service?,
         },
+        service => service?,
     };
     service.waiting().await?;
     Ok(())
