@@ -19,13 +19,14 @@
 //! program is missing here, git is still confined to the roots in force, read-only, without the
 //! network, and cannot run a shell. [`Repository`] keeps git inside these roots, too.
 
+use mcp_roots_guard::limits::WALK_BYTES;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{ChildOutput, ExitReason};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::call::{ANSWER, Call, OnePath, ToolResult, Work};
-use super::repository::{INDEX_LIST, Repository};
+use super::repository::Repository;
 use crate::programs::git_confinement;
 use crate::server::Server;
 
@@ -109,42 +110,28 @@ async fn git(
     option: Option<String>,
     revision: Option<String>,
 ) -> ToolResult {
-    let (patience, room) = (call.server.patience.clone(), call.reply.room.clone());
+    let patience = call.server.patience.clone();
+    let room = call.reply.room.clone();
     call.asynchronous(async move |roots| {
         if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
             return Err(HandlerError::new(format!("not a revision: {revision:?}")));
         }
         let needs_work_tree =
             command != LOG && revision.as_ref().is_none_or(|it| !it.contains(".."));
-        // `:path` is in the index.
-        let needs_index = command != LOG || revision.as_ref().is_some_and(|it| it.starts_with(':'));
         let prepare = move |roots: RequestRoots| {
+            // The list of an index takes less, and begins after the walks.
+            let _walking = room.for_walk(WALK_BYTES, &roots)?;
             let repository = Repository::find(&roots.read_only(), path)?;
             if needs_work_tree && repository.is_bare() {
                 return Err(HandlerError::new(BARE));
             }
-            if command == STATUS {
-                // Defense: No repository in a working tree leads outside.
+            // For a log, git looks up no file in the index or the working tree.
+            if command != LOG {
                 repository.ensure_work_tree_inside()?;
             }
-            let list = needs_index.then(|| repository.list_index()).transpose()?;
-            Ok((repository, list))
-        };
-        let (repository, list) = patience.run(&roots, prepare).await?;
-        let mut index = Vec::new();
-        if let Some(list) = list {
-            room.take(INDEX_LIST)?;
-            let listed = list.confined(git_confinement()).output_async().await?;
-            if listed.exit_reason() == ExitReason::OutputLimit {
-                return Err(HandlerError::new(LARGE));
-            }
-            index = listed.into_stdout()?;
-        }
-        let verify = move |_| {
-            repository.ensure_index_inside(&index)?;
             repository.git()
         };
-        let git = patience.run(&roots, verify).await?;
+        let git = patience.run(&roots, prepare).await?;
         let git = git.args(command).args(option);
         let git = match revision {
             Some(revision) => git.args(["--end-of-options", &revision, "--"]),
@@ -158,9 +145,6 @@ async fn git(
 
 const BARE: &str = "this is a bare repository, which has no working tree: use git_log, or git_diff \
                     with a range of two commits, such as HEAD~1..HEAD";
-
-const LARGE: &str = "the index of this repository is too large to be verified: its list is larger \
-                     than 16 MiB, about 150,000 files; git_log works";
 
 /// The output of git, or an error with its words.
 fn answer(output: ChildOutput) -> Work {
@@ -207,7 +191,7 @@ mod tests {
             assert!(done.status.success(), "{row}: {}", String::from_utf8_lossy(&done.stderr));
             // The setup itself can run the program.
             let _ = fs::remove_file(&ran);
-            let roots = Roots::from_dirs([&directory], Access::ReadOnly).unwrap();
+            let roots = Roots::from_dirs([&directory], Access::ReadWrite).unwrap();
             let repository = Repository::find(&roots, ".".to_owned()).unwrap();
             let output = repository.git().unwrap().args(tool).output().unwrap();
             let error = String::from_utf8_lossy(output.stderr());

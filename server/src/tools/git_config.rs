@@ -86,7 +86,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
-    // For a path that begins with `~`.
+    // Without it, git fails if the configuration contains a path such as `~/.gitignore`.
     ("HOME", "/dev/null"),
 ];
 
@@ -108,9 +108,10 @@ pub(super) const FIXED: &[(&str, &str)] = &[
     ("core.excludesFile", "/dev/null"),
     ("core.multiPackIndex", "false"),
     ("core.untrackedCache", "false"),
-    ("sparse.expectFilesOutsideOfPatterns", "true"),
     ("diff.orderFile", "/dev/null"),
     ("mailmap.file", "/dev/null"),
+    // Git does not check whether a file that a sparse index omits exists.
+    ("sparse.expectFilesOutsideOfPatterns", "true"),
 ];
 
 /// More than any repository needs, and few enough for an environment.

@@ -1,9 +1,9 @@
-//! The parts of a repository, as its files name them, and whether they are inside the roots in force.
+//! Where the parts of a repository are, and whether they lead outside the roots in force.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ErrorKind, FileType, WalkOptions};
+use mcp_roots_guard::{CheckedPath, DirEntry, ErrorKind, FileType, WalkOptions};
 
 use super::call::Work;
 use super::git_config::{ensure_unexpanded, is_include, refused, variables};
@@ -22,17 +22,18 @@ impl Places {
     pub(super) fn find(directory: &CheckedPath) -> Work<Self> {
         let mut place = Some(directory.clone());
         while let Some(work_tree) = place {
-            if let Some(found) = Self::at(&work_tree)? {
-                return Ok(found);
+            if let Some(places) = Self::at(&work_tree)?
+                && places.is_complete()?
+            {
+                return Ok(places);
             }
             if type_of(&work_tree.join(".git")?)? == Some(FileType::File) {
                 return Err(refused("its .git file does not name a git directory"));
             }
-            if is_same(&work_tree, directory) {
-                let (git_dir, common_dir) = (directory.clone(), common_dir(directory)?);
-                let itself = Self { work_tree: work_tree.clone(), git_dir, common_dir };
-                if itself.is_complete()? {
-                    return Ok(itself);
+            if is_same(&work_tree, directory) && has(directory, "HEAD") {
+                let places = Self::of(work_tree.clone(), work_tree.clone())?;
+                if places.is_complete()? {
+                    return Ok(places);
                 }
             }
             place = work_tree.parent();
@@ -43,71 +44,64 @@ impl Places {
         ))
     }
 
-    /// The repository whose working tree is this directory.
-    fn at(work_tree: &CheckedPath) -> Work<Option<Self>> {
-        let named = Self::named(work_tree)?;
-        let is_complete = named.as_ref().map_or(Ok(false), Self::is_complete)?;
-        Ok(named.filter(|_| is_complete))
-    }
-
-    /// What `.git` in this directory is or names, whether or not that is a repository.
-    pub(super) fn named(work_tree: &CheckedPath) -> Work<Option<Self>> {
-        let git_dir = work_tree.join(".git").map_err(|error| outside(".git", error))?;
+    /// The places that git looks up if it takes this directory for a working tree, whether or not
+    /// they are a complete repository. `None` if `.git` leads to no directory.
+    pub(super) fn at(work_tree: &CheckedPath) -> Work<Option<Self>> {
+        let git_dir = inside(work_tree, ".git")?;
         let git_dir = match type_of(&git_dir)? {
-            Some(FileType::Directory) => Some(git_dir),
-            Some(FileType::File) => named_by(work_tree, ".git", "gitdir: ")?,
-            _ => None,
+            Some(FileType::Directory) => git_dir,
+            // Defense: No `.git` file names a git directory outside the roots.
+            Some(FileType::File) => match named_by(work_tree, ".git", "gitdir: ")? {
+                Some(named) if type_of(&named)? == Some(FileType::Directory) => named,
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
         };
-        let Some(git_dir) = git_dir else { return Ok(None) };
-        let (work_tree, common_dir) = (work_tree.clone(), common_dir(&git_dir)?);
-        Ok(Some(Self { work_tree, git_dir, common_dir }))
+        Self::of(work_tree.clone(), git_dir).map(Some)
     }
 
-    /// Whether git takes the directories for those of a repository.
+    /// Resolves what git looks up to find out whether a directory is a git directory.
+    fn of(work_tree: CheckedPath, git_dir: CheckedPath) -> Work<Self> {
+        let common_dir = match type_of(&inside(&git_dir, "commondir")?)? {
+            // Defense: No `commondir` names a directory outside the roots.
+            Some(FileType::File) => named_by(&git_dir, "commondir", "")?
+                .ok_or_else(|| refused("its file commondir names no directory"))?,
+            _ => git_dir.clone(),
+        };
+        inside(&git_dir, "HEAD")?;
+        inside(&common_dir, "objects")?;
+        inside(&common_dir, "refs")?;
+        Ok(Self { work_tree, git_dir, common_dir })
+    }
+
+    /// Whether git would use this repository.
     fn is_complete(&self) -> Work<bool> {
-        let head = self.git_dir.join_entry("HEAD");
-        let mut is_complete = head.is_ok_and(|head| head.exists());
-        for name in ["objects", "refs"] {
-            let part = self.common_dir.join(name).map_err(|error| outside(name, error))?;
-            is_complete &= type_of(&part)? == Some(FileType::Directory);
-        }
-        Ok(is_complete)
+        let is_directory = |name| {
+            type_of(&inside(&self.common_dir, name)?).map(|it| it == Some(FileType::Directory))
+        };
+        Ok(has(&self.git_dir, "HEAD") && is_directory("objects")? && is_directory("refs")?)
     }
 
-    /// Reads the configuration with all files that it can include, whatever their condition.
+    /// Reads the configuration with all files that it can include, whatever their condition, in the
+    /// order in which git reads it.
     pub(super) fn config(&self, directory: &CheckedPath) -> Work<Vec<(String, String)>> {
-        // The last one is read first, and the last value of a variable counts.
-        let mut files = vec![
-            self.git_dir.to_unguarded_path().join("config.worktree"),
-            self.common_dir.to_unguarded_path().join("config"),
-        ];
-        let mut config = Vec::new();
-        let mut count = 0;
-        while let Some(path) = files.pop() {
-            let file = directory.roots().check(&path).map_err(|error| outside("config", error))?;
-            let Some(text) = read(&file)? else { continue };
-            count += 1;
-            if count > CONFIG_FILES {
-                return Err(refused("its configuration includes too many files"));
-            }
-            for (key, value) in variables(directory, text)? {
-                if is_include(&key) {
-                    ensure_unexpanded(&key, &value)?;
-                    files.push(path.parent().unwrap_or(&path).join(&value));
-                }
-                if key == "extensions.refstorage" && value.contains('/') {
-                    return Err(refused("extensions.refStorage contains a path"));
-                }
-                config.push((key, value));
-            }
-        }
-        Ok(config)
+        let mut config = Config { directory, variables: Vec::new(), files: 0 };
+        config.read(&self.common_dir.to_unguarded_path().join("config"))?;
+        config.read(&self.git_dir.to_unguarded_path().join("config.worktree"))?;
+        Ok(config.variables)
     }
 
     /// Refuses a repository if an entry of its directories leads outside the roots in force.
     pub(super) fn ensure_inside(&self) -> Work<()> {
-        let roots = self.git_dir.roots();
-        let mut objects = vec![self.common_dir.join("objects")?];
+        let objects = self.object_directories()?;
+        let mut git_dirs = vec![self.common_dir.clone()];
+        git_dirs.extend((!is_same(&self.git_dir, &self.common_dir)).then(|| self.git_dir.clone()));
+        ensure_links_lead_inside(git_dirs, objects.into_iter().skip(1))
+    }
+
+    /// The directory of objects, its alternates, and theirs.
+    fn object_directories(&self) -> Work<Vec<CheckedPath>> {
+        let mut objects = vec![inside(&self.common_dir, "objects")?];
         let mut next = 0;
         while let Some(directory) = objects.get(next) {
             let path = directory.to_unguarded_path();
@@ -117,16 +111,16 @@ impl Places {
                 if line.starts_with('"') {
                     return Err(refused("objects/info/alternates contains a quoted path"));
                 }
-                let named = path.join(line);
-                // Older versions of git remove `..` as text, and newer ones after a symlink.
-                // Defense: An alternate is in the roots in force, however git resolves it.
-                for named in [without_dots(&named), named] {
-                    let alternate = roots.check(named);
-                    let alternate = alternate.map_err(|error| outside("alternates", error))?;
-                    let is_there = type_of(&alternate)? == Some(FileType::Directory);
-                    if is_there && !objects.iter().any(|it| is_same(it, &alternate)) {
-                        objects.push(alternate);
-                    }
+                // The path of an alternate must mean the same for each version of git.
+                if has_parent_after_name(Path::new(line)) {
+                    return Err(refused("objects/info/alternates contains `..` after a name"));
+                }
+                // Defense: No alternate of a repository is outside the roots.
+                let alternate = self.git_dir.roots().check(path.join(line));
+                let alternate = alternate.map_err(|error| outside("alternates", error))?;
+                let is_there = type_of(&alternate)? == Some(FileType::Directory);
+                if is_there && !objects.iter().any(|it| is_same(it, &alternate)) {
+                    objects.push(alternate);
                 }
             }
             next += 1;
@@ -134,24 +128,56 @@ impl Places {
                 return Err(refused("it has too many alternates"));
             }
         }
-        let mut git_dirs = vec![self.common_dir.clone()];
-        git_dirs.extend((!is_same(&self.git_dir, &self.common_dir)).then(|| self.git_dir.clone()));
-        ensure_links_lead_inside(git_dirs, objects.into_iter().skip(1))
+        Ok(objects)
     }
 }
 
-/// The common directory of a git directory.
-fn common_dir(git_dir: &CheckedPath) -> Work<CheckedPath> {
-    let file = git_dir.join("commondir").map_err(|error| outside("commondir", error))?;
-    let named = match type_of(&file)? {
-        Some(FileType::File) => named_by(git_dir, "commondir", "")?,
-        _ => None,
-    };
-    Ok(named.unwrap_or_else(|| git_dir.clone()))
+/// The configuration of a repository, while it is read.
+struct Config<'a> {
+    directory: &'a CheckedPath,
+    variables: Vec<(String, String)>,
+    /// The number of files that were read.
+    files: usize,
 }
 
-/// The place that a file of the directory names after this text, if it names one. It can be relative
-/// to the directory.
+impl Config<'_> {
+    /// Reads a file, and where it names another, that one.
+    fn read(&mut self, path: &Path) -> Work<()> {
+        let file = self.directory.roots().check(path);
+        let file = file.map_err(|error| outside("config", error))?;
+        let Some(text) = read(&file)? else { return Ok(()) };
+        self.files += 1;
+        if self.files > CONFIG_FILES {
+            return Err(refused("its configuration includes too many files"));
+        }
+        for (key, value) in variables(self.directory, text)? {
+            if key == "extensions.refstorage" && value.contains('/') {
+                return Err(refused("extensions.refStorage contains a path"));
+            }
+            // Defense: No file that a configuration includes is outside the roots.
+            let included = is_include(&key).then(|| path.parent().unwrap_or(path).join(&value));
+            if included.is_some() {
+                ensure_unexpanded(&key, &value)?;
+            }
+            self.variables.push((key, value));
+            if let Some(included) = included {
+                self.read(&included)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `..` follows a name in the path. Some versions of git remove both as text, and others
+/// resolve the name, which can be a symlink, first.
+fn has_parent_after_name(path: &Path) -> bool {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    let mut from_name = path.components().skip_while(|part| !is_name(part));
+    from_name.any(|part| part == Component::ParentDir)
+}
+
+/// The place that a file of the directory names after this text, or `None` if it names none. The
+/// name can be relative to the directory.
 fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<Option<CheckedPath>> {
     let text = text_of(directory, file)?;
     let named = text.trim_end_matches(['\n', '\r']).strip_prefix(before);
@@ -161,7 +187,7 @@ fn named_by(directory: &CheckedPath, file: &str, before: &str) -> Work<Option<Ch
 }
 
 /// Refuses a symlink in these directories, and in those to which their symlinks lead, whose target
-/// is outside the roots in force.
+/// is outside the roots in force, and a list of reftables with a path.
 fn ensure_links_lead_inside(
     git_dirs: Vec<CheckedPath>,
     objects: impl Iterator<Item = CheckedPath>,
@@ -171,35 +197,71 @@ fn ensure_links_lead_inside(
     let mut next = 0;
     while let Some(directory) = directories.get(next).cloned() {
         next += 1;
+        if type_of(&directory)? != Some(FileType::Directory) {
+            continue;
+        }
         let mut walk = directory.walk(WalkOptions::default().max_entries(ENTRIES))?;
-        while let Some(entry) = walk.next_entry().map_err(too_many)? {
+        while let Some(entry) = walk.next_entry()? {
             let relative = entry.relative();
             if next <= end && UNUSED.iter().any(|name| relative == Path::new(name)) {
                 if entry.file_type() == FileType::Directory {
                     walk.skip_current_dir();
                 }
-            } else if entry.file_name() == "tables.list" && entry.file_type() == FileType::File {
-                if entry.read(FILE_SIZE)?.contains(&b'/') {
-                    return Err(refused("reftable/tables.list contains a path"));
-                }
-            } else if entry.file_type() == FileType::Symlink {
-                // Git would follow it.
-                let target = match entry.follow() {
-                    Ok(target) => target,
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    Err(error) => return Err(outside(&relative.to_string_lossy(), error)),
-                };
-                let is_new = !directories.iter().any(|it| is_same(it, &target));
-                if is_new && type_of(&target)? == Some(FileType::Directory) {
-                    directories.push(target);
-                }
-                if directories.len() > LINKED_DIRECTORIES {
-                    return Err(refused("it has too many symlinks"));
-                }
+                continue;
+            }
+            let Some(target) = used(&entry)? else { continue };
+            let type_of_target = type_of(&target)?;
+            // Defense: No list of reftables names a place outside the roots.
+            if type_of_target == Some(FileType::File) && entry.file_name() == "tables.list" {
+                ensure_only_names(&target)?;
+            }
+            if type_of_target == Some(FileType::Directory)
+                && !directories.iter().any(|it| is_same(it, &target))
+            {
+                directories.push(target);
+            }
+            if directories.len() > LINKED_DIRECTORIES {
+                return Err(refused("it has too many symlinks"));
             }
         }
     }
     Ok(())
+}
+
+pub(super) fn is_same(one: &CheckedPath, other: &CheckedPath) -> bool {
+    one.place_key() == other.place_key()
+}
+
+/// The target of a symlink, which git would follow, or the list of reftables, which git would open.
+/// `None` for any other entry, and for a symlink without a target.
+fn used(entry: &DirEntry) -> Work<Option<CheckedPath>> {
+    let is_list = entry.file_type() == FileType::File && entry.file_name() == "tables.list";
+    // Defense: No symlink in a git directory leads outside the roots.
+    if entry.file_type() != FileType::Symlink && !is_list {
+        return Ok(None);
+    }
+    match entry.follow() {
+        Ok(target) => Ok(Some(target)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(outside(&entry.relative().to_string_lossy(), error)),
+    }
+}
+
+fn ensure_only_names(list: &CheckedPath) -> Work<()> {
+    if read(list)?.is_some_and(|list| list.contains(&b'/')) {
+        return Err(refused("reftable/tables.list contains a path"));
+    }
+    Ok(())
+}
+
+/// The place with this name in the directory, which may be missing.
+fn inside(directory: &CheckedPath, name: &str) -> Work<CheckedPath> {
+    directory.join(name).map_err(|error| outside(name, error))
+}
+
+/// Whether the directory has an entry with this name.
+fn has(directory: &CheckedPath, name: &str) -> bool {
+    directory.join_entry(name).is_ok_and(|entry| entry.exists())
 }
 
 /// The refusal of a place says which part of the repository leads to it.
@@ -240,31 +302,6 @@ fn text_of(directory: &CheckedPath, name: &str) -> Work<String> {
     text.map_err(|_| refused(&format!("its file {name} is not UTF-8")))
 }
 
-pub(super) fn is_same(one: &CheckedPath, other: &CheckedPath) -> bool {
-    one.place_key() == other.place_key()
-}
-
-pub(super) fn too_many(error: mcp_roots_guard::Error) -> HandlerError {
-    if error.kind() == ErrorKind::TooManyEntries {
-        return refused(&format!(
-            "it has more than {ENTRIES} entries, too many to verify that none leads outside"
-        ));
-    }
-    error.into()
-}
-
-/// The path without `.` and `..`, removed as text.
-fn without_dots(path: &Path) -> PathBuf {
-    path.components().fold(PathBuf::new(), |mut path, part| {
-        match part {
-            Component::ParentDir => drop(path.pop()),
-            Component::CurDir => {}
-            part => path.push(part),
-        }
-        path
-    })
-}
-
 /// Parts of a git directory in which these commands read nothing. Hooks are often symlinks, and the
 /// other directories can have very many entries.
 const UNUSED: &[&str] = &["annex", "hooks", "lfs", "modules"];
@@ -277,7 +314,20 @@ const OBJECT_DIRECTORIES: usize = 32;
 const LINKED_DIRECTORIES: usize = 64;
 
 /// More than the entries of a repository with very many branches and loose objects.
-pub(super) const ENTRIES: usize = 400_000;
+const ENTRIES: usize = 400_000;
 
 /// In bytes: more than a configuration with thousands of branches needs.
 const FILE_SIZE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_leading_parents_mean_the_same_as_text() {
+        let same = ["", "a/b", "../../a", "./../a", "/a/b", "/../a", "..", "a/...", "a/..b"];
+        assert!(!same.iter().any(|path| has_parent_after_name(Path::new(path))));
+        let other = ["a/..", "../a/../b", "/a/../b", "a/./../b", "a//../b"];
+        assert!(other.iter().all(|path| has_parent_after_name(Path::new(path))));
+    }
+}

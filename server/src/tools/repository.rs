@@ -12,24 +12,29 @@
 //! | files to include (`include.path`, `includeIf`) | checked, with the files that those include |
 //! | directories of objects (`objects/info/alternates`) | checked, with the alternates of those |
 //! | anything, by a symlink in its directories | checked |
-//! | tables of references (`tables.list`, `extensions.refStorage`) | only plain names |
+//! | tables of references (`reftable/tables.list`, `extensions.refStorage`) | only plain names |
 //! | other files of its user (`core.excludesFile` and [others](FIXED)) | overridden |
 //! | packs, in a multi-pack index, and directories, in an untracked cache | not read |
-//! | files, in the index, and submodules | checked by [`Repository::ensure_index_inside`] |
-//! | nested repositories that are not submodules | checked by [`Repository::ensure_work_tree_inside`] |
+//! | files in the index, submodules, and any `.git` in its working tree | checked by [`Repository::ensure_work_tree_inside`] |
+//!
+//! `git_log` needs neither the index nor the working tree, so these are not checked for it.
 //!
 //! Git gets canonical absolute paths, as it makes every other path one: if a directory is swapped
 //! after the check, its confinement holds. Git can then still find out whether a path outside
 //! exists, and read in the system's directories.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 
-use mcp_roots_guard::{CheckedPath, ChildCommand, ErrorKind, FileType, Roots, WalkOptions};
+use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{CheckedPath, ChildCommand, Error, ErrorKind, FileType, Roots, WalkOptions};
 
 use super::call::Work;
 use super::git_config::{FIXED, git, is_bare, overrides, refused};
-use super::places::{ENTRIES, Places, is_same, outside, too_many, type_of};
+use super::places::{Places, is_same, outside, type_of};
+use crate::programs::git_confinement;
 
 /// A repository whose directories are inside the roots in force, and lead nowhere else.
 pub(super) struct Repository {
@@ -65,78 +70,109 @@ impl Repository {
         self.git_in(&self.directory)
     }
 
-    /// Lists the index for [`ensure_index_inside`](Self::ensure_index_inside).
-    pub(super) fn list_index(&self) -> Work<ChildCommand> {
-        let git = self.git_in(&self.places.work_tree)?;
-        // Without the option, git would replace a directory that is sparse in the index by its files.
-        let list = ["ls-files", "--cached", "--stage", "--sparse", "-z"];
-        Ok(git.args(list).output_limit(INDEX_LIST))
+    /// Refuses a repository if a file that is in its index, or should be, or a nested repository,
+    /// leads outside.
+    pub(super) fn ensure_work_tree_inside(&self) -> Work<()> {
+        let nested = self.nested()?;
+        self.ensure_index_inside(&nested)
+    }
+
+    /// Finds the directories with a repository in the working tree. Refuses a `.git` that leads
+    /// outside in any of its directories, because git finds out whether a directory without tracked
+    /// files, or in place of one, is a repository.
+    fn nested(&self) -> Work<BTreeSet<OsString>> {
+        let mut nested = BTreeSet::new();
+        let options = WalkOptions::default().max_entries(WORK_TREE).skip_unreadable();
+        let mut walk = self.places.work_tree.walk(options)?;
+        while let Some(entry) = walk.next_entry().map_err(too_many)? {
+            if entry.file_type() != FileType::Directory {
+                continue;
+            }
+            if entry.file_name() == ".git" {
+                walk.skip_current_dir();
+                continue;
+            }
+            let directory = entry.follow()?;
+            match directory.join_entry(".git") {
+                // Defense: No `.git` below a working tree leads outside the roots.
+                Ok(git_dir) if git_dir.exists() => {
+                    nested.extend(Places::at(&directory)?.map(|_| entry.relative().into()));
+                }
+                Ok(_) => {}
+                // Git cannot look there, either, or the directory was removed.
+                Err(error) if is_closed(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if nested.len() > NESTED {
+                return Err(refused("it has too many nested repositories"));
+            }
+        }
+        if walk.unreadable().iter().any(|error| error.code() == "too_deep") {
+            return Err(refused("its working tree is too deep"));
+        }
+        Ok(nested)
+    }
+
+    /// The modes and names in the index.
+    fn index(&self) -> Work<Vec<u8>> {
+        let git = self.git_in(&self.places.work_tree)?.args(LIST).output_limit(INDEX_LIST);
+        let names = git.confined(git_confinement()).output()?.into_stdout();
+        names.map_err(|error| match error.code() {
+            "program_output_too_large" => HandlerError::new(format!(
+                "the names in the index of this repository take more than {} MiB, which is too \
+                 much to check: use git_log, which does not need the index",
+                INDEX_LIST >> 20
+            )),
+            _ => error.into(),
+        })
     }
 
     /// Refuses an index with a name that is not below the working tree, because git does not check
     /// the names in an index that it reads, or with a submodule that leads outside, because git
-    /// opens its repository, even to ignore it.
-    pub(super) fn ensure_index_inside(&self, list: &[u8]) -> Work<()> {
-        let (mut submodules, mut directories) = (0, HashSet::new());
+    /// opens its repository, even to ignore it. It also opens one in place of a file.
+    fn ensure_index_inside(&self, nested: &BTreeSet<OsString>) -> Work<()> {
+        let list = self.index()?;
+        let (mut submodules, mut previous) = (0, None);
         for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
-            let name = entry.splitn(2, |&byte| byte == b'\t').nth(1).unwrap_or_default();
-            // Defense: The names of an index are below the working tree.
-            if !is_plain(name) {
+            let space = entry.iter().position(|&byte| byte == b' ').unwrap_or_default();
+            let (mode, name) = entry.split_at(space);
+            let name = name.get(1..).unwrap_or_default();
+            // Defense: Each name in an index is that of a place below the working tree.
+            if !is_plain(mode, name) {
                 return Err(refused("its index names a file that is not in the working tree"));
             }
-            // Git describes a file also if a directory above it was replaced by a symlink.
-            let directory = path_of(name).parent().unwrap_or(Path::new(""));
-            if directories.insert(directory) {
-                match self.places.work_tree.join(Path::new(".").join(directory)) {
-                    Err(error) if error.kind() == ErrorKind::OutsideRoots => {
-                        return Err(outside(&directory.to_string_lossy(), error));
-                    }
-                    _ => {}
-                }
+            let name = name.strip_suffix(b"/").unwrap_or(name);
+            // The list is sorted, so a directory is usually checked once.
+            let parent = name.iter().rposition(|&byte| byte == b'/').and_then(|at| name.get(..at));
+            if parent != previous {
+                previous = parent;
+                parent.map(|parent| self.place_of(parent)).transpose()?;
             }
-            if entry.starts_with(SUBMODULE) {
+            if mode == SUBMODULE || nested.contains(path(name).as_os_str()) {
                 submodules += 1;
-                let name = std::str::from_utf8(name);
-                let name = name.map_err(|_| refused("the name of a submodule is not UTF-8"))?;
-                self.ensure_nested_inside(Path::new(name))?;
+                self.ensure_submodule_inside(name)?;
             }
-            if submodules > NESTED {
+            if submodules > SUBMODULES {
                 return Err(refused("it has too many submodules"));
             }
         }
         Ok(())
     }
 
-    /// Refuses a working tree with a nested repository that leads outside, because git status looks
-    /// into each, also if it is not in the index.
-    pub(super) fn ensure_work_tree_inside(&self) -> Work<()> {
-        let mut walk = self.places.work_tree.walk(WalkOptions::default().max_entries(ENTRIES))?;
-        let mut nested = 0;
-        while let Some(entry) = walk.next_entry().map_err(too_many)? {
-            if entry.file_name() != ".git" {
-                continue;
-            }
-            walk.skip_current_dir();
-            let relative = entry.relative();
-            let directory = relative.parent().unwrap_or(Path::new(""));
-            if !directory.as_os_str().is_empty() {
-                nested += 1;
-                self.ensure_nested_inside(directory)?;
-            }
-            if nested > NESTED {
-                return Err(refused("it contains too many repositories"));
-            }
+    /// The place to which a directory in the index leads, if it exists.
+    fn place_of(&self, name: &[u8]) -> Work<Option<CheckedPath>> {
+        let path = path(name);
+        match self.places.work_tree.join(&*path) {
+            Ok(place) => Ok(Some(place)),
+            Err(error) if is_closed(&error) || error.code() == "not_a_directory" => Ok(None),
+            Err(error) => Err(outside(&path.to_string_lossy(), error)),
         }
-        Ok(())
     }
 
-    /// Refuses a repository in a directory of the working tree if a part of it leads outside,
-    /// whether or not it is complete.
-    fn ensure_nested_inside(&self, directory: &Path) -> Work<()> {
-        let work_tree = self.places.work_tree.join(directory);
-        let work_tree = work_tree.map_err(|error| outside("a submodule", error))?;
-        if type_of(&work_tree)? == Some(FileType::Directory)
-            && let Some(places) = Places::named(&work_tree)?
+    fn ensure_submodule_inside(&self, name: &[u8]) -> Work<()> {
+        if let Some(work_tree) = self.place_of(name)?
+            && type_of(&work_tree)? == Some(FileType::Directory)
+            && let Some(places) = Places::at(&work_tree)?
         {
             places.config(&work_tree)?;
             places.ensure_inside()?;
@@ -161,33 +197,57 @@ impl Repository {
     }
 }
 
+/// Whether the name of an entry in an index is a path below the working tree. That of a directory
+/// in a sparse index ends in a slash.
+fn is_plain(mode: &[u8], name: &[u8]) -> bool {
+    let directory = name.strip_suffix(b"/").filter(|_| mode == DIRECTORY);
+    let mut names = directory.unwrap_or(name).split(|&byte| byte == b'/');
+    !names.any(|name| matches!(name, b"" | b"." | b".."))
+}
+
+/// The path with this name in an index.
 #[cfg(unix)]
-fn path_of(name: &[u8]) -> &Path {
-    let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name);
-    Path::new(name)
+fn path(name: &[u8]) -> Cow<'_, Path> {
+    Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name)).into()
 }
 
-/// Elsewhere, git is not confined, and so not run.
 #[cfg(not(unix))]
-fn path_of(name: &[u8]) -> &Path {
-    Path::new(std::str::from_utf8(name).unwrap_or_default())
+fn path(name: &[u8]) -> Cow<'_, Path> {
+    std::path::PathBuf::from(String::from_utf8_lossy(name).into_owned()).into()
 }
 
-/// Whether the name of a file in an index, or of a sparse directory, which ends in a slash, is a path
-/// below the working tree.
-fn is_plain(name: &[u8]) -> bool {
-    let name = name.strip_suffix(b"/").unwrap_or(name);
-    !name.split(|&byte| byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
+fn is_closed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound)
 }
 
-/// The list of an index, in bytes. That of Linux takes 9 MB.
-pub(super) const INDEX_LIST: usize = 16 << 20;
+fn too_many(error: Error) -> HandlerError {
+    if error.code() != "too_many_entries" {
+        return error.into();
+    }
+    HandlerError::new(format!(
+        "the working tree has more than {WORK_TREE} entries, which is too many to check for nested \
+         repositories: use git_log, which does not need the working tree"
+    ))
+}
 
-/// How the list of an index begins the line of a submodule.
-const SUBMODULE: &[u8] = b"160000 ";
+/// Lists the modes and names of an index. Of directories in a sparse index, it lists their names.
+const LIST: &[&str] = &["ls-files", "--cached", "--sparse", "--format=%(objectmode) %(path)", "-z"];
 
-/// Submodules, or repositories in a working tree: more than the largest projects have.
-const NESTED: usize = 256;
+/// The list of an index, in bytes. That of Linux takes 5 MB.
+const INDEX_LIST: usize = 16 << 20;
+
+/// The modes of a submodule and of a directory in an index.
+const SUBMODULE: &[u8] = b"160000";
+const DIRECTORY: &[u8] = b"040000";
+
+/// More than the largest projects have.
+const SUBMODULES: usize = 256;
+
+/// The paths of nested repositories are held in memory, at most 4 KiB each.
+const NESTED: usize = 4096;
+
+/// The entries of a working tree: ten times as many as that of Linux has.
+const WORK_TREE: usize = 1_000_000;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -196,9 +256,13 @@ mod tests {
 
     #[test]
     fn names_of_an_index_are_below_the_working_tree() {
-        let plain: [&[u8]; 5] = [b"a", b"b/c", b"...", b"a/..b/\xff", b"a/"];
-        assert!(plain.iter().all(|name| is_plain(name)));
-        let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a//"];
-        assert!(!odd.iter().any(|name| is_plain(name)));
+        let file: &[u8] = b"100644";
+        let plain: [&[u8]; 4] = [b"a", b"b/c", b"...", b"a/..b/\xff"];
+        assert!(plain.iter().all(|name| is_plain(file, name)));
+        let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a/"];
+        assert!(!odd.iter().any(|name| is_plain(file, name)));
+        assert!(is_plain(DIRECTORY, b"a/b/"));
+        let odd: [&[u8]; 5] = [b"/", b"a//", b"/a/", b"../", b"a/../b/"];
+        assert!(!odd.iter().any(|name| is_plain(DIRECTORY, name)));
     }
 }

@@ -9,3 +9,13 @@ other() {
     git init -q -b main ../outside/other; cd ../outside/other
     echo SECRET | tee f >../secret; git add f; commit; cd ../../site; repo
 }
+# In a sparse index, gives a directory the relative path in the argument, and no files. It is below a
+# directory with the same number of names, because both have the same length.
+sparse() {
+    l=$(echo $1 | sed 's|\.\./|zz/|g'); git commit -qam more; mkdir -p $l $(dirname $l)/keep
+    echo 1 >$l/x; echo 2 >$(dirname $l)/keep/y; git add zz; git commit -qm zz
+    git sparse-checkout set --sparse-index $(dirname $l)/keep
+    tree=$(git rev-parse HEAD:$l); empty=$(git hash-object -t tree /dev/null)
+    hex() { echo $1 | sed 's/../\\x&/g'; }
+    LC_ALL=C sed -i "s|$(hex $tree)|$(hex $empty)|g; s|$l/|$1/|g" .git/index
+}
