@@ -137,7 +137,8 @@ impl Metadata {
         self.links
     }
 
-    /// The time when the content was last modified, if the filesystem records it.
+    /// The time when the content was last modified, if the filesystem records it. For the mode, use
+    /// [`permission_bits`](Self::permission_bits).
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified

@@ -545,8 +545,9 @@ impl Walk {
 const ERROR_BYTES: usize = 256;
 
 impl Roots {
-    /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a
-    /// FIFO or a symlink that points outside is listed like any other entry.
+    /// Lists a directory, in no particular order. For the text of a symlink, use
+    /// [`CheckedEntry::read_link`](crate::CheckedEntry::read_link). Entries are neither opened nor
+    /// followed, so a FIFO or a symlink that points outside is listed like any other entry.
     /// [Denied](crate::BoundaryBuilder::deny) names are omitted.
     ///
     /// # Errors

@@ -182,7 +182,8 @@ impl Seek for OpenFile {
 }
 
 impl Roots {
-    /// Opens a file for reading. On Linux, this takes one `openat2` beneath the root and one
+    /// Opens a file for reading. To create a file, change it or append to it, use
+    /// [`open_with`](Self::open_with). On Linux, this takes one `openat2` beneath the root and one
     /// metadata call.
     ///
     /// # Errors

@@ -84,8 +84,9 @@ impl Roots {
         self.operate("write", request, LastName::New, |path| write(path, &content, options))
     }
 
-    /// Creates a directory. Its parent must exist. Unlike mkdir(2), this follows a dangling symlink
-    /// as the last name if its target is inside a root, and creates the target.
+    /// Creates a directory. For a file, use [`open_with`](Self::open_with). The parent must exist.
+    /// Unlike mkdir(2), this follows a dangling symlink as the last name if its target is inside a
+    /// root, and creates the target.
     ///
     /// # Errors
     ///
