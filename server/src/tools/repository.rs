@@ -73,14 +73,14 @@ impl Repository {
     /// Refuses a repository if a file that is in its index, or should be, or a nested repository,
     /// leads outside.
     pub(super) fn ensure_work_tree_inside(&self) -> Work<()> {
-        let nested = self.nested()?;
-        self.ensure_index_inside(&nested)
+        let (nested, is_complete) = self.nested()?;
+        self.ensure_index_inside(&nested, is_complete)
     }
 
     /// Finds the directories with a repository in the working tree. Refuses a `.git` that leads
     /// outside in any of its directories, because git finds out whether a directory without tracked
-    /// files, or in place of one, is a repository.
-    fn nested(&self) -> Work<BTreeSet<OsString>> {
+    /// files, or in place of one, is a repository. Returns also whether all could be listed.
+    fn nested(&self) -> Work<(BTreeSet<OsString>, bool)> {
         let mut nested = BTreeSet::new();
         let options = WalkOptions::default().max_entries(WORK_TREE).skip_unreadable();
         let mut walk = self.places.work_tree.walk(options)?;
@@ -110,7 +110,7 @@ impl Repository {
         if walk.unreadable().iter().any(|error| error.code() == "too_deep") {
             return Err(refused("its working tree is too deep"));
         }
-        Ok(nested)
+        Ok((nested, walk.unreadable().is_empty()))
     }
 
     /// The modes and names in the index.
@@ -130,7 +130,7 @@ impl Repository {
     /// Refuses an index with a name that is not below the working tree, because git does not check
     /// the names in an index that it reads, or with a submodule that leads outside, because git
     /// opens its repository, even to ignore it. It also opens one in place of a file.
-    fn ensure_index_inside(&self, nested: &BTreeSet<OsString>) -> Work<()> {
+    fn ensure_index_inside(&self, nested: &BTreeSet<OsString>, is_complete: bool) -> Work<()> {
         let list = self.index()?;
         let (mut submodules, mut previous) = (0, None);
         for entry in list.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
@@ -148,9 +148,8 @@ impl Repository {
                 previous = parent;
                 parent.map(|parent| self.place_of(parent)).transpose()?;
             }
-            if mode == SUBMODULE || nested.contains(path(name).as_os_str()) {
-                submodules += 1;
-                self.ensure_submodule_inside(name)?;
+            if mode == SUBMODULE || !is_complete || nested.contains(path(name).as_os_str()) {
+                submodules += usize::from(self.ensure_submodule_inside(name)?);
             }
             if submodules > SUBMODULES {
                 return Err(refused("it has too many submodules"));
@@ -169,15 +168,17 @@ impl Repository {
         }
     }
 
-    fn ensure_submodule_inside(&self, name: &[u8]) -> Work<()> {
+    /// Returns whether there is a repository in this directory.
+    fn ensure_submodule_inside(&self, name: &[u8]) -> Work<bool> {
         if let Some(work_tree) = self.place_of(name)?
             && type_of(&work_tree)? == Some(FileType::Directory)
             && let Some(places) = Places::at(&work_tree)?
         {
             places.config(&work_tree)?;
             places.ensure_inside()?;
+            return Ok(true);
         }
-        Ok(())
+        Ok(false)
     }
 
     fn git_in(&self, directory: &CheckedPath) -> Work<ChildCommand> {
@@ -197,12 +198,12 @@ impl Repository {
     }
 }
 
-/// Whether the name of an entry in an index is a path below the working tree. That of a directory
-/// in a sparse index ends in a slash.
+/// Whether the name of an entry in an index is a path below the working tree, and not in a git
+/// directory. That of a directory in a sparse index ends in a slash.
 fn is_plain(mode: &[u8], name: &[u8]) -> bool {
     let directory = name.strip_suffix(b"/").filter(|_| mode == DIRECTORY);
     let mut names = directory.unwrap_or(name).split(|&byte| byte == b'/');
-    !names.any(|name| matches!(name, b"" | b"." | b".."))
+    !names.any(|name| matches!(name, b"" | b"." | b"..") || name.eq_ignore_ascii_case(b".git"))
 }
 
 /// The path with this name in an index.
@@ -257,10 +258,12 @@ mod tests {
     #[test]
     fn names_of_an_index_are_below_the_working_tree() {
         let file: &[u8] = b"100644";
-        let plain: [&[u8]; 4] = [b"a", b"b/c", b"...", b"a/..b/\xff"];
+        let plain: [&[u8]; 5] = [b"a", b"b/c", b"...", b"a/..b/\xff", b".gitignore"];
         assert!(plain.iter().all(|name| is_plain(file, name)));
         let odd: [&[u8]; 7] = [b"", b"/a", b"../b", b"a/../b", b"a/./b", b"a//b", b"a/"];
         assert!(!odd.iter().any(|name| is_plain(file, name)));
+        let of_git: [&[u8]; 3] = [b".git", b"a/.GIT/b", b".git/a"];
+        assert!(!of_git.iter().any(|name| is_plain(file, name)));
         assert!(is_plain(DIRECTORY, b"a/b/"));
         let odd: [&[u8]; 5] = [b"/", b"a//", b"/a/", b"../", b"a/../b/"];
         assert!(!odd.iter().any(|name| is_plain(DIRECTORY, name)));

@@ -17,5 +17,5 @@ sparse() {
     git sparse-checkout set --sparse-index $(dirname $l)/keep
     tree=$(git rev-parse HEAD:$l); empty=$(git hash-object -t tree /dev/null)
     hex() { echo $1 | sed 's/../\\x&/g'; }
-    LC_ALL=C sed -i "s|$(hex $tree)|$(hex $empty)|g; s|$l/|$1/|g" .git/index
+    LC_ALL=C sed -zi "s|$(hex $tree)|$(hex $empty)|g; s|$l/|$1/|g" .git/index
 }
