@@ -136,6 +136,24 @@ impl World {
         self.state().is_closed = true;
     }
 
+    /// A proof, and the version of the list that it is based on. `None` if the list has changed,
+    /// because nothing begins through withdrawn roots.
+    pub(crate) fn proof(&self, roots: &Roots) -> Option<(CheckedPath, u64)> {
+        step();
+        let (version, (least, _)) = (version_of(roots), self.now());
+        match roots.check("file") {
+            Ok(checked) => {
+                assert!(version >= least, "version {version} checked after {least} was announced");
+                Some((checked, version))
+            }
+            Err(error) => {
+                assert_eq!(error.code(), "roots_stale");
+                assert!(self.state().version > version, "withdrawn before a change");
+                None
+            }
+        }
+    }
+
     /// The check by which a long operation determines whether it may continue.
     pub(crate) fn check_still_allowed(&self, checked: &CheckedPath, version: u64) {
         step();
@@ -240,11 +258,6 @@ impl Drop for PendingRequest<'_> {
 /// Ends the current step, so that other tasks can run before the code that follows.
 fn step() {
     shuttle::thread::sleep(Duration::ZERO);
-}
-
-/// A proof, and the version of the list that it is based on.
-pub(crate) fn proof(roots: &Roots) -> (CheckedPath, u64) {
-    (roots.check("file").unwrap(), version_of(roots))
 }
 
 fn version_of(roots: &Roots) -> u64 {

@@ -36,7 +36,7 @@ use shuttle::{Config, Runner};
 
 use crate::schedule::Preempting;
 use crate::tree::Tree;
-use crate::world::{World, proof};
+use crate::world::World;
 
 /// The tasks of a run, and its initial state.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +86,8 @@ impl Role {
             Self::Closes => Box::pin(async move { world.close() }),
             Self::Forgets => Box::pin(async move { world.guard.forget_all() }),
             Self::ChecksProof(times) => Box::pin(async move {
-                if let Some(roots) = world.call().await {
-                    let (checked, version) = proof(&roots);
+                let Some(roots) = world.call().await else { return };
+                if let Some((checked, version)) = world.proof(&roots) {
                     drop(roots);
                     (0..times).for_each(|_| world.check_still_allowed(&checked, version));
                 }
