@@ -170,6 +170,7 @@ mod tests {
         ErrorKind::CrossDevice,
         ErrorKind::Unsupported,
         ErrorKind::Changed,
+        ErrorKind::Stopped,
         ErrorKind::InvalidInput,
         ErrorKind::InvalidConfiguration,
         ErrorKind::RootRejected,
