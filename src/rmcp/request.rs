@@ -39,8 +39,8 @@ use crate::wire::{ClientCapabilities, Revision};
 ///   ([`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED)).
 ///
 /// From then on, nothing begins through them or through what was made from them: neither an
-/// operation nor the next entry of a walk. [`Scope`] lists when each operation asks.
-/// Open files stay open. Work that uses no roots for long, such as a computation, calls
+/// operation nor the next entry of a walk. [`Scope`] lists when each operation asks. Open files
+/// stay open. Work that uses no roots for long, such as a computation, calls
 /// [`ensure_usable`](Roots::ensure_usable) between its steps.
 ///
 /// A client that uses the same id for two concurrent requests can keep the roots of the first one

@@ -27,8 +27,8 @@ pub(crate) struct Client {
     pub(crate) id: NonZeroU64,
     pub(crate) guard: Guard,
     pub(crate) declared: ClientCapabilities,
-    /// The [share](crate::Scope::share) that its work is charged to: one for all clients with the same
-    /// `rmcp::ClientKey`.
+    /// The [share](crate::Scope::share) that its work is charged to: one for all clients with the
+    /// same `rmcp::ClientKey`.
     pub(crate) share: Arc<str>,
     state: Mutex<State>,
     /// Wakes [`RootsChanges`](crate::RootsChanges).

@@ -206,8 +206,8 @@ impl Session {
     /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`roots_failed`, `roots_timed_out`,
     ///   `roots_changing`) if the list could not be obtained.
     /// - [`ROOTS_FAILED`](crate::kinds::ROOTS_FAILED) (`too_many_pages`, `repeated_cursor`) or
-    ///   [`TooManyRoots`](crate::ErrorKind::TooManyRoots) and [`TooLarge`](crate::ErrorKind::TooLarge) if
-    ///   the list exceeds a limit.
+    ///   [`TooManyRoots`](crate::ErrorKind::TooManyRoots) and
+    ///   [`TooLarge`](crate::ErrorKind::TooLarge) if the list exceeds a limit.
     /// - [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`) if no thread is free to resolve the
     ///   list.
     /// - [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED);

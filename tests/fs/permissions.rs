@@ -22,7 +22,6 @@ use crate::TO_CHILD;
 use crate::support::kernel::without_openat2;
 use crate::support::one_step::OneStep as _;
 use crate::support::proof::Intent;
-use crate::support::tree::Tree;
 
 /// A user ID and the group IDs of that user.
 pub(crate) type User = (u32, &'static [u32]);
@@ -601,28 +600,4 @@ fn an_unsearchable_directory_hides_only_its_own_entries() {
         assert_eq!(decide.clone()(), [expected; 2], "{request}");
         assert_eq!(without_openat2(decide), [expected; 2], "{request} without openat2");
     }
-}
-
-/// What the guard says about a file is what the system says.
-#[test]
-fn metadata_has_the_owner_the_inode_and_the_time_of_the_status_change() {
-    let tree = Tree::new("file root/a = a");
-    let path = tree.path("root/a");
-    let roots = Roots::from_dirs([tree.path("root")], Access::ReadOnly).unwrap();
-    let seen = roots.metadata("a").unwrap();
-    let expected = fs::metadata(&path).unwrap();
-    let changed = seen.status_changed().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
-    assert_eq!(
-        (seen.uid(), seen.gid(), seen.inode(), seen.permission_bits()),
-        (
-            Some(expected.uid()),
-            Some(expected.gid()),
-            expected.ino(),
-            Some(expected.mode() & 0o7777)
-        )
-    );
-    assert_eq!(
-        (changed.as_secs(), changed.subsec_nanos()),
-        (expected.ctime().try_into().unwrap(), expected.ctime_nsec().try_into().unwrap())
-    );
 }

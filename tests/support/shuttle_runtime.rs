@@ -1,6 +1,6 @@
 //! What a session needs of a runtime, for the model check: the shuttle scheduler decides when each
-//! lock is taken, a shared number is used and each job runs, and the clock stands still. `src/session/runtime.rs`
-//! includes this file in the build with `--cfg shuttle`.
+//! lock is taken, a shared number is used and each job runs, and the clock stands still.
+//! `src/session/runtime.rs` includes this file in the build with `--cfg shuttle`.
 
 #![allow(
     clippy::expect_used,

@@ -146,7 +146,9 @@ impl Repository {
             let parent = name.iter().rposition(|&byte| byte == b'/').and_then(|at| name.get(..at));
             if parent != previous {
                 previous = parent;
-                parent.map(|parent| self.place_of(parent)).transpose()?;
+                if let Some(parent) = parent {
+                    self.place_of(parent)?;
+                }
             }
             if mode == SUBMODULE || !is_complete || nested.contains(path(name).as_os_str()) {
                 submodules += usize::from(self.ensure_submodule_inside(name)?);

@@ -21,8 +21,8 @@ impl Roots {
     /// it has in these roots. The rules for unusual files and the [scope](Self::scope) are the
     /// same, too. No other request is affected.
     ///
-    /// Pass names that nobody requested, such as those in an archive, as a [`Path`]: text that begins
-    /// with `file:` is a URI ([`Location::parse`](crate::Location::parse)).
+    /// Pass names that nobody requested, such as those in an archive, as a [`Path`]: text that
+    /// begins with `file:` is a URI ([`Location::parse`](crate::Location::parse)).
     ///
     /// Like every root, the result is a name: nothing is held open, and a directory that takes the
     /// place of this one is served. This root can be named by its canonical path, by an absolute

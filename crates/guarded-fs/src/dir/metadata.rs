@@ -156,8 +156,8 @@ impl Metadata {
         self.created
     }
 
-    /// The permission bits with set-user-ID, set-group-ID and sticky (`0o7777` of `st_mode`, inode(7)).
-    /// `None` on Windows.
+    /// The permission bits with set-user-ID, set-group-ID and sticky (`0o7777` of `st_mode`,
+    /// inode(7)). `None` on Windows.
     #[must_use]
     pub fn permission_bits(&self) -> Option<u32> {
         self.permission_bits

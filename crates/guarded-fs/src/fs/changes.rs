@@ -30,7 +30,8 @@ use crate::roots::{LastName, Roots};
 /// Each change is verified against the files as they are, not as earlier changes would leave them.
 /// Adding one fails with [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`)
 /// if another one affects the same name, or one above or below it, and with
-/// [`TooManyChanges`](crate::ErrorKind::TooManyChanges) after [`CHANGES`] changes. To edit a file and move it, use [`write_moved`](Self::write_moved).
+/// [`TooManyChanges`](crate::ErrorKind::TooManyChanges) after [`CHANGES`] changes. To edit a file
+/// and move it, use [`write_moved`](Self::write_moved).
 ///
 /// The commit first verifies every version and destination again, and changes nothing if one fails,
 /// or if the roots have ended by then. Once it has begun, their end does not interrupt it.

@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Code, Error, Result};
 
-/// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent, and whether it
-/// is over. Roots from configuration belong to nobody.
+/// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
+/// and whether it is over. Roots from configuration belong to nobody.
 ///
 /// This is for crates that hand out roots to their clients. A program that only needs to stop work
 /// uses [`Roots::stoppable`](crate::Roots::stoppable).
 ///
-/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do their clones, the roots
-/// narrowed from them, and the proofs, walks and entries made from these. Once the scope is over,
-/// nothing begins through any of them:
+/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do
+/// their clones, the roots narrowed from them, and the proofs, walks and entries made from these.
+/// Once the scope is over, nothing begins through any of them:
 ///
 /// | what | asks the scope |
 /// | --- | --- |
@@ -30,9 +30,9 @@ use crate::error::{Code, Error, Result};
 /// | cleaning up: temporary files, created parents | never |
 /// | what looks nothing up, such as [`Roots::iter`](crate::Roots::iter), [`Proof::parent`](crate::Proof::parent) and texts | never |
 ///
-/// An implementation answers at once, on any thread, because every entry of a walk asks. It must not
-/// block, panic or use roots, because a lock may be held. It must not contain the roots that belong
-/// to it, because they contain the scope.
+/// An implementation answers at once, on any thread, because every entry of a walk asks. It must
+/// not block, panic or use roots, because a lock may be held. It must not contain the roots that
+/// belong to it, because they contain the scope.
 pub trait Scope: Send + Sync {
     /// The number of the session, request or turn in the [events](crate#events). Each crate that
     /// implements this trait counts its own from 1.
@@ -97,8 +97,8 @@ impl StopHandle {
         self.scope.clone()
     }
 
-    /// Stops the roots. What they refuse from now on contains `reason`, which a model reads. Only the
-    /// first call counts.
+    /// Stops the roots. What they refuse from now on contains `reason`, which a model reads. Only
+    /// the first call counts.
     pub fn stop(&self, reason: impl Into<String>) {
         let _ = self.scope.reason.set(reason.into());
     }

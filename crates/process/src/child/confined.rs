@@ -10,8 +10,9 @@ impl ChildCommand {
     /// program may run, but it also needs its libraries ([`Confinement::programs`]).
     ///
     /// - Executing files in the roots (execve(2)) is denied unless it is
-    ///   [allowed](Confinement::allow_programs_in_roots). An interpreter, such as a shell or the dynamic
-    ///   loader, can still read a file in the roots and run what it says, in the same confinement.
+    ///   [allowed](Confinement::allow_programs_in_roots). An interpreter, such as a shell or the
+    ///   dynamic loader, can still read a file in the roots and run what it says, in the same
+    ///   confinement.
     /// - Each [`Channel`](crate::Channel) to processes outside the confinement is denied unless the
     ///   confinement [allows](Confinement::allow) it. Watches of files are denied even in the roots.
     /// - A seccomp filter (on x86-64, AArch64 and RISC-V) kills a 32-bit program, refuses clone(2)

@@ -13,9 +13,9 @@ use crate::limits::CHILD_ERROR;
 
 /// The output of a program, and how it ended.
 ///
-/// The output is incomplete if a limit stopped the program ([`exit_reason`](Self::exit_reason)), or if a
-/// process that it left behind still writes: soon after the call has returned, the other end is
-/// closed.
+/// The output is incomplete if a limit stopped the program ([`exit_reason`](Self::exit_reason)), or
+/// if a process that it left behind still writes: soon after the call has returned, the other end
+/// is closed.
 #[derive(Clone)]
 pub struct ChildOutput {
     pub(super) name: OsString,
