@@ -183,7 +183,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let roots = Roots::from_dirs(
         [arguments.next().ok_or("usage: audit DIRECTORY FILE...")?],
-        Access::ReadWrite,
+        Access::ReadOnly,
     )?;
     let (audit, _written) = audit(std::io::stdout());
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(audit))?;

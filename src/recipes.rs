@@ -1,7 +1,8 @@
 //! Recipes, one for each question that the other pages leave open.
 //!
 //! The repository's `docs/tools.md` says how to write tools, and what each operation requires.
-//! These recipes have pages of their own: [run git in a workspace](git).
+//! Two recipes have pages of their own: [Run git in a workspace](git) and
+//! [Stop a turn](stop_a_turn).
 //!
 //! # Configured directories without a client
 //!

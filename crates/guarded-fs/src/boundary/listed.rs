@@ -33,7 +33,7 @@ impl UniqueRoots {
                 continue;
             };
             let earlier = Arc::make_mut(earlier);
-            // If two configured paths lead to one directory, the lesser access counts.
+            // Defense: If two configured paths lead to one directory, the lesser access counts.
             if root.access == Access::ReadOnly {
                 earlier.access = Access::ReadOnly;
             }

@@ -273,7 +273,7 @@ impl<'a, N: Lookup> PathWalk<'a, N> {
         self.go_to(above);
         if let (Position::Root(outer), names @ 1..) = (above, path.iter().count()) {
             (self.path, self.is_dir) = (path, None);
-            // The names that lead to a root can be denied in the outer one.
+            // Defense: The names that lead to a root can be denied in the outer one.
             self.refuse_denied(outer, names)?;
         }
         Ok(())
