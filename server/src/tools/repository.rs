@@ -29,7 +29,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ChildCommand, Error, ErrorKind, FileType, Roots, WalkOptions};
+use mcp_roots_guard::{
+    CheckedPath, ChildCommand, Error, ErrorKind, ExitReason, FileType, Roots, WalkOptions,
+};
 
 use super::call::Work;
 use super::git_config::{FIXED, git, is_bare, overrides, refused};
@@ -107,7 +109,7 @@ impl Repository {
                 return Err(refused("it has too many nested repositories"));
             }
         }
-        if walk.unreadable().iter().any(|error| error.code() == "too_deep") {
+        if walk.unreadable().iter().any(|error| error.kind() == ErrorKind::TooDeep) {
             return Err(refused("its working tree is too deep"));
         }
         Ok((nested, walk.unreadable().is_empty()))
@@ -116,15 +118,15 @@ impl Repository {
     /// The modes and names in the index.
     fn index(&self) -> Work<Vec<u8>> {
         let git = self.git_in(&self.places.work_tree)?.args(LIST).output_limit(INDEX_LIST);
-        let names = git.confined(git_confinement()).output()?.into_stdout();
-        names.map_err(|error| match error.code() {
-            "program_output_too_large" => HandlerError::new(format!(
+        let listed = git.confined(git_confinement()).output()?;
+        if listed.exit_reason() == ExitReason::OutputLimit {
+            return Err(HandlerError::new(format!(
                 "the names in the index of this repository take more than {} MiB, which is too \
                  much to check: use git_log, which does not need the index",
                 INDEX_LIST >> 20
-            )),
-            _ => error.into(),
-        })
+            )));
+        }
+        Ok(listed.into_stdout()?)
     }
 
     /// Refuses an index with a name that is not below the working tree, because git does not check
@@ -165,7 +167,7 @@ impl Repository {
         let path = path(name);
         match self.places.work_tree.join(&*path) {
             Ok(place) => Ok(Some(place)),
-            Err(error) if is_closed(&error) || error.code() == "not_a_directory" => Ok(None),
+            Err(error) if is_closed(&error) || error.kind() == ErrorKind::NotADirectory => Ok(None),
             Err(error) => Err(outside(&path.to_string_lossy(), error)),
         }
     }
@@ -224,7 +226,7 @@ fn is_closed(error: &Error) -> bool {
 }
 
 fn too_many(error: Error) -> HandlerError {
-    if error.code() != "too_many_entries" {
+    if error.kind() != ErrorKind::TooManyEntries {
         return error.into();
     }
     HandlerError::new(format!(
