@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use Operation::{Read, RemoveFile, Rename, Write};
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite, Roots};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Precondition, Roots};
 
 /// The client's answer to `roots/list`, with valid and invalid entries.
 const ROOT_LIST: &str = r#"{
@@ -269,7 +269,9 @@ fn perform(roots: &Roots, operation: &Operation, request: &str) -> mcp_roots_gua
     Ok(match *operation {
         Read => roots.read_to_string(request, LIMIT)?,
         Write => roots.write(request, "new").map(|()| "written".into())?,
-        Rename(to) => roots.rename(request, to, Overwrite::Never).map(|()| "renamed".into())?,
+        Rename(to) => {
+            roots.rename(request, to, Precondition::Missing).map(|()| "renamed".into())?
+        }
         RemoveFile => roots.remove_file(request).map(|()| "removed".into())?,
     })
 }

@@ -182,8 +182,8 @@ pub use guarded_fs::{
     Access, AtomicFile, Attribute, Boundary, BoundaryBuilder, ChangeSet, CheckedEntry, CheckedPath,
     CommitError, ContentHash, Deadline, DirEntry, DirectoryOptions, Durability, Error, ErrorKind,
     Explanation, FileType, IntoLocation, ListEntry, Location, Metadata, OpenFile, OpenMode,
-    Overwrite, PROTECTED_DEFAULTS, PlaceKey, Proof, ReadDir, RejectedEntry, Result, Root, Roots,
-    Scope, StopHandle, Walk, WalkOptions, WhyNone, WritablePlaces, WriteOptions,
+    PROTECTED_DEFAULTS, PlaceKey, Precondition, Proof, ReadDir, RejectedEntry, Result, Root, Roots,
+    Scope, StopHandle, Walk, WalkOptions, WhyNone, WritablePlaces, WriteMethod, WriteOptions,
 };
 #[cfg(feature = "process")]
 #[doc(inline)]

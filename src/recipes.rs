@@ -764,7 +764,7 @@
 //! ```
 //! use std::error::Error;
 //!
-//! use mcp_roots_guard::{Access, ContentHash, Overwrite, Roots, WriteOptions};
+//! use mcp_roots_guard::{Access, ContentHash, Precondition, Roots, WriteOptions};
 //!
 //! /// A file before and after the patch.
 //! struct Patched {
@@ -782,8 +782,8 @@
 //!             return Err(format!("{path:?}: the old text must occur exactly once").into());
 //!         }
 //!         let after = before.replacen(old, new, 1);
-//!         let if_unchanged = Overwrite::IfUnchanged(ContentHash::of(before.as_bytes()));
-//!         changes.write(*path, &after, WriteOptions::default().overwrite(if_unchanged))?;
+//!         let if_unchanged = Precondition::Unchanged(ContentHash::of(before.as_bytes()));
+//!         changes.write(*path, &after, WriteOptions::default().precondition(if_unchanged))?;
 //!         let after = ContentHash::of(after.as_bytes());
 //!         patched.push(Patched { path: (*path).to_owned(), before, after });
 //!     }
@@ -794,8 +794,8 @@
 //! fn undo(roots: &Roots, patched: &[Patched]) -> Result<(), Box<dyn Error>> {
 //!     let mut changes = roots.change_set();
 //!     for Patched { path, before, after } in patched {
-//!         let if_unchanged = Overwrite::IfUnchanged(*after);
-//!         changes.write(path, before, WriteOptions::default().overwrite(if_unchanged))?;
+//!         let if_unchanged = Precondition::Unchanged(*after);
+//!         changes.write(path, before, WriteOptions::default().precondition(if_unchanged))?;
 //!     }
 //!     Ok(changes.commit()?)
 //! }
@@ -831,7 +831,7 @@
 //! use std::io::Write as _;
 //! use std::path::Path;
 //!
-//! use mcp_roots_guard::{Access, Overwrite, Result, Roots, WriteOptions};
+//! use mcp_roots_guard::{Access, Precondition, Result, Roots, WriteOptions};
 //!
 //! enum Content<'a> {
 //!     File(&'a [u8]),
@@ -851,7 +851,7 @@
 //!
 //! fn unpack_into(destination: &Roots, archive: &[(&str, Content)]) -> Result<()> {
 //!     // An entry never replaces another one.
-//!     let options = WriteOptions::default().overwrite(Overwrite::Never).create_parents();
+//!     let options = WriteOptions::default().precondition(Precondition::Missing).create_parents();
 //!     for (name, content) in archive {
 //!         let name = Path::new(name); // never a URI
 //!         match content {

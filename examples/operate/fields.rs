@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mcp_roots_guard::limits::WALK_ENTRIES;
-use mcp_roots_guard::{Durability, OpenMode, Overwrite, WalkOptions, WriteOptions};
+use mcp_roots_guard::{
+    Durability, Error, ErrorKind, OpenMode, Precondition, WalkOptions, WriteMethod, WriteOptions,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -116,21 +118,45 @@ pub(crate) struct WriteOptionFields {
 }
 
 impl WriteOptionFields {
+    /// For a file that is replaced.
     pub(crate) fn get(&self) -> Result<WriteOptions, Failure> {
-        let options = WriteOptions::default()
-            .overwrite(self.overwrite.unless(self.if_unchanged.as_deref())?)
-            .durability(match self.durability {
+        match self.in_place {
+            InPlace::Never => self.options(),
+            _ => Err(incompatible("an atomic file cannot be written in place").into()),
+        }
+    }
+
+    pub(crate) fn method(&self) -> Result<WriteMethod, Failure> {
+        let options = self.options()?;
+        Ok(match self.in_place {
+            InPlace::Never => options.into(),
+            _ if self.precondition()? == Precondition::Missing => {
+                let text = "a file that is never overwritten cannot be overwritten in place";
+                return Err(incompatible(text).into());
+            }
+            InPlace::Always => options.in_place(),
+            InPlace::IfOwnerChanges => options.in_place_if_owner_changes(),
+        })
+    }
+
+    fn precondition(&self) -> Result<Precondition, Failure> {
+        self.overwrite.unless(self.if_unchanged.as_deref())
+    }
+
+    fn options(&self) -> Result<WriteOptions, Failure> {
+        let options = WriteOptions::default().precondition(self.precondition()?).durability(
+            match self.durability {
                 Synced::None => Durability::None,
                 Synced::Data => Durability::Data,
                 Synced::DataAndDirectory => Durability::DataAndDirectory,
-            });
-        let options = match self.in_place {
-            InPlace::Never => options,
-            InPlace::Always => options.in_place(),
-            InPlace::IfOwnerChanges => options.in_place_if_owner_changes(),
-        };
+            },
+        );
         Ok(if self.create_parents { options.create_parents() } else { options })
     }
+}
+
+fn incompatible(text: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidInput, "invalid_options", text)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -148,7 +174,7 @@ pub(crate) struct RenameFields {
 }
 
 impl RenameFields {
-    pub(crate) fn overwrite(&self) -> Result<Overwrite, Failure> {
+    pub(crate) fn precondition(&self) -> Result<Precondition, Failure> {
         self.overwrite.unless(self.if_unchanged.as_deref())
     }
 }
@@ -166,11 +192,11 @@ impl Replace {
         Self::Never
     }
 
-    fn unless(self, if_unchanged: Option<&str>) -> Result<Overwrite, Failure> {
+    fn unless(self, if_unchanged: Option<&str>) -> Result<Precondition, Failure> {
         Ok(match (if_unchanged, self) {
-            (Some(version), _) => Overwrite::IfUnchanged(version.parse()?),
-            (None, Self::Always) => Overwrite::Always,
-            (None, Self::Never) => Overwrite::Never,
+            (Some(version), _) => Precondition::Unchanged(version.parse()?),
+            (None, Self::Always) => Precondition::Any,
+            (None, Self::Never) => Precondition::Missing,
         })
     }
 }

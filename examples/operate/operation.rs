@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
 use mcp_roots_guard::{
-    Attribute, CheckedEntry, DirEntry, Error, Overwrite, Roots, WalkOptions, WriteOptions,
+    Attribute, CheckedEntry, DirEntry, Error, Precondition, Roots, WalkOptions, WriteOptions,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -320,7 +320,7 @@ impl Performer {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }
             Operation::Write(of) => {
-                let options = of.options.get()?;
+                let options = of.options.method()?;
                 call!(self, of.path, check, write_with(&of.content.0, options))?.reply()
             }
             Operation::AtomicFile { path, pieces, commit, options } => {
@@ -337,16 +337,16 @@ impl Performer {
             Operation::CreateDir(of) => call!(self, of.path, check, create_dir())?.reply(),
             Operation::CreateDirAll(of) => call!(self, of.path, check, create_dir_all())?.reply(),
             Operation::Rename(of) => {
-                let overwrite = of.overwrite()?;
+                let precondition = of.precondition()?;
                 if self.checked {
                     let from = roots.check_entry(of.from)?;
-                    from.rename(&roots.check_entry(of.to)?, overwrite)?.reply()
+                    from.rename(&roots.check_entry(of.to)?, precondition)?.reply()
                 } else {
-                    roots.rename(of.from, of.to, overwrite)?.reply()
+                    roots.rename(of.from, of.to, precondition)?.reply()
                 }
             }
             Operation::Copy { from, to, limit, options } => {
-                let options = options.get()?;
+                let options = options.method()?;
                 let bytes = if self.checked {
                     let from = roots.check(from)?;
                     from.copy(&roots.check(to)?, limit, options)?
@@ -408,18 +408,21 @@ impl Performer {
         for change in changes {
             match change {
                 Change::Write(of) => set.write(of.path, of.content.0, of.options.get()?)?,
-                Change::RemoveFile { path, if_unchanged: None } => set.remove_file(path)?,
+                Change::RemoveFile { path, if_unchanged: None } => {
+                    set.remove_file(path, Precondition::Any)?
+                }
                 Change::RemoveFile { path, if_unchanged: Some(version) } => {
-                    set.remove_file_if_unchanged(path, version.parse()?)?;
+                    set.remove_file(path, Precondition::Unchanged(version.parse()?))?;
                 }
                 Change::WriteMoved { from, if_unchanged, to, content, create_parents } => {
-                    let options = WriteOptions::default().overwrite(Overwrite::Never);
+                    let options = WriteOptions::default().precondition(Precondition::Missing);
                     let options = if create_parents { options.create_parents() } else { options };
-                    set.write_moved(from, if_unchanged.parse()?, to, content.0, options)?;
+                    let unchanged = Precondition::Unchanged(if_unchanged.parse()?);
+                    set.write_moved(from, unchanged, to, content.0, options)?;
                 }
                 Change::Rename(of) => {
-                    let overwrite = of.overwrite()?;
-                    set.rename(of.from, of.to, overwrite)?;
+                    let precondition = of.precondition()?;
+                    set.rename(of.from, of.to, precondition)?;
                 }
             }
         }

@@ -10,7 +10,7 @@ use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
     Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, Guard, ListRootsResult,
-    Overwrite, Root, Roots,
+    Precondition, Root, Roots,
 };
 
 use crate::support::code;
@@ -459,7 +459,7 @@ async fn an_always_directory_is_served_without_a_list_and_keeps_the_directories_
     assert_eq!(based.read("sub/f", 99).unwrap(), b"external/sub/f");
     for roots in [&based, &based.within(".").unwrap()] {
         assert_eq!(code(roots.remove_dir_all("sub")), Some("root_itself"));
-        assert_eq!(code(roots.rename("sub", "moved", Overwrite::Never)), Some("root_itself"));
+        assert_eq!(code(roots.rename("sub", "moved", Precondition::Missing)), Some("root_itself"));
     }
 }
 
@@ -545,7 +545,7 @@ fn the_names_of_a_missing_optional_directory_are_not_created() {
     for roots in [&allowed, &of_client, &of_client.within(".").unwrap()] {
         assert_not_created(roots, "x");
         for done in
-            [roots.create_dir_all("x/opt/y"), roots.rename("spare-dir", "x", Overwrite::Never)]
+            [roots.create_dir_all("x/opt/y"), roots.rename("spare-dir", "x", Precondition::Missing)]
         {
             assert_eq!(code(done), Some("root_itself"));
         }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Error, ListRootsResult, Location, Overwrite, Result, Roots,
-    WalkOptions,
+    Access, Boundary, DirectoryOptions, Error, ListRootsResult, Location, Precondition, Result,
+    Roots, WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -41,18 +41,18 @@ fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     let roots = boundary.build().unwrap().allowed_roots();
     let ro = tree.path("ro").join("r").into_os_string().into_string().unwrap();
     let cases = [
-        ("a", "b", Overwrite::Never, "already_exists", true),
-        ("a", "d", Overwrite::Always, "is_a_directory", true),
-        ("a", "none/x", Overwrite::Never, "not_found", true),
-        ("a", "b/x", Overwrite::Never, "not_a_directory", true),
-        ("a", "../out/x", Overwrite::Never, "outside_roots", true),
-        ("a", ro.as_str(), Overwrite::Always, "read_only", true),
-        (ro.as_str(), "a", Overwrite::Always, "read_only", false),
-        ("none", "x", Overwrite::Never, "not_found", false),
+        ("a", "b", Precondition::Missing, "already_exists", true),
+        ("a", "d", Precondition::Any, "is_a_directory", true),
+        ("a", "none/x", Precondition::Missing, "not_found", true),
+        ("a", "b/x", Precondition::Missing, "not_a_directory", true),
+        ("a", "../out/x", Precondition::Missing, "outside_roots", true),
+        ("a", ro.as_str(), Precondition::Any, "read_only", true),
+        (ro.as_str(), "a", Precondition::Any, "read_only", false),
+        ("none", "x", Precondition::Missing, "not_found", false),
         #[cfg(unix)]
-        ("full", "full/x/y", Overwrite::Never, "io", false),
+        ("full", "full/x/y", Precondition::Missing, "io", false),
         // The source is checked first.
-        ("../out", "b", Overwrite::Never, "outside_roots", false),
+        ("../out", "b", Precondition::Missing, "outside_roots", false),
     ];
     for (from, to, replace, code, is_of_destination) in cases {
         let check = |failed: Error| {
@@ -144,7 +144,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
     let unlisted = unset.narrow(&ListRootsResult::default().roots).unwrap();
     let reasons = [unset.allowed_roots(), unlisted].map(|roots| {
         let why = reason(&text(roots.read("f", 9)), "read \"f\"");
-        let renamed = text(roots.rename("a", "b", Overwrite::Never));
+        let renamed = text(roots.rename("a", "b", Precondition::Missing));
         assert_eq!(reason(&renamed, "rename \"a\" to \"b\""), why);
         let base = text(roots.with_base(tree.path("in")));
         assert!(base.ends_with(&format!(": {why}")), "{base}");
@@ -255,7 +255,7 @@ fn a_uri_is_quoted_as_it_was_sent() {
         );
     }
     let directory = tree.uri("in/%64");
-    let renamed = text(roots.rename(&file, &directory, Overwrite::Never));
+    let renamed = text(roots.rename(&file, &directory, Precondition::Missing));
     reason(&renamed, &format!("rename {file:?} to {directory:?}"));
     let plain = tree.path("in/a b");
     let plain = plain.to_str().unwrap();

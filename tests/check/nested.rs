@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, FileType, ListRootsResult,
-    Overwrite, PROTECTED_DEFAULTS, Result, Roots, WalkOptions,
+    PROTECTED_DEFAULTS, Precondition, Result, Roots, WalkOptions,
 };
 
 use crate::support::one_step::OneStep as _;
@@ -308,10 +308,10 @@ fn a_directory_is_removed_with_its_exempt_names_and_not_with_others() {
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
-    roots.rename("one", "three/one", Overwrite::Never).unwrap();
+    roots.rename("one", "three/one", Precondition::Missing).unwrap();
     roots.remove_dir_all("three").unwrap();
     assert_eq!(code(roots.remove_dir_all("two")), Some("protected"));
-    assert_eq!(code(roots.rename("two", "four", Overwrite::Never)), Some("protected"));
+    assert_eq!(code(roots.rename("two", "four", Precondition::Missing)), Some("protected"));
     assert!(tree.path("ws/two/a/.env").exists());
 }
 
@@ -323,7 +323,8 @@ fn nothing_is_moved_or_linked_between_a_readable_and_a_writable_directory() {
     let roots = boundary.allowed_roots();
     let path = |name: &str| tree.path("all").join(name);
     let before = tree.snapshot("all");
-    let rename = |from: &str, to: &str| code(roots.rename(path(from), path(to), Overwrite::Never));
+    let rename =
+        |from: &str, to: &str| code(roots.rename(path(from), path(to), Precondition::Missing));
     let link = |from: &str, to: &str| code(roots.hard_link(path(from), path(to)));
     let done = [
         rename("a", "ws/new"),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use mcp_roots_guard::{
-    Access, Boundary, ContentHash, Error, ErrorKind, Overwrite, Result, Roots, Scope, WalkOptions,
-    WriteOptions,
+    Access, Boundary, ContentHash, Error, ErrorKind, Precondition, Result, Roots, Scope,
+    WalkOptions, WriteOptions,
 };
 
 use crate::support::ended::{assert_all_refused, attempts, create};
@@ -101,7 +101,7 @@ fn a_refusal_names_the_request_and_the_reason() {
         (roots.read_only().read_dir("a").map(drop), r#"list "a""#),
         (roots.write("new", ""), r#"write "new""#),
         (entry.read(9).map(drop), &*listed),
-        (roots.rename("a", "b", Overwrite::Never), r#"rename "a" to "b""#),
+        (roots.rename("a", "b", Precondition::Missing), r#"rename "a" to "b""#),
         (roots.check_entry("a").map(drop), r#"check "a""#),
     ] {
         let refused = refused.unwrap_err();
@@ -167,11 +167,11 @@ fn a_change_set_is_not_interrupted_by_an_end() {
         let scope = Arc::new(EndsAfter { left: AtomicUsize::new(usize::MAX) });
         let roots = roots(&tree).in_scope(scope.clone());
         let mut set = roots.change_set();
-        let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
+        let if_unchanged = WriteOptions::default().precondition(Precondition::Unchanged(version));
         set.write("a", "A", if_unchanged).unwrap();
         set.write("d/e/new", "new", WriteOptions::default().create_parents()).unwrap();
-        set.remove_file("b").unwrap();
-        set.rename("c", "moved", Overwrite::Never).unwrap();
+        set.remove_file("b", Precondition::Any).unwrap();
+        set.rename("c", "moved", Precondition::Missing).unwrap();
         scope.left.store(asked, SeqCst);
         let made = set.commit();
         let now = std::fs::read_to_string(tree.path("op/a")).unwrap();
@@ -205,9 +205,9 @@ fn an_operation_begins_neither_from_nor_to_what_is_over() {
     let (file, entry) = (live.check("f").unwrap(), live.check_entry("f").unwrap());
     let stopped = |done: Result<()>| assert_eq!(done.unwrap_err().kind(), ErrorKind::Stopped);
     for to in &entries {
-        stopped(entry.rename(to, Overwrite::Never));
+        stopped(entry.rename(to, Precondition::Missing));
         stopped(entry.hard_link(to));
-        stopped(to.rename(&entry, Overwrite::Always));
+        stopped(to.rename(&entry, Precondition::Any));
         stopped(to.hard_link(&entry));
     }
     for to in &paths {
@@ -221,7 +221,7 @@ fn an_operation_begins_neither_from_nor_to_what_is_over() {
 /// An end never makes a complete copy an error, in place or not.
 #[test]
 fn a_copy_that_is_complete_succeeds() {
-    for options in [WriteOptions::default(), WriteOptions::default().in_place()] {
+    for options in [WriteOptions::default().into(), WriteOptions::default().in_place()] {
         let (mut is_made, mut asked) = (false, 0);
         while !is_made {
             let tree = Tree::new("file op/from = new; file op/to = old old old");

@@ -1,6 +1,6 @@
 //! Narrowing roots with `Roots::within` and `Roots::read_only`.
 
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Precondition};
 
 use crate::support::code;
 use crate::support::tree::{Tree, uri};
@@ -50,7 +50,7 @@ fn narrowed_roots_cannot_remove_the_roots_that_they_came_from() {
         for (kept, why) in [("b/c", "an allowed directory"), ("b", "its parent")] {
             let removed = narrowed.remove_dir_all(kept);
             assert_eq!(code(removed), Some("root_itself"), "{why}");
-            let moved = narrowed.rename(kept, "moved", Overwrite::Never);
+            let moved = narrowed.rename(kept, "moved", Precondition::Missing);
             assert_eq!(code(moved), Some("root_itself"), "{why}");
         }
         assert_eq!(code(narrowed.remove_dir(tree.path("w/a"))), Some("root_itself"));

@@ -5,8 +5,8 @@
 use std::fs;
 
 use mcp_roots_guard::{
-    Access, Boundary, ContentHash, DirectoryOptions, Durability, ErrorKind, Overwrite, Result,
-    Roots, WriteOptions,
+    Access, Boundary, ContentHash, DirectoryOptions, Durability, ErrorKind, Precondition, Result,
+    Roots, WriteMethod, WriteOptions,
 };
 
 use crate::support::code;
@@ -51,25 +51,26 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     let only = tree.path("only").to_str().unwrap().to_owned();
     let before = [tree.snapshot("root"), tree.snapshot("out")];
     let new = WriteOptions::default;
-    let stale = new().overwrite(Overwrite::IfUnchanged(ContentHash::of(b"other")));
-    for (from, to, limit, options, expected) in [
-        ("none", "new", 9, new(), "not_found"),
-        ("d", "new", 9, new(), "is_a_directory"),
-        ("../out/secret", "new", 9, new(), "outside_roots"),
-        ("f", "../out/new", 9, new(), "outside_roots"),
-        ("f", "d", 9, new(), "is_a_directory"),
-        ("f", "none/new", 9, new(), "not_found"),
-        ("f", "new", 3, new(), "too_large"),
+    let stale = new().precondition(Precondition::Unchanged(ContentHash::of(b"other")));
+    let rows: &[(_, _, _, WriteMethod, _)] = &[
+        ("none", "new", 9, new().into(), "not_found"),
+        ("d", "new", 9, new().into(), "is_a_directory"),
+        ("../out/secret", "new", 9, new().into(), "outside_roots"),
+        ("f", "../out/new", 9, new().into(), "outside_roots"),
+        ("f", "d", 9, new().into(), "is_a_directory"),
+        ("f", "none/new", 9, new().into(), "not_found"),
+        ("f", "new", 3, new().into(), "too_large"),
         ("f", "old", 3, new().in_place(), "too_large"),
-        ("f", "old", 9, new().overwrite(Overwrite::Never), "already_exists"),
-        ("f", "old", 9, stale, "modified"),
+        ("f", "old", 9, new().precondition(Precondition::Missing).into(), "already_exists"),
+        ("f", "old", 9, stale.into(), "modified"),
         ("f", "old", 9, stale.in_place(), "modified"),
-        ("f", &only, 9, new(), "root_itself"),
-        ("f", "f", 9, new(), "same_file"),
-        ("f", "same", 9, new(), "same_file"),
+        ("f", &only, 9, new().into(), "root_itself"),
+        ("f", "f", 9, new().into(), "same_file"),
+        ("f", "same", 9, new().into(), "same_file"),
         ("f", "same", 9, new().in_place(), "same_file"),
         ("f", "same", 9, new().in_place_if_owner_changes(), "same_file"),
-    ] {
+    ];
+    for &(from, to, limit, options, expected) in rows {
         let refused = roots.copy(from, to, limit, options);
         assert_eq!(code(refused), Some(expected), "{from} {to} {options:?}");
         assert_eq!([tree.snapshot("root"), tree.snapshot("out")], before, "{from} {to}");
@@ -82,7 +83,12 @@ fn refused_copy_of_a_file_names_its_reason_and_changes_nothing() {
     roots.copy("f", &only, 9, new().in_place()).unwrap();
     assert_eq!(fs::read(&only).unwrap(), b"text");
     roots
-        .copy("d/../f", "old", 9, new().overwrite(Overwrite::IfUnchanged(ContentHash::of(b"old"))))
+        .copy(
+            "d/../f",
+            "old",
+            9,
+            new().precondition(Precondition::Unchanged(ContentHash::of(b"old"))),
+        )
         .unwrap();
     assert_eq!(fs::read(tree.path("root/old")).unwrap(), b"text");
 }
@@ -121,8 +127,8 @@ fn failed_copy_without_descriptors_leaves_no_directory() {
 #[test]
 fn a_conditional_copy_in_place_blames_the_destination() {
     let tree = Tree::new("file root/a = a; file root/b = b");
-    let overwrite = Overwrite::IfUnchanged(ContentHash::of(b"old"));
-    let options = WriteOptions::default().in_place().overwrite(overwrite);
+    let precondition = Precondition::Unchanged(ContentHash::of(b"old"));
+    let options = WriteOptions::default().precondition(precondition).in_place();
     let refused = tree.roots(["root"]).copy("a", "b", 9, options).unwrap_err();
     let expected = r#"copy "a" to "b": destination: the file was modified since it was read"#;
     assert!(refused.to_string().starts_with(expected), "{refused}");
@@ -155,7 +161,7 @@ fn a_place_that_holds_a_root_is_refused_as_what_it_is() {
     let roots = boundary.build().unwrap().allowed_roots();
     // The optional directory can never be there.
     tree.add("file root/opt = old");
-    let never = WriteOptions::default().overwrite(Overwrite::Never);
+    let never = WriteOptions::default().precondition(Precondition::Missing);
     for (path, always, new) in [
         ("f", "root_itself", "already_exists"),
         ("opt", "root_itself", "already_exists"),

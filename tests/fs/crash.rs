@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, ContentHash, Durability, Overwrite, Result, Roots, WriteOptions};
+use mcp_roots_guard::{Access, ContentHash, Durability, Precondition, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use crate::TO_CHILD;
@@ -45,13 +45,13 @@ const SCENARIOS: &[Scenario] = &[
         name: "change set",
         operation: |roots| {
             let mut changes = roots.change_set();
-            let if_unchanged =
-                WriteOptions::default().overwrite(Overwrite::IfUnchanged(ContentHash::of(b"old")));
+            let if_unchanged = WriteOptions::default()
+                .precondition(Precondition::Unchanged(ContentHash::of(b"old")));
             changes.write("a", "new content", if_unchanged)?;
             let options = WriteOptions::default().create_parents();
             changes.write("new/b", "created", options)?;
-            changes.remove_file_if_unchanged("c", ContentHash::of(b"removed"))?;
-            changes.rename("d", "e", Overwrite::IfUnchanged(ContentHash::of(b"replaced")))?;
+            changes.remove_file("c", Precondition::Unchanged(ContentHash::of(b"removed")))?;
+            changes.rename("d", "e", Precondition::Unchanged(ContentHash::of(b"replaced")))?;
             Ok(changes.commit()?)
         },
         files: &[

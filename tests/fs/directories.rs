@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mcp_roots_guard::{Access, Error, Overwrite, Roots, WalkOptions};
+use mcp_roots_guard::{Access, Error, Precondition, Roots, WalkOptions};
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
@@ -173,7 +173,7 @@ fn a_filesystem_that_refuses_the_flags_of_a_rename_is_looked_at_first() {
     for error in [libc::EINVAL, libc::EOPNOTSUPP] {
         let tree = Tree::new("file root/a; file root/b");
         let roots = tree.roots(["root"]);
-        let rename = |to: &str| roots.rename("a", to, Overwrite::Never);
+        let rename = |to: &str| roots.rename("a", to, Precondition::Missing);
         thread::scope(|scope| {
             let renamed = scope.spawn(|| {
                 block_call(libc::SYS_renameat2, error);

@@ -70,7 +70,7 @@ const TREE: &str = "file r/d/f = old; file r/d/sub/f = sub; file r/x = x; dir r/
 #[cfg(unix)]
 #[test]
 fn moved_directory_is_read_but_not_changed_through_its_entries() {
-    use mcp_roots_guard::{Attribute, OpenMode, Overwrite};
+    use mcp_roots_guard::{Attribute, OpenMode, Precondition};
     let tree = Tree::new(TREE);
     let roots = tree.roots(["r"]);
     let epoch = std::time::SystemTime::UNIX_EPOCH;
@@ -91,8 +91,8 @@ fn moved_directory_is_read_but_not_changed_through_its_entries() {
                 checked.set_attribute(Attribute::Modified(epoch)),
                 checked.entry().unwrap().remove_file(),
                 new.remove_file(),
-                new.rename(&to, Overwrite::Always),
-                roots.check_entry("x").unwrap().rename(&new, Overwrite::Always),
+                new.rename(&to, Precondition::Any),
+                roots.check_entry("x").unwrap().rename(&new, Precondition::Any),
             ] {
                 assert_eq!(code(refused), Some("changed"), "{path}");
             }

@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Error, Overwrite, Result, Roots, WriteOptions};
+use mcp_roots_guard::{Access, Error, Precondition, Result, Roots, WriteOptions};
 use nix::libc::{self, c_long};
 
 use super::permissions::{User, as_user};
@@ -34,14 +34,14 @@ const CHANGES: &[Operation] = &[
     ("remove_file", |roots| roots.remove_file("d/f")),
     ("remove_dir", |roots| roots.remove_dir("d/empty")),
     ("remove_dir_all", |roots| roots.remove_dir_all("d/empty")),
-    ("rename from", |roots| roots.rename("d/f", "f", Overwrite::Never)),
-    ("rename to", |roots| roots.rename("a", "d/f", Overwrite::Always)),
+    ("rename from", |roots| roots.rename("d/f", "f", Precondition::Missing)),
+    ("rename to", |roots| roots.rename("a", "d/f", Precondition::Any)),
     ("write", |roots| roots.write("d/f", "new")),
     ("write new", |roots| roots.write("d/new", "new")),
     ("copy", |roots| roots.copy("a", "d/f", 9, WriteOptions::default()).map(drop)),
     ("change set", |roots| {
         let mut changes = roots.change_set();
-        changes.remove_file("d/f")?;
+        changes.remove_file("d/f", Precondition::Any)?;
         changes.commit().map_err(Error::from)
     }),
 ];

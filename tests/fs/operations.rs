@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, ListRootsResult, OpenMode, Overwrite, Roots, WalkOptions,
+    Access, Boundary, BoundaryBuilder, ListRootsResult, OpenMode, Precondition, Roots, WalkOptions,
     WriteOptions,
 };
 #[cfg(target_os = "linux")]
@@ -349,23 +349,23 @@ fn a_rename_moves_between_roots_and_moves_a_symlink_itself() {
     );
     let roots = tree.roots(["a", "b"]);
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
-    roots.rename("f", at("b/f"), Overwrite::Never).unwrap();
-    roots.rename(at("b/f"), "g", Overwrite::Always).unwrap();
+    roots.rename("f", at("b/f"), Precondition::Missing).unwrap();
+    roots.rename(at("b/f"), "g", Precondition::Any).unwrap();
     assert_eq!(fs::read(tree.path("a/g")).unwrap(), b"A");
-    assert_eq!(code(roots.rename("out/none", "x", Overwrite::Never)), Some("outside_roots"));
+    assert_eq!(code(roots.rename("out/none", "x", Precondition::Missing)), Some("outside_roots"));
     // Renaming a symlink moves the symlink, and replacing one replaces the symlink.
     if symlinks_are_visible() {
-        roots.rename("l", "d/l", Overwrite::Never).unwrap();
+        roots.rename("l", "d/l", Precondition::Missing).unwrap();
         assert!(fs::symlink_metadata(tree.path("a/d/l")).unwrap().is_symlink());
     } else {
-        assert!(roots.rename("l", "d/l", Overwrite::Never).is_err());
+        assert!(roots.rename("l", "d/l", Precondition::Missing).is_err());
         return;
     }
-    roots.rename("g", "out", Overwrite::Always).unwrap();
+    roots.rename("g", "out", Precondition::Any).unwrap();
     assert!(tree.path("out").is_dir() && fs::read(tree.path("a/out")).unwrap() == b"A");
     let from = roots.check_entry("out").unwrap();
     let to = roots.check_entry("back").unwrap();
-    from.rename(&to, Overwrite::Never).unwrap();
+    from.rename(&to, Precondition::Missing).unwrap();
     assert_eq!(roots.read("back", 9).unwrap(), b"A");
 }
 
@@ -418,8 +418,8 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
             roots.remove_dir_all(&request),
             roots.remove_dir(&request),
             roots.remove_file(&request),
-            roots.rename(&request, "x", Overwrite::Never),
-            roots.rename("f", &request, Overwrite::Always),
+            roots.rename(&request, "x", Precondition::Missing),
+            roots.rename("f", &request, Precondition::Any),
         ] {
             assert_eq!(code(result), Some("root_itself"), "{request}");
         }
@@ -432,7 +432,7 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
     for request in ["p/q/..", "p/q/.", "p/q/../."] {
         assert_eq!(code(roots.remove_dir_all(request)), Some("dot_name"), "{request}");
         assert_eq!(
-            code(roots.rename(request, "x", Overwrite::Never)),
+            code(roots.rename(request, "x", Precondition::Missing)),
             Some("dot_name"),
             "{request}"
         );

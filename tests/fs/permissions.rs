@@ -283,7 +283,7 @@ fn a_copy_lets_nobody_use_what_the_source_denies() {
                             access(&file(&directory, "copy", [0o666, 0o664, 0o777][kind - 2], list))
                         });
                         let new = WriteOptions::default();
-                        let options = if kind == 4 { new.in_place() } else { new };
+                        let options = if kind == 4 { new.in_place() } else { new.into() };
                         let copied = as_user(writer, || roots.copy("source/f", "copy", 9, options));
                         let copy = to.clone();
                         match copied {
@@ -439,7 +439,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     let new = WriteOptions::default();
     let (in_place, if_owner_changes) = (new.in_place(), new.in_place_if_owner_changes());
     let rows = [
-        (new, ROOT, true),
+        (new.into(), ROOT, true),
         (in_place, ROOT, false),
         (if_owner_changes, ROOT, true),
         (in_place, MEMBER, false),

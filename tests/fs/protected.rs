@@ -6,7 +6,7 @@ use std::fs;
 
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, ListRootsResult, OpenMode,
-    Overwrite, Root, Roots, WriteOptions,
+    Precondition, Root, Roots, WriteOptions,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Attribute, CheckedPath, Result};
@@ -91,13 +91,13 @@ fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
         fs::write(tree.path(format!("root/d/{number}")), "").unwrap();
     }
     let roots = protected(&tree);
-    for refused in [roots.rename("d", "e", Overwrite::Never), roots.remove_dir_all("d")] {
+    for refused in [roots.rename("d", "e", Precondition::Missing), roots.remove_dir_all("d")] {
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), "too_many_entries");
         assert!(refused.to_string().contains(" 100000 "), "{refused}");
     }
     fs::remove_file(tree.path("root/d/0")).unwrap();
-    roots.rename("d", "e", Overwrite::Never).unwrap();
+    roots.rename("d", "e", Precondition::Missing).unwrap();
 }
 
 /// Neither the code nor the text depends on what exists at the denied name.
@@ -188,9 +188,9 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
         for (what, made) in [
             ("symlink", roots.symlink("../d", name)),
             ("symlink", roots.symlink("d", name)),
-            ("rename of a directory", roots.rename("d", name, Overwrite::Always)),
-            ("rename of an empty directory", roots.rename("empty", name, Overwrite::Never)),
-            ("rename of a file", roots.rename("f", name, Overwrite::Never)),
+            ("rename of a directory", roots.rename("d", name, Precondition::Any)),
+            ("rename of an empty directory", roots.rename("empty", name, Precondition::Missing)),
+            ("rename of a file", roots.rename("f", name, Precondition::Missing)),
             ("hard link", roots.hard_link("f", name)),
             ("write", roots.write_with(name, "planted", options)),
             ("copy", roots.copy("f", name, 99, options).map(drop)),
@@ -205,7 +205,7 @@ fn only_a_new_directory_can_have_a_name_that_begins_a_pattern() {
     assert_eq!(code(roots.symlink("../d", ".github/workflows")), Some("protected"));
     assert_eq!(code(roots.write(".github/workflows", "planted")), Some("protected"));
     roots.write(".github/other", "content").unwrap();
-    roots.rename(".github", "docs", Overwrite::Never).unwrap();
+    roots.rename(".github", "docs", Precondition::Missing).unwrap();
 }
 
 /// The name of a temporary file is in no request, and is not changed through a symlink or a listing.

@@ -25,7 +25,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, BoundaryBuilder, Error, ErrorKind, ListEntry, Overwrite, Result, Roots,
+    Access, Boundary, BoundaryBuilder, Error, ErrorKind, ListEntry, Precondition, Result, Roots,
     WalkOptions,
 };
 
@@ -497,10 +497,10 @@ fn directory_that_contains_a_protected_name_is_neither_renamed_nor_removed() {
                 let my_dir = format!("{other}/my-dir");
                 let attempts = [
                     roots.remove_dir_all(ancestor),
-                    roots.rename(ancestor, free.as_str(), Overwrite::Never),
-                    roots.rename(ancestor, free.as_str(), Overwrite::Always),
-                    roots.rename(ancestor, here.as_str(), Overwrite::Never),
-                    roots.rename(ancestor, my_dir.as_str(), Overwrite::Always),
+                    roots.rename(ancestor, free.as_str(), Precondition::Missing),
+                    roots.rename(ancestor, free.as_str(), Precondition::Any),
+                    roots.rename(ancestor, here.as_str(), Precondition::Missing),
+                    roots.rename(ancestor, my_dir.as_str(), Precondition::Any),
                     roots.check_entry(ancestor).and_then(|it| it.remove_dir_all()),
                 ];
                 for (number, attempt) in attempts.into_iter().enumerate() {

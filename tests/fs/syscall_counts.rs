@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListEntry, ListRootsResult, OpenMode, Overwrite,
-    Result, Roots, RootsResponse, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, Guard, ListEntry, ListRootsResult, OpenMode,
+    Precondition, Result, Roots, RootsResponse, WalkOptions, WriteOptions,
 };
 use nix::libc;
 
@@ -224,8 +224,8 @@ fn create_new(roots: &Roots, request: &str) -> Result<()> {
 
 fn rename(roots: &Roots, request: &str) -> Result<()> {
     let other = format!("{request}.renamed");
-    roots.rename(request, other.as_str(), Overwrite::Never)?;
-    roots.rename(other.as_str(), request, Overwrite::Never)
+    roots.rename(request, other.as_str(), Precondition::Missing)?;
+    roots.rename(other.as_str(), request, Precondition::Missing)
 }
 
 fn copy(roots: &Roots, request: &str) -> Result<()> {

@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
+use mcp_roots_guard::limits::{CHANGE_SET_BYTES, CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
     Access, AtomicFile, ChangeSet, CheckedEntry, ContentHash, Durability, Error, ErrorKind,
-    OpenMode, Overwrite, Result, Roots, WriteOptions,
+    OpenMode, Precondition, Result, Roots, WriteMethod, WriteOptions,
 };
 
 use crate::support::code;
@@ -22,7 +22,7 @@ fn new() -> WriteOptions {
 }
 
 fn if_unchanged(content: &str) -> WriteOptions {
-    new().overwrite(Overwrite::IfUnchanged(ContentHash::of(content.as_bytes())))
+    new().precondition(Precondition::Unchanged(ContentHash::of(content.as_bytes())))
 }
 
 /// The names in a directory.
@@ -168,31 +168,26 @@ fn atomic_file_appears_when_it_is_committed() {
     assert_eq!(code(read_only.atomic_file("f", new())), Some("read_only"));
 }
 
+/// What must be missing is never overwritten, so in place changes nothing about it.
 #[test]
-fn options_that_contradict_each_other_are_refused() {
+fn a_file_that_must_be_missing_is_created_or_refused_in_place_too() {
     let tree = Tree::new("file root/f = old");
     let roots = tree.roots(["root"]);
-    let text = |result: Result<()>| result.unwrap_err().to_string();
-    for in_place in [new().in_place(), new().in_place_if_owner_changes()] {
-        let refused = roots.atomic_file("f", in_place);
-        assert_eq!(
-            text(refused.map(drop)),
-            r#"write "f": an atomic file cannot be written in place"#
-        );
+    let missing = new().precondition(Precondition::Missing);
+    for (name, method) in [("1", missing.in_place()), ("2", missing.in_place_if_owner_changes())] {
+        assert_eq!(code(roots.write_with("f", "x", method)), Some("already_exists"));
+        roots.write_with(name, "x", method).unwrap();
+        assert_eq!(roots.read(name, 9).unwrap(), b"x");
+        assert_eq!(code(roots.copy(name, "f", 9, method).map(drop)), Some("already_exists"));
     }
-    let both = new().overwrite(Overwrite::Never).in_place();
-    assert_eq!(
-        text(roots.write_with("f", "x", both)),
-        "write \"f\": a file that is never overwritten cannot be overwritten in place"
-    );
-    assert_eq!(names(tree.path("root")), ["f"]);
+    assert_eq!(roots.read("f", 9).unwrap(), b"old");
 }
 
 #[test]
 fn existing_file_is_refused_if_the_options_say_so() {
     let tree = Tree::new("file root/f = old; dir root/d");
     let roots = tree.roots(["root"]);
-    let refuse = new().overwrite(Overwrite::Never);
+    let refuse = new().precondition(Precondition::Missing);
     for request in ["f", "d"] {
         assert_eq!(code(roots.write_with(request, "x", refuse)), Some("already_exists"));
         assert_eq!(code(roots.atomic_file(request, refuse)), Some("already_exists"));
@@ -258,8 +253,9 @@ fn new_file_is_private_if_the_old_one_becomes_private_during_the_commit() {
     let old = vec![b'x'; 8 << 20];
     fs::write(&path, &old).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    let condition =
-        new().overwrite(Overwrite::IfUnchanged(ContentHash::of(&old))).durability(Durability::None);
+    let condition = new()
+        .precondition(Precondition::Unchanged(ContentHash::of(&old)))
+        .durability(Durability::None);
     let mut file = roots.atomic_file("f", condition).unwrap();
     file.write_all(b"secret").unwrap();
     let temporary = tree.path("root").join(names(tree.path("root")).remove(0));
@@ -291,7 +287,7 @@ fn conditional_rename_to_another_device_is_refused() {
         Roots::from_dirs([tree.path("root"), other.path("root")], Access::ReadWrite).unwrap();
     // The files are not compared, because their devices could hang.
     for version in ["other", "new"] {
-        let replace = Overwrite::IfUnchanged(ContentHash::of(version.as_bytes()));
+        let replace = Precondition::Unchanged(ContentHash::of(version.as_bytes()));
         let renamed = roots.rename(tree.path("root/f"), other.path("root/f"), replace);
         assert_eq!(code(renamed), Some("cross_device"), "{version}");
     }
@@ -308,10 +304,14 @@ fn content_is_compared_only_up_to_a_limit() {
     let zeros = "0".repeat(64);
     let version = |size: u64| format!("{size}-{zeros}").parse::<ContentHash>().unwrap();
     let write = |version| {
-        code(roots.write_with("sparse", "new", new().overwrite(Overwrite::IfUnchanged(version))))
+        code(roots.write_with(
+            "sparse",
+            "new",
+            new().precondition(Precondition::Unchanged(version)),
+        ))
     };
     assert_eq!(write(version(size)), Some("too_large"));
-    assert_eq!(code(roots.remove_file_if_unchanged("sparse", version(size))), Some("too_large"));
+    assert_eq!(code(roots.remove_file_if("sparse", version(size))), Some("too_large"));
     assert_eq!(write(version(size - 1)), Some("modified"));
     assert_eq!(fs::metadata(tree.path("root/sparse")).unwrap().len(), size);
 }
@@ -415,8 +415,8 @@ fn conditional_change_requires_the_version() {
     let modified = "the file was modified since it was read; read it again";
     let removed = "the file was removed since it was read";
 
-    let modes: [fn(WriteOptions) -> WriteOptions; 3] =
-        [|it| it, WriteOptions::in_place, WriteOptions::in_place_if_owner_changes];
+    let modes: [fn(WriteOptions) -> WriteMethod; 3] =
+        [WriteMethod::from, WriteOptions::in_place, WriteOptions::in_place_if_owner_changes];
     for in_place in modes {
         let options = in_place(if_unchanged("2"));
         assert_eq!(text(roots.write_with("f", "x", options)), format!("write \"f\": {modified}"));
@@ -436,20 +436,20 @@ fn conditional_change_requires_the_version() {
     tree.add("file root/f = 1");
 
     let refused = [
-        (roots.rename("f", "g", Overwrite::IfUnchanged(one)), "g", modified),
-        (roots.rename("f", "new", Overwrite::IfUnchanged(one)), "new", removed),
+        (roots.rename("f", "g", Precondition::Unchanged(one)), "g", modified),
+        (roots.rename("f", "new", Precondition::Unchanged(one)), "new", removed),
     ];
     for (refused, to, reason) in refused {
         assert_eq!(text(refused), format!("rename \"f\" to {to:?}: destination: {reason}"));
     }
-    roots.rename("f", "g", Overwrite::IfUnchanged(two)).unwrap();
-    roots.rename("g", "f", Overwrite::Never).unwrap();
-    assert_eq!(code(roots.rename("f", "d", Overwrite::IfUnchanged(one))), Some("is_a_directory"));
+    roots.rename("f", "g", Precondition::Unchanged(two)).unwrap();
+    roots.rename("g", "f", Precondition::Missing).unwrap();
+    assert_eq!(code(roots.rename("f", "d", Precondition::Unchanged(one))), Some("is_a_directory"));
 
-    assert_eq!(text(roots.remove_file_if_unchanged("f", two)), format!("remove \"f\": {modified}"));
-    assert_eq!(text(roots.remove_file_if_unchanged("n", two)), format!("remove \"n\": {removed}"));
-    assert_eq!(code(roots.remove_file_if_unchanged("d", two)), Some("is_a_directory"));
-    roots.remove_file_if_unchanged("f", one).unwrap();
+    assert_eq!(text(roots.remove_file_if("f", two)), format!("remove \"f\": {modified}"));
+    assert_eq!(text(roots.remove_file_if("n", two)), format!("remove \"n\": {removed}"));
+    assert_eq!(code(roots.remove_file_if("d", two)), Some("is_a_directory"));
+    roots.remove_file_if("f", one).unwrap();
     assert_eq!(names(tree.path("root")), ["d"]);
 }
 
@@ -470,8 +470,8 @@ fn condition_on_a_symlink_concerns_its_target() {
     // A removal or a rename concerns the symlink itself, which has no content.
     let one = ContentHash::of(b"1");
     for name in ["link", "out"] {
-        assert_eq!(code(roots.remove_file_if_unchanged(name, one)), Some("special_file"));
-        let replaced = roots.rename("d/target", name, Overwrite::IfUnchanged(one));
+        assert_eq!(code(roots.remove_file_if(name, one)), Some("special_file"));
+        let replaced = roots.rename("d/target", name, Precondition::Unchanged(one));
         assert_eq!(code(replaced), Some("special_file"));
     }
     assert_eq!(fs::read(tree.path("outside")).unwrap(), b"1");
@@ -513,7 +513,7 @@ fn conditional_writes_of_two_threads_lose_no_update() {
     let options = new().durability(Durability::None);
     let written = count(|roots, version, content| {
         roots
-            .write_with("counter", content, options.overwrite(Overwrite::IfUnchanged(version)))
+            .write_with("counter", content, options.precondition(Precondition::Unchanged(version)))
             .map(|()| true)
     });
     assert_eq!(written, 2 * INCREMENTS);
@@ -530,8 +530,10 @@ fn conditional_writes_of_two_threads_lose_no_update() {
 
 #[test]
 fn change_set_changes_nothing_until_it_is_committed() {
-    let tree =
-        Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; dir root/d; file root/e = 4");
+    let tree = Tree::new(
+        "file root/a = 1; file root/b = 2; file root/c = 3; dir root/d; file root/e = 4; \
+         file root/tree/a/b = 5",
+    );
     #[cfg(unix)]
     fs::set_permissions(tree.path("root/e"), fs::Permissions::from_mode(0o741)).unwrap();
     let roots = tree.roots(["root"]);
@@ -543,19 +545,20 @@ fn change_set_changes_nothing_until_it_is_committed() {
         changes.write("x/y/one", "one", parents).unwrap();
         changes.write("x/y/z/two", "two", parents).unwrap();
         changes.write("x/three", "three", parents).unwrap();
-        changes.remove_file_if_unchanged("b", ContentHash::of(b"2")).unwrap();
-        changes.rename("c", "d/c", Overwrite::Never).unwrap();
-        changes.write_moved("e", ContentHash::of(b"4"), "d/new/dir/e", "new", parents).unwrap();
+        changes.remove_file("b", is(b"2")).unwrap();
+        changes.rename("c", "d/c", Precondition::Missing).unwrap();
+        changes.write_moved("e", is(b"4"), "d/new/dir/e", "new", parents).unwrap();
+        changes.create_dir("made").unwrap();
+        changes.remove_dir_all("tree").unwrap();
         changes
     };
     let changes = prepare();
-    for name in ["a", "b", "c"] {
-        assert!(before.iter().any(|line| tree.snapshot("root").contains(line)), "{name}");
-    }
+    // Before the commit, no file is created or changed, not even a temporary one.
+    assert_eq!(tree.snapshot("root"), before);
     drop(changes);
     assert_eq!(tree.snapshot("root"), before);
     prepare().commit().unwrap();
-    assert_eq!(names(tree.path("root")), ["a", "d", "x"]);
+    assert_eq!(names(tree.path("root")), ["a", "d", "made", "x"]);
     let read = |name: &str| fs::read_to_string(tree.path("root").join(name)).unwrap();
     assert_eq!(
         ["a", "x/y/one", "x/y/z/two", "x/three", "d/c", "d/new/dir/e"].map(read),
@@ -572,25 +575,32 @@ fn change_set_verifies_each_change_when_it_is_added() {
     let roots = tree.roots(["root"]);
     let before = tree.snapshot("");
     let mut changes = roots.change_set();
-    let cases: [(Add, &str); 18] = [
+    let cases: [(Add, &str); 25] = [
         (|set| set.write("a", "x", if_unchanged("2")), "modified"),
         (|set| set.write("none/x", "x", new()), "not_found"),
         (|set| set.write("../outside", "x", new()), "outside_roots"),
-        (|set| set.write("a", "x", new().in_place()), "invalid_options"),
-        (|set| set.remove_file_if_unchanged("a", ContentHash::of(b"2")), "modified"),
-        (|set| set.remove_file("none"), "not_found"),
-        (|set| set.remove_file("d"), "is_a_directory"),
-        (|set| set.remove_file("../outside"), "outside_roots"),
-        (|set| set.rename("a", "b", Overwrite::Never), "already_exists"),
-        (|set| set.rename("a", "b", Overwrite::IfUnchanged(ContentHash::of(b"1"))), "modified"),
-        (|set| set.rename("none", "x", Overwrite::Never), "not_found"),
-        (|set| set.rename("a", "../x", Overwrite::Never), "outside_roots"),
-        (|set| set.rename("a", "d", Overwrite::Always), "is_a_directory"),
-        (|set| set.rename("d", "a", Overwrite::Always), "not_a_directory"),
-        (|set| set.rename("d", "d/x", Overwrite::Never), "io"),
-        (|set| set.write_moved("a", ContentHash::of(b"2"), "n", "x", new()), "modified"),
-        (|set| set.write_moved("d", ContentHash::of(b"2"), "n", "x", new()), "is_a_directory"),
-        (|set| set.write_moved("a", ContentHash::of(b"1"), "../n", "x", new()), "outside_roots"),
+        (|set| set.remove_file("a", Precondition::Missing), "invalid_options"),
+        (|set| set.create_dir("a"), "already_exists"),
+        (|set| set.create_dir("none/x"), "not_found"),
+        (|set| set.create_dir("../x"), "outside_roots"),
+        (|set| set.remove_dir_all("a"), "not_a_directory"),
+        (|set| set.remove_dir_all("none"), "not_found"),
+        (|set| set.remove_dir_all("."), "root_itself"),
+        (|set| set.write("n/x", "x", if_unchanged("1").create_parents()), "modified"),
+        (|set| set.remove_file("a", is(b"2")), "modified"),
+        (|set| set.remove_file("none", Precondition::Any), "not_found"),
+        (|set| set.remove_file("d", Precondition::Any), "is_a_directory"),
+        (|set| set.remove_file("../outside", Precondition::Any), "outside_roots"),
+        (|set| set.rename("a", "b", Precondition::Missing), "already_exists"),
+        (|set| set.rename("a", "b", Precondition::Unchanged(ContentHash::of(b"1"))), "modified"),
+        (|set| set.rename("none", "x", Precondition::Missing), "not_found"),
+        (|set| set.rename("a", "../x", Precondition::Missing), "outside_roots"),
+        (|set| set.rename("a", "d", Precondition::Any), "is_a_directory"),
+        (|set| set.rename("d", "a", Precondition::Any), "not_a_directory"),
+        (|set| set.rename("d", "d/x", Precondition::Missing), "io"),
+        (|set| set.write_moved("a", is(b"2"), "n", "x", new()), "modified"),
+        (|set| set.write_moved("d", is(b"2"), "n", "x", new()), "is_a_directory"),
+        (|set| set.write_moved("a", is(b"1"), "../n", "x", new()), "outside_roots"),
     ];
     for (number, (add, expected)) in cases.into_iter().enumerate() {
         assert_eq!(code(add(&mut changes)), Some(expected), "case {number}");
@@ -603,8 +613,12 @@ fn change_set_verifies_each_change_when_it_is_added() {
 
 type Add = fn(&mut ChangeSet) -> Result<()>;
 
+fn is(content: &[u8]) -> Precondition {
+    Precondition::Unchanged(ContentHash::of(content))
+}
+
 fn write_moved(set: &mut ChangeSet) -> Result<()> {
-    set.write_moved("a", ContentHash::of(b"1"), "n", "x", new())
+    set.write_moved("a", is(b"1"), "n", "x", new())
 }
 
 #[test]
@@ -615,27 +629,35 @@ fn change_set_refuses_two_changes_of_one_file() {
         (|set| set.write("a", "x", new()), |set| set.write("a", "y", new())),
         (|set| set.write("a", "x", new()), |set| set.write("e/../a", "y", new())),
         (|set| set.write("n", "x", new()), |set| set.write("./n", "y", new())),
-        (|set| set.write("a", "x", new()), |set| set.remove_file("a")),
+        (|set| set.write("a", "x", new()), |set| set.remove_file("a", Precondition::Any)),
         // It is renamed as it is now.
         (
-            |set| set.rename("a", "n", Overwrite::Never),
-            |set| set.rename("a", "m", Overwrite::Never),
+            |set| set.rename("a", "n", Precondition::Missing),
+            |set| set.rename("a", "m", Precondition::Missing),
         ),
-        (|set| set.remove_file("a"), |set| set.write("a", "x", new())),
+        (|set| set.remove_file("a", Precondition::Any), |set| set.write("a", "x", new())),
         (write_moved, |set| set.write("a", "y", new())),
         (write_moved, |set| set.write("n", "y", new())),
-        (|set| set.remove_file("a"), write_moved),
-        (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("n", "x", new())),
-        (|set| set.rename("a", "n", Overwrite::Never), |set| set.write("a", "x", new())),
+        (|set| set.remove_file("a", Precondition::Any), write_moved),
+        (|set| set.rename("a", "n", Precondition::Missing), |set| set.write("n", "x", new())),
+        (|set| set.rename("a", "n", Precondition::Missing), |set| set.write("a", "x", new())),
         (
-            |set| set.rename("a", "n", Overwrite::Never),
-            |set| set.rename("b", "n", Overwrite::Never),
+            |set| set.rename("a", "n", Precondition::Missing),
+            |set| set.rename("b", "n", Precondition::Missing),
         ),
-        (|set| set.rename("d", "n", Overwrite::Never), |set| set.write("d/f", "x", new())),
-        (|set| set.write("d/f", "x", new()), |set| set.rename("d", "n", Overwrite::Never)),
+        (|set| set.rename("d", "n", Precondition::Missing), |set| set.write("d/f", "x", new())),
+        (|set| set.remove_dir_all("d"), |set| set.write("d/f", "x", new())),
+        (|set| set.remove_file("d/f", Precondition::Any), |set| set.remove_dir_all("d")),
+        (|set| set.create_dir("n"), |set| set.write("n/f", "x", new().create_parents())),
+        // The directories on both paths are missing.
+        (
+            |set| set.write("n/m/f", "x", new().create_parents()),
+            |set| set.write("e/../n/m", "x", new().create_parents()),
+        ),
+        (|set| set.write("d/f", "x", new()), |set| set.rename("d", "n", Precondition::Missing)),
         (
             |set| set.write("n/f", "x", new().create_parents()),
-            |set| set.rename("d", "n", Overwrite::Always),
+            |set| set.rename("d", "n", Precondition::Any),
         ),
     ];
     let before = tree.snapshot("root");
@@ -676,9 +698,9 @@ fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
         let roots = tree.roots(["root"]);
         let mut changes = roots.change_set();
         changes.write("a", "new", new()).unwrap();
-        changes.rename("b", "moved", Overwrite::Never).unwrap();
+        changes.rename("b", "moved", Precondition::Missing).unwrap();
         changes.write("c", "new", if_unchanged("3")).unwrap();
-        changes.remove_file("d").unwrap();
+        changes.remove_file("d", Precondition::Any).unwrap();
         changes.write("new", "new", new()).unwrap();
         change(&tree);
         let before = tree.snapshot("root");
@@ -688,10 +710,69 @@ fn change_set_changes_nothing_if_one_of_its_files_has_changed() {
         assert_eq!(partial.error().code(), code, "{shown}");
         assert_eq!((partial.committed().len(), partial.pending().len()), (0, 6));
         // The temporary files are gone.
-        let is_temporary = |line: &&String| line.contains(".guarded-fs-");
-        let before: Vec<_> = before.iter().filter(|line| !is_temporary(line)).cloned().collect();
         assert_eq!(tree.snapshot("root"), before, "{requested}: {code}");
     }
+}
+
+/// Files that share directories that do not exist yet do not conflict.
+#[test]
+fn change_set_creates_the_parents_of_each_file_once() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let mut changes = roots.change_set();
+    for name in ["n/m/a", "n/m/b", "n/c", "n/m/o/d"] {
+        changes.write(name, name, new().create_parents()).unwrap();
+    }
+    changes.commit().unwrap();
+    for name in ["n/m/a", "n/m/b", "n/c", "n/m/o/d"] {
+        assert_eq!(roots.read(name, 99).unwrap(), name.as_bytes());
+    }
+}
+
+#[test]
+fn change_set_keeps_a_bounded_size_of_content() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let half = vec![0; CHANGE_SET_BYTES / 2];
+    let mut changes = roots.change_set();
+    changes.write("a", half.clone(), new()).unwrap();
+    let moved = changes.write_moved("a", Precondition::Any, "b", half.clone(), new());
+    assert_eq!(code(moved), Some("not_found"));
+    changes.write("b", half, new()).unwrap();
+    let refused = changes.write("c", "x", new()).unwrap_err();
+    assert_eq!((refused.kind(), refused.code()), (ErrorKind::TooLarge, "too_large"));
+    assert!(refused.to_string().contains(&CHANGE_SET_BYTES.to_string()), "{refused}");
+    changes.write("c", "", new()).unwrap();
+    changes.commit().unwrap();
+    assert_eq!(names(tree.path("root")), ["a", "b", "c"]);
+}
+
+/// A reader sees the tree complete or not at all, and what cannot be removed is named.
+#[cfg(unix)]
+#[test]
+fn change_set_removes_a_tree_as_one_change() {
+    let tree =
+        Tree::new("file root/t/a/b = 1; file root/t/c = 2; file root/f = 3; dir root/full/x");
+    let roots = tree.roots(["root"]);
+    let mut changes = roots.change_set();
+    changes.remove_dir_all("t").unwrap();
+    changes.rename("t2", "t3", Precondition::Any).unwrap_err();
+    changes.write("f", "new", if_unchanged("3")).unwrap();
+    assert!(tree.path("root/t/a/b").exists());
+    tree.add("file root/f = theirs");
+    let before = tree.snapshot("root");
+    let partial = changes.commit().unwrap_err();
+    assert_eq!(partial.error().code(), "modified");
+    assert_eq!(tree.snapshot("root"), before);
+
+    // The tree was removed before the change that fails.
+    tree.add("dir root/e");
+    let mut changes = roots.change_set();
+    changes.remove_dir_all("t").unwrap();
+    changes.rename("e", "full", Precondition::Any).unwrap();
+    let partial = changes.commit().unwrap_err();
+    assert_eq!((partial.committed().len(), partial.pending().len()), (1, 2));
+    assert_eq!(names(tree.path("root")), ["e", "f", "full"]);
 }
 
 #[cfg(unix)]
@@ -704,10 +785,10 @@ fn partial_commit_says_which_changes_were_made() {
     let roots = tree.roots(["root"]);
     let mut changes = roots.change_set();
     changes.write("a", "new", new()).unwrap();
-    changes.rename("b", "moved", Overwrite::Never).unwrap();
+    changes.rename("b", "moved", Precondition::Missing).unwrap();
     // Only the rename itself finds out that the destination is not empty.
-    changes.rename("c", "full", Overwrite::Always).unwrap();
-    changes.remove_file("d").unwrap();
+    changes.rename("c", "full", Precondition::Any).unwrap();
+    changes.remove_file("d", Precondition::Any).unwrap();
     changes.write("dir/e", "new", new().create_parents()).unwrap();
     let partial = changes.commit().unwrap_err();
     assert_eq!(fs::read(tree.path("root/a")).unwrap(), b"new");
@@ -733,11 +814,13 @@ fn change_set_is_bounded_and_its_error_is_short() {
     let mut changes = roots.change_set();
     for number in 0..CHANGES {
         if number == 32 {
-            changes.rename("empty", "full", Overwrite::Always).unwrap();
+            changes.rename("empty", "full", Precondition::Any).unwrap();
             continue;
         }
         fs::write(tree.path(format!("root/{number}-{}", "n".repeat(200))), "").unwrap();
-        changes.remove_file(format!("{number}-{}", "n".repeat(200)).as_str()).unwrap();
+        changes
+            .remove_file(format!("{number}-{}", "n".repeat(200)).as_str(), Precondition::Any)
+            .unwrap();
     }
     let refused = changes.write("one-more", "x", new()).unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (ErrorKind::TooManyChanges, "too_many_changes"));

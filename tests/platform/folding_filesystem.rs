@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     BackgroundSession, FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyEntry, Request,
 };
-use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, Overwrite, Roots};
+use mcp_roots_guard::{Access, Boundary, ErrorKind, ListRootsResult, Precondition, Roots};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -78,7 +78,7 @@ fn decide(tree: &Tree) {
     let both =
         Boundary::builder().directory(&at, Access::ReadWrite).directory(&ws, Access::ReadWrite);
     let roots = both.build().unwrap().allowed_roots();
-    assert_eq!(code(roots.rename("WS", "new", Overwrite::Never)), Some("root_itself"));
+    assert_eq!(code(roots.rename("WS", "new", Precondition::Missing)), Some("root_itself"));
     assert_eq!(code(roots.remove_dir_all("Ws")), Some("root_itself"));
 }
 

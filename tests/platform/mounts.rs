@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, Overwrite, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, ListRootsResult, Precondition, WalkOptions};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -152,11 +152,11 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
                 roots.remove_dir_all(at("root")),
                 roots.remove_dir_all(at("deep")),
                 roots.remove_dir_all(at("deep/er")),
-                roots.rename(at("root"), at("x"), Overwrite::Never),
-                roots.rename(at("deep"), at("x"), Overwrite::Never),
-                roots.rename(at("free"), at("root"), Overwrite::Always),
-                roots.rename(at("only"), at("x"), Overwrite::Never),
-                roots.rename(at("f"), at("only"), Overwrite::Always),
+                roots.rename(at("root"), at("x"), Precondition::Missing),
+                roots.rename(at("deep"), at("x"), Precondition::Missing),
+                roots.rename(at("free"), at("root"), Precondition::Any),
+                roots.rename(at("only"), at("x"), Precondition::Missing),
+                roots.rename(at("f"), at("only"), Precondition::Any),
                 roots.remove_file(at("only")),
                 roots.write(at("only"), "planted"),
             ];
@@ -166,7 +166,7 @@ fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
         }
         assert_eq!(tree.snapshot("op"), before);
         // Entries that contain no root can be renamed and removed, by either name.
-        roots.rename(at("free"), at("freed"), Overwrite::Never).unwrap();
+        roots.rename(at("free"), at("freed"), Precondition::Missing).unwrap();
         roots.remove_dir_all(tree.path("op/in/freed")).unwrap();
         roots.write(at("f"), "new").unwrap();
         roots.remove_file(at("f")).unwrap();
@@ -187,7 +187,7 @@ fn a_mount_that_appears_at_a_root_or_below_a_renamed_directory_is_refused() {
             let list = ["op", "op/root", "op/root/sub"].map(|path| tree.uri(path));
             let roots = boundary.narrow(&ListRootsResult::from_uris(list).roots).unwrap();
             bind(&tree.path("out"), &tree.path("op/x/m")).unwrap();
-            let renamed = roots.rename("x", "y", Overwrite::Never);
+            let renamed = roots.rename("x", "y", Precondition::Missing);
             assert_eq!(renamed.unwrap_err().code(), "mount_crossing");
             roots.read("root/sub/f", 99).unwrap();
             bind(&tree.path("out"), &tree.path("op/root")).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{
-    AtomicFile, ChangeSet, CheckedPath, Guard, OpenFile, Roots, Session, WriteOptions,
+    AtomicFile, ChangeSet, CheckedPath, Guard, OpenFile, Precondition, Roots, Session, WriteOptions,
 };
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
@@ -93,7 +93,7 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     let refused = [
         ("check", roots.check("c/in.txt").map(drop)),
         ("within", roots.within("c").map(drop)),
-        ("change_set", roots.change_set().remove_file("c/in.txt")),
+        ("change_set", roots.change_set().remove_file("c/in.txt", Precondition::Any)),
     ];
     let still_allows = proof.map(|proof| ("still allows", roots.still_allows(proof)));
     for (operation, refused) in refused.into_iter().chain(still_allows) {

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Overwrite,
+    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Precondition,
     Roots, RootsResponse, RootsSource,
 };
 
@@ -115,7 +115,7 @@ fn an_error_of_the_system_is_logged_with_its_number() {
     assert!(events.starts_with(full), "{events}");
     let roots = Roots::from_dirs([tree.path("op")], Access::ReadWrite).unwrap();
     if cfg!(unix) {
-        assert!(roots.rename("d", "d/in", Overwrite::Never).is_err());
+        assert!(roots.rename("d", "d/in", Precondition::Missing).is_err());
         let events = log.take(&tree, "");
         assert!(events.contains("destination=\"d/in\" code=\"io\" os_error=22 "), "{events}");
     }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use mcp_roots_guard::{
-    ContentHash, FileType, Overwrite, Result, Roots, Walk, WalkOptions, WriteOptions,
+    ContentHash, FileType, Precondition, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use super::operations::{CONTENT, NO_PAUSE, OPERATIONS, Operation, Target, WAYS, Way};
@@ -86,9 +86,9 @@ fn others(roots: &Roots) -> Vec<Attempt> {
     let file = path.atomic_file(WriteOptions::default()).unwrap();
     let (mut set, mut other) = (roots.change_set(), roots.change_set());
     set.write("g", "changed", WriteOptions::default()).unwrap();
-    set.rename("d/x", "d/z", Overwrite::Never).unwrap();
+    set.rename("d/x", "d/z", Precondition::Missing).unwrap();
     let version = ContentHash::of(CONTENT.as_bytes());
-    other.remove_file_if_unchanged("f", version).unwrap();
+    other.remove_file("f", Precondition::Unchanged(version)).unwrap();
     let again = roots.clone();
     let (in_set, another) = (found.clone(), found.clone());
     let exists = Proof::Path(path.clone());
@@ -119,12 +119,14 @@ fn others(roots: &Roots) -> Vec<Attempt> {
         ("ChangeSet::commit".into(), Box::new(move || Ok(set.commit().map(|()| "made".into())?))),
         (
             "ChangeSet::rename".into(),
-            Box::new(move || other.rename("g", "h", Overwrite::Never).map(|()| "added".into())),
+            Box::new(move || {
+                other.rename("g", "h", Precondition::Missing).map(|()| "added".into())
+            }),
         ),
         (
             "CheckedEntry::rename".into(),
             Box::new(move || {
-                entry.rename(&entry.parent().unwrap().join_entry("h")?, Overwrite::Never)?;
+                entry.rename(&entry.parent().unwrap().join_entry("h")?, Precondition::Missing)?;
                 Ok("renamed".into())
             }),
         ),

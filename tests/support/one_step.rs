@@ -9,7 +9,7 @@ use std::os::windows::io::OwnedHandle as OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::{
-    AtomicFile, Attribute, ContentHash, IntoLocation, Result, Roots, WriteOptions,
+    AtomicFile, Attribute, ContentHash, IntoLocation, Precondition, Result, Roots, WriteOptions,
 };
 
 macro_rules! one_step {
@@ -25,13 +25,13 @@ macro_rules! one_step {
                 from.hard_link(&self.borrow().check_entry(to)?)
             }
 
-            fn remove_file_if_unchanged(
+            fn remove_file_if(
                 &self,
                 path: impl IntoLocation,
                 version: ContentHash,
             ) -> Result<()> {
                 let mut changes = self.borrow().change_set();
-                changes.remove_file_if_unchanged(path, version)?;
+                changes.remove_file(path, Precondition::Unchanged(version))?;
                 Ok(changes.commit()?)
             }
 

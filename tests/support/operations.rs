@@ -19,7 +19,7 @@ use std::time::SystemTime;
 
 use mcp_roots_guard::{
     AtomicFile, Attribute, ChangeSet, ContentHash, DirEntry, Metadata, OpenFile, OpenMode,
-    Overwrite, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
+    Precondition, ReadDir, Result, Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use super::proof::Intent::{self, Existing, New, NewTree, NoFollow};
@@ -354,7 +354,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         on [changes(New, FileOrNew)] => done),
     method!(b'5' path.write_with(WRITTEN, WriteOptions::default().in_place_if_owner_changes())
         on [changes(New, FileOrNew)] => done),
-    method!(b'a' path.write_with(WRITTEN, WriteOptions::default().overwrite(Overwrite::Never))
+    method!(b'a' path.write_with(WRITTEN, WriteOptions::default().precondition(Precondition::Missing))
         on [changes(New, Missing)] => done),
     method!(b'b' path.write_with(WRITTEN, if_unchanged()) on [changes(New, File)] => done),
     method!(b'Z' path.write_with(WRITTEN, parents()) on [changes(NewTree, MissingTree)] => done),
@@ -369,11 +369,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     method!(b'T' entry.remove_file() on [changes(NoFollow, File)] => done),
     method!(b'U' entry.remove_dir() on [changes(NoFollow, EmptyDirectory)] => done),
     method!(b'V' entry.remove_dir_all() on [changes(NoFollow, Tree)] => done),
-    method!(b'W' entry.rename(Overwrite::Never)
+    method!(b'W' entry.rename(Precondition::Missing)
         on [changes(NoFollow, Any), changes(NoFollow, Missing)] => done),
-    method!(b'X' entry.rename(Overwrite::Always)
+    method!(b'X' entry.rename(Precondition::Any)
         on [changes(NoFollow, Any), changes(NoFollow, Any)] => done),
-    method!(b'o' entry.rename(Overwrite::IfUnchanged(version()))
+    method!(b'o' entry.rename(Precondition::Unchanged(version()))
         on [changes(NoFollow, File), changes(NoFollow, File)] => done),
     method!(b's' path.copy(LIMIT, WriteOptions::default())
         on [reads(Existing, File), changes(New, FileOrNew)] => copied),
@@ -414,13 +414,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut changes = roots.change_set();
             changes.write(texts[1], WRITTEN, WriteOptions::default())?;
             pause();
-            changes.remove_file(texts[0])?;
+            changes.remove_file(texts[0], Precondition::Any)?;
             made(changes, pause)
         },
     ),
     of_roots(b'g', "change_set(remove_file)", &[changes(NoFollow, File)], |roots, texts, pause| {
         let mut changes = roots.change_set();
-        changes.remove_file_if_unchanged(texts[0], version())?;
+        changes.remove_file(texts[0], Precondition::Unchanged(version()))?;
         made(changes, pause)
     }),
     of_roots(
@@ -441,7 +441,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[changes(NoFollow, File), changes(NoFollow, Missing)],
         |roots, texts, pause| {
             let mut changes = roots.change_set();
-            changes.rename(texts[0], texts[1], Overwrite::Never)?;
+            changes.rename(texts[0], texts[1], Precondition::Missing)?;
             made(changes, pause)
         },
     ),
@@ -451,7 +451,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[changes(Existing, File), changes(NewTree, MissingTree)],
         |roots, texts, pause| {
             let mut changes = roots.change_set();
-            changes.write_moved(texts[0], version(), texts[1], WRITTEN, parents())?;
+            changes.write_moved(
+                texts[0],
+                Precondition::Unchanged(version()),
+                texts[1],
+                WRITTEN,
+                parents(),
+            )?;
             made(changes, pause)
         },
     ),
@@ -508,7 +514,7 @@ fn version() -> ContentHash {
 }
 
 fn if_unchanged() -> WriteOptions {
-    WriteOptions::default().overwrite(Overwrite::IfUnchanged(version()))
+    WriteOptions::default().precondition(Precondition::Unchanged(version()))
 }
 
 fn executable() -> Attribute {

@@ -177,7 +177,7 @@ pub use dir::{Access, Deadline, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     AtomicFile, Attribute, ChangeSet, CommitError, ContentHash, DirEntry, Durability, OpenFile,
-    OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
+    OpenMode, Precondition, ReadDir, Walk, WalkOptions, WriteMethod, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
 pub use roots::{RejectedEntry, Root, Roots, Scope, StopHandle, WhyNone};

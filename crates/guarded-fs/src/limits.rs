@@ -168,10 +168,14 @@ pub const COMPARED_BYTES: u64 = 1 << 30;
 /// How many bytes are hashed at once: enough that system calls take little of the time.
 pub(crate) const HASHED_PIECE: usize = 64 << 10;
 
-/// The maximum number of changes in a [`ChangeSet`](crate::ChangeSet). Each holds up to three file
-/// descriptors until it is committed, so a process with the common limit of 1,024 can have five
-/// complete sets.
+/// The maximum number of changes in a [`ChangeSet`](crate::ChangeSet). While it is committed, each
+/// holds up to three file descriptors, so a process with the common limit of 1,024 can commit five
+/// complete sets at a time.
 pub const CHANGES: usize = 64;
+
+/// The maximum number of bytes that the files of a [`ChangeSet`](crate::ChangeSet) have together,
+/// which it keeps in memory until it is committed or dropped: 64 MiB, one for each change.
+pub const CHANGE_SET_BYTES: usize = CHANGES << 20;
 
 /// How many temporary names are tried. A random 64-bit name is almost certainly free.
 pub(crate) const NAMES_TRIED: usize = 8;

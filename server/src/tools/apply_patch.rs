@@ -11,7 +11,7 @@
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{
-    ChangeSet, ContentHash, Error, ErrorKind, Overwrite, PlaceKey, WriteOptions,
+    ChangeSet, ContentHash, Error, ErrorKind, PlaceKey, Precondition, WriteOptions,
 };
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
@@ -91,10 +91,12 @@ impl Files<'_> {
         self.roots.ensure_usable()?;
         let path = section.path;
         match &section.change {
-            Change::Add(content) => self.changes.write(path, content, new_file()).map_err(advised),
-            Change::Delete => Ok(self.changes.remove_file(path)?),
+            Change::Add(content) => {
+                self.changes.write(path, content.as_str(), new_file()).map_err(advised)
+            }
+            Change::Delete => Ok(self.changes.remove_file(path, Precondition::Any)?),
             Change::Update { to: Some(to), hunks } if hunks.is_empty() => {
-                self.changes.rename(path, *to, Overwrite::Never).map_err(advised)
+                self.changes.rename(path, *to, Precondition::Missing).map_err(advised)
             }
             Change::Update { to, hunks } => self.update(path, *to, hunks),
         }
@@ -115,7 +117,8 @@ impl Files<'_> {
         }
         match to {
             Some(to) => {
-                self.changes.write_moved(path, version, to, new, new_file()).map_err(advised)
+                let unchanged = Precondition::Unchanged(version);
+                self.changes.write_moved(path, unchanged, to, new, new_file()).map_err(advised)
             }
             None => Ok(self.changes.write(path, new, if_unchanged(version))?),
         }
@@ -123,7 +126,7 @@ impl Files<'_> {
 }
 
 fn new_file() -> WriteOptions {
-    WriteOptions::default().overwrite(Overwrite::Never).create_parents()
+    WriteOptions::default().precondition(Precondition::Missing).create_parents()
 }
 
 fn advised(error: Error) -> Failure {

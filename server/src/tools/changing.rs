@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
-    CheckedPath, CommitError, ContentHash, Error, ErrorKind, Overwrite, WriteOptions,
+    CheckedPath, CommitError, ContentHash, Error, ErrorKind, Precondition, WriteOptions,
 };
 use parking_lot::Mutex;
 
@@ -33,7 +33,7 @@ pub(super) fn ensure_small(content: &str) -> Work<()> {
 
 /// Options for replacing a file that still has this version.
 pub(super) fn if_unchanged(version: ContentHash) -> WriteOptions {
-    WriteOptions::default().overwrite(Overwrite::IfUnchanged(version))
+    WriteOptions::default().precondition(Precondition::Unchanged(version))
 }
 
 /// Replaces the content of a file, completely or not at all. A root that is a file cannot be

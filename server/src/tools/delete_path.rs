@@ -5,7 +5,7 @@
 //! deleted. If a recursive deletion is interrupted, what was deleted so far is gone.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{ContentHash, ErrorKind, FileType};
+use mcp_roots_guard::{ContentHash, ErrorKind, FileType, Precondition};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -47,7 +47,7 @@ fn delete(roots: &RequestRoots, args: &DeletePath) -> Work {
             return Err(HandlerError::new(format!("{why}: omit one of them")));
         }
         let mut changes = roots.change_set();
-        changes.remove_file_if_unchanged(path, *version)?;
+        changes.remove_file(path, Precondition::Unchanged(*version))?;
         changes.commit()?;
         return Ok(format!("Deleted {path}"));
     }

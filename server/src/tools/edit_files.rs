@@ -79,7 +79,7 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
             let version = ensure_version(path, &old, *version)?;
             let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
             if new != old && !args.dry_run {
-                changes.write(path, &new, if_unchanged(version))?;
+                changes.write(path, new.as_str(), if_unchanged(version))?;
             }
             if old == new {
                 let _ = writeln!(result, "The edits do not change {path}");

@@ -1,6 +1,6 @@
 //! The `move_file` tool, which renames a file, symlink or directory, and never replaces anything.
 
-use mcp_roots_guard::Overwrite;
+use mcp_roots_guard::Precondition;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{tool, tool_router};
 
@@ -17,7 +17,7 @@ impl Server {
     )]
     async fn move_file(Parameters(args): Parameters<TwoPaths>, call: Call) -> ToolResult {
         call.change(move |roots, _| {
-            roots.rename(&args.source, &args.destination, Overwrite::Never)?;
+            roots.rename(&args.source, &args.destination, Precondition::Missing)?;
             Ok((format!("Moved {} to {}", args.source, args.destination), None))
         })
         .await

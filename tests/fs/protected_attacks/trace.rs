@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use mcp_roots_guard::{ListRootsResult, Overwrite};
+use mcp_roots_guard::{ListRootsResult, Precondition};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
 use super::on_one_path;
@@ -97,7 +97,7 @@ fn request(world: &World, traced: bool) {
     let list = ListRootsResult::from_uris(list);
     section(traced, || {
         for text in &texts {
-            for replace in [Overwrite::Never, Overwrite::Always] {
+            for replace in [Precondition::Missing, Precondition::Any] {
                 mark(&format!("rename {replace:?} from and to {text}"));
                 drop(roots.rename(text.as_str(), free.as_str(), replace));
                 drop(roots.rename("plain/config", text.as_str(), replace));
@@ -117,7 +117,7 @@ fn request(world: &World, traced: bool) {
         mark("resolve client roots");
         assert!(boundary.narrow(&list.roots).unwrap().iter().all(|root| !is_denied(root.path())));
         mark("rename the parent");
-        assert!(roots.rename("sub", moved.as_str(), Overwrite::Never).is_err());
+        assert!(roots.rename("sub", moved.as_str(), Precondition::Missing).is_err());
         mark("remove the parent");
         assert!(roots.remove_dir_all("sub").is_err());
     });

@@ -152,7 +152,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// The name of a file that the guard created.
+/// The name of a file that the guard created, or of a directory that it renamed to be removed.
 pub(crate) struct TemporaryName {
     directory: Arc<Handle>,
     name: OsString,
@@ -176,6 +176,15 @@ impl TemporaryName {
             Ok(from.directory.hard_link(from.name(), directory, name)?)
         };
         Ok(Self::create(directory, link)?.0)
+    }
+
+    /// Renames the entry, in its own directory, which is given once more to be kept open.
+    pub(crate) fn of_renamed(from: &Slot<'_>, directory: Arc<Handle>) -> Result<Self> {
+        let rename = |_: &Handle, name: &OsStr| {
+            let to = Slot { path: Path::new(name), ..*from };
+            from.rename(&to, false)
+        };
+        Ok(Self::create(directory, rename)?.0)
     }
 
     fn create<T>(
@@ -214,6 +223,15 @@ impl TemporaryName {
 
     pub(crate) fn remove(&self) -> io::Result<()> {
         self.directory.remove_file(&self.name)
+    }
+
+    pub(crate) fn dir(&self) -> Result<Handle> {
+        self.directory.dir(Path::new(&self.name), Rule::Refuse)
+    }
+
+    /// Removes the directory, which must be empty.
+    pub(crate) fn remove_dir(&self) -> io::Result<()> {
+        self.directory.remove_dir(&self.name)
     }
 }
 

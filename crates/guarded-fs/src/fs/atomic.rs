@@ -10,7 +10,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use super::open::{NEW_FILE, PRIVATE_FILE};
-use super::options::{Durability, InPlace, Overwrite, WriteOptions};
+use super::options::{Durability, InPlace, Precondition, WriteMethod, WriteOptions};
 use super::parents::NewDirectories;
 use super::permissions::{KeptPermissions, Permissions, set_mode};
 use super::permit::{ChangeKind, ChangePermit};
@@ -53,6 +53,8 @@ pub struct AtomicFile {
     /// The name in its directory.
     at: Beneath,
     options: WriteOptions,
+    /// Whether the new file must have the owner, the group and the list of the old one.
+    keeps_owner: bool,
     /// The file to be replaced, when writing began.
     old: Option<Metadata>,
     source: Option<CopySource>,
@@ -72,9 +74,7 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write) and of the [`Overwrite`] option;
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) with an option to write
-    /// in place.
+    /// Those of [`write`](Self::write) and of the [`Precondition`].
     pub fn atomic_file(&self, options: WriteOptions) -> Result<AtomicFile> {
         self.0.run(Name::preparing("write"), |path| AtomicFile::create(path, options))
     }
@@ -87,7 +87,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// - Those of [`Roots::write`](crate::Roots::write) and of the [`Overwrite`] option.
+    /// - Those of [`Roots::write`](crate::Roots::write) and of the [`Precondition`].
     /// - [`Changed`](crate::ErrorKind::Changed) (`changed`) if another process created or removed
     ///   the file since writing began.
     /// - The error of the scope of the roots, if it has ended
@@ -101,23 +101,33 @@ impl AtomicFile {
         place.run("write", |_| self.put_in_place())
     }
 
-    pub(super) fn create(place: &Proof, options: WriteOptions) -> Result<Self> {
-        options.validate_atomic()?;
-        let file = Self::begin(place, options, NEW_FILE, None)?;
+    fn create(place: &Proof, options: WriteOptions) -> Result<Self> {
+        let file = Self::begin(place, options.into(), NEW_FILE, None)?;
+        file.ensure_unchanged()?;
         // Its content can take long to write, and other changes can be committed before it.
         file.ensure_can_keep()?;
         Ok(file)
     }
 
-    pub(super) fn create_copy(
+    /// A file of a change set, complete and synced, whose content was compared when it was added.
+    pub(super) fn of_set(
         place: &Proof,
         options: WriteOptions,
-        source: Permissions,
+        source: Option<&Permissions>,
+        content: &[u8],
     ) -> Result<Self> {
-        options.validate_atomic()?;
-        let mut file = Self::begin(place, options, PRIVATE_FILE, None)?;
+        let mode = if source.is_some() { PRIVATE_FILE } else { NEW_FILE };
+        let mut file = Self::begin(place, options.into(), mode, None)?;
+        // Another process has created or removed the file since the change was added.
+        if file.old.is_some() != place.existed() {
+            return Err(Code::Changed.into());
+        }
         file.ensure_can_keep()?;
-        file.copied_from(source)?;
+        if let Some(source) = source {
+            file.copied_from(source.clone())?;
+        }
+        file.write_content(content)?;
+        file.sync()?;
         Ok(file)
     }
 
@@ -125,7 +135,7 @@ impl AtomicFile {
     /// `source` of a copy.
     pub(super) fn begin(
         place: &Proof,
-        options: WriteOptions,
+        WriteMethod { options, in_place }: WriteMethod,
         mode: u32,
         source: Option<Identity>,
     ) -> Result<Self> {
@@ -135,36 +145,13 @@ impl AtomicFile {
         } else {
             place.permit(ChangeKind::Replace)
         };
-        let permit = permit.map_err(|error| match error.reason() {
-            // open(2), `O_EXCL`
-            Code::RootItself | Code::IsADirectory
-                if options.overwrite == Overwrite::Never
-                    && place.existed()
-                    && !place.names_directory() =>
-            {
-                Code::AlreadyExists.into()
-            }
-            _ => error,
-        })?;
-        let old = match permit.look()? {
-            Stat::Missing if options.version().is_some() => return Err(removed()),
-            Stat::Missing => None,
-            Stat::Link(..) | Stat::Other(_) if options.overwrite == Overwrite::Never => {
-                return Err(Code::AlreadyExists.into());
-            }
-            Stat::Link(..) => return Err(Code::Changed.into()),
-            Stat::Other(metadata) => {
-                place.ensure_replaceable(&metadata, source)?;
-                Some(metadata)
-            }
-        };
+        let permit = permit.map_err(|error| not_missing(place, options.precondition, error))?;
+        let old = permit.file_to_replace(options.precondition, source)?;
         let mode = if old.is_some() { PRIVATE_FILE } else { mode };
         let temporary = TemporaryFile::new(&permit.at().directory, mode)?;
-        if let Some(condition) = permit.condition(options.version()) {
-            condition.verify()?;
-        }
         let (place, at) = (place.clone(), permit.into_at());
-        Ok(Self { place, at, options, old, source: None, temporary, created })
+        let keeps_owner = in_place == InPlace::IfOwnerChanges;
+        Ok(Self { place, at, options, keeps_owner, old, source: None, temporary, created })
     }
 
     pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
@@ -189,7 +176,11 @@ impl AtomicFile {
     }
 
     fn condition(&self) -> Option<Condition<'_>> {
-        Condition::new(&self.place, &self.at, self.options.version())
+        Condition::new(&self.place, &self.at, self.options.precondition.version())
+    }
+
+    pub(super) fn ensure_unchanged(&self) -> Result<()> {
+        self.condition().map_or(Ok(()), |condition| condition.verify())
     }
 
     /// Whether the new file can have the owner, the group and the list of the old one.
@@ -224,10 +215,6 @@ impl AtomicFile {
         &self.place
     }
 
-    pub(super) fn at(&self) -> &Beneath {
-        &self.at
-    }
-
     pub(super) fn begin_commit(&mut self) {
         self.place.begin_change();
     }
@@ -236,7 +223,7 @@ impl AtomicFile {
     /// state of the old file.
     fn give_permissions(&self, permit: &ChangePermit<'_>) -> Result<Option<Metadata>> {
         let (old, kept) = (self.state_of_old(permit)?, self.carry(permit)?);
-        if self.options.in_place == InPlace::IfOwnerChanges && kept.is_some_and(|it| !it.is_all) {
+        if self.keeps_owner && kept.is_some_and(|it| !it.is_all) {
             return Err(Code::Changed.into());
         }
         let mode = kept.map(KeptPermissions::mode).transpose()?;
@@ -295,7 +282,9 @@ impl AtomicFile {
         let (temporary, is_old) = (&self.temporary, self.old.is_some());
         let renamed = temporary.name.rename(&permit.slot(), is_old);
         renamed.map_err(|error| match error.reason() {
-            Code::AlreadyExists if !is_old && self.options.overwrite != Overwrite::Never => {
+            Code::AlreadyExists
+                if !is_old && self.options.precondition != Precondition::Missing =>
+            {
                 Code::Changed.into()
             }
             Code::PermissionDenied if temporary.remove().is_err() => {
@@ -307,15 +296,13 @@ impl AtomicFile {
     }
 
     pub(super) fn verify(&self) -> Result<()> {
-        if let Some(condition) = self.condition() {
-            condition.verify()?;
-        }
+        self.ensure_unchanged()?;
         let permit = self.permit()?;
         let policy = self.place.roots().policy();
         match (permit.look()?, self.old.is_some()) {
             (Stat::Missing, false) => {}
             (Stat::Other(metadata), true) => policy.allow(&metadata)?,
-            (_, false) if self.options.overwrite == Overwrite::Never => {
+            (_, false) if self.options.precondition == Precondition::Missing => {
                 return Err(Code::AlreadyExists.into());
             }
             _ => return Err(Code::Changed.into()),
@@ -325,6 +312,69 @@ impl AtomicFile {
         };
         self.ensure_can_keep()?;
         permit.ask()
+    }
+}
+
+impl Proof {
+    /// Whether a file may be written here now. Nothing is created. Returns the name of the file in
+    /// its directory, or its path from the last directory that exists.
+    pub(super) fn verify_write(&self, options: WriteOptions) -> Result<Beneath> {
+        let WriteOptions { precondition, create_parents, .. } = options;
+        let kind = ChangeKind::Replace;
+        let refused = |error| not_missing(self, precondition, error);
+        let permit = if create_parents {
+            let named = self.ensure_may_change(kind).and_then(|()| self.ensure_may_be_put(kind));
+            named.map_err(refused)?;
+            match self.last_present(1)? {
+                (at, 0) => self.permit_at(kind, at, Some(1)),
+                _ if precondition.version().is_some() => return Err(removed()),
+                (missing, _) => return Ok(missing),
+            }
+        } else {
+            self.permit(kind)
+        };
+        let permit = permit.map_err(refused)?;
+        permit.file_to_replace(precondition, None)?;
+        permit.condition(precondition.version()).map_or(Ok(()), |condition| condition.verify())?;
+        permit.ask()?;
+        Ok(permit.into_at())
+    }
+}
+
+/// Where nothing may have the name, a directory that has it is what is wrong (open(2), `O_EXCL`).
+fn not_missing(place: &Proof, precondition: Precondition, error: Error) -> Error {
+    match error.reason() {
+        Code::RootItself | Code::IsADirectory
+            if precondition == Precondition::Missing
+                && place.existed()
+                && !place.names_directory() =>
+        {
+            Code::AlreadyExists.into()
+        }
+        _ => error,
+    }
+}
+
+impl ChangePermit<'_> {
+    /// The file that is there, unless the precondition refuses it or it is the `source` of a copy.
+    /// Its content is not compared.
+    fn file_to_replace(
+        &self,
+        precondition: Precondition,
+        source: Option<Identity>,
+    ) -> Result<Option<Metadata>> {
+        match self.look()? {
+            Stat::Missing if precondition.version().is_some() => Err(removed()),
+            Stat::Missing => Ok(None),
+            Stat::Link(..) | Stat::Other(_) if precondition == Precondition::Missing => {
+                Err(Code::AlreadyExists.into())
+            }
+            Stat::Link(..) => Err(Code::Changed.into()),
+            Stat::Other(metadata) => {
+                self.place().ensure_replaceable(&metadata, source)?;
+                Ok(Some(metadata))
+            }
+        }
     }
 }
 

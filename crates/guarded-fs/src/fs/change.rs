@@ -4,12 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::options::Overwrite;
-use super::permit::{ChangeKind, ChangePermit};
+use super::options::Precondition;
+use super::permit::{ChangeKind, ChangePermit, ContentPermit};
 use super::version::{Condition, ContentHash, change_if};
 use crate::check::{CheckedEntry, Proof};
-use crate::dir::{DirectoryEntry, FileType, Handle, Permit, Rule, Slot, Stat, split};
-use crate::error::{Code, Error, Result};
+use crate::dir::{
+    Beneath, DirectoryEntry, FileType, Handle, Permit, Rule, Slot, Stat, TemporaryName, split,
+};
+use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::IntoLocation;
 use crate::roots::{LastName, Roots};
@@ -27,13 +29,13 @@ impl Roots {
     /// - [`Protected`](crate::ErrorKind::Protected) if a directory contains a protected name or a
     ///   pattern begins with the new name; [`TooManyEntries`](crate::ErrorKind::TooManyEntries)
     ///   and [`TooDeep`](crate::ErrorKind::TooDeep) for a directory that cannot be searched.
-    /// - Those of [`Overwrite`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system
+    /// - Those of [`Precondition`]; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system
     ///   errors.
     pub fn rename(
         &self,
         from: impl IntoLocation,
         to: impl IntoLocation,
-        overwrite: Overwrite,
+        overwrite: Precondition,
     ) -> Result<()> {
         self.run_between("rename", from, to, [LastName::Unfollowed; 2], |from, to| {
             Rename::check(from, to, overwrite)?.run()
@@ -41,19 +43,19 @@ impl Roots {
     }
 }
 
-pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
+pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Precondition) -> Result<()> {
     Rename::check(from, to, overwrite)?.verify()
 }
 
 struct Rename<'a> {
     from: ChangePermit<'a>,
     to: ChangePermit<'a>,
-    overwrite: Overwrite,
+    overwrite: Precondition,
 }
 
 impl<'a> Rename<'a> {
-    fn check(from: &'a Proof, to: &'a Proof, overwrite: Overwrite) -> Result<Self> {
-        let replaces = overwrite != Overwrite::Never;
+    fn check(from: &'a Proof, to: &'a Proof, overwrite: Precondition) -> Result<Self> {
+        let replaces = overwrite != Precondition::Missing;
         // Names decide first, because the tree that is moved is searched for protected names.
         from.ensure_may_change(ChangeKind::MoveFrom)?;
         let ready = to.ensure_may_change(ChangeKind::MoveTo { replaces });
@@ -77,7 +79,7 @@ impl<'a> Rename<'a> {
     }
 
     fn condition(&self) -> Option<Condition<'_>> {
-        let Overwrite::IfUnchanged(version) = self.overwrite else { return None };
+        let Precondition::Unchanged(version) = self.overwrite else { return None };
         self.to.condition(Some(version)).map(Condition::of_destination)
     }
 
@@ -99,7 +101,9 @@ impl<'a> Rename<'a> {
                 return fails(io::ErrorKind::InvalidInput);
             }
             (_, Stat::Missing) => {}
-            _ if self.overwrite == Overwrite::Never => return fails(io::ErrorKind::AlreadyExists),
+            _ if self.overwrite == Precondition::Missing => {
+                return fails(io::ErrorKind::AlreadyExists);
+            }
             _ => match (is_dir(&source), is_dir(&destination)) {
                 (true, false) => return fails(io::ErrorKind::NotADirectory),
                 (false, true) => return fails(io::ErrorKind::IsADirectory),
@@ -119,7 +123,7 @@ impl<'a> Rename<'a> {
             return Err(io::Error::from(io::ErrorKind::CrossesDevices).into());
         }
         change_if(condition, || {
-            let replace = self.overwrite != Overwrite::Never;
+            let replace = self.overwrite != Precondition::Missing;
             self.from.slot().rename(&self.to.slot(), replace).map_err(|error| self.blame(error))
         })
     }
@@ -149,7 +153,7 @@ impl CheckedEntry {
     /// # Errors
     ///
     /// The same.
-    pub fn rename(&self, to: &Self, overwrite: Overwrite) -> Result<()> {
+    pub fn rename(&self, to: &Self, overwrite: Precondition) -> Result<()> {
         rename(&self.0, &to.0, overwrite)
     }
 }
@@ -234,7 +238,7 @@ impl CheckedEntry {
     }
 }
 
-pub(super) fn rename(from: &Proof, to: &Proof, overwrite: Overwrite) -> Result<()> {
+pub(super) fn rename(from: &Proof, to: &Proof, overwrite: Precondition) -> Result<()> {
     from.run_to("rename", to, |from, to| Rename::check(from, to, overwrite)?.run())
 }
 
@@ -274,12 +278,53 @@ impl Proof {
 
     fn remove_dir_all(&self) -> Result<()> {
         let permit = self.permit(ChangeKind::RemoveTree)?;
-        let (base, content) = permit.open_tree()?;
-        let is_protected = |below: &Path, name: &OsStr| self.contains_protected(below, name);
-        TreeRemoval { base, is_protected: &is_protected, permit: &content }
-            .remove_content(REMOVED_ENTRIES)?;
+        self.remove_content(permit.open_tree()?)?;
         // The tree is closed by now, because Windows does not remove an open directory.
         permit.slot().remove_dir()
+    }
+
+    fn remove_content(&self, (base, content): (Handle, ContentPermit<'_>)) -> Result<()> {
+        let is_protected = |below: &Path, name: &OsStr| self.contains_protected(below, name);
+        TreeRemoval { base, is_protected: &is_protected, permit: &content }
+            .remove_content(REMOVED_ENTRIES)
+    }
+
+    pub(super) fn verify_new_dir(&self) -> Result<Beneath> {
+        let permit = self.permit(ChangeKind::CreateDir)?;
+        match permit.look()? {
+            Stat::Missing => permit.ask().map(|()| permit.into_at()),
+            Stat::Link(..) | Stat::Other(_) => Err(Code::AlreadyExists.into()),
+        }
+    }
+
+    pub(super) fn verify_tree_removal(&self) -> Result<Beneath> {
+        let permit = self.permit(ChangeKind::RemoveTree)?;
+        permit.open_tree()?;
+        Ok(permit.into_at())
+    }
+
+    /// Renames the directory aside in one step, so that only what removes it sees it until it is
+    /// gone.
+    pub(super) fn rename_aside(&self) -> Result<TreeAside> {
+        let permit = self.permit(ChangeKind::RemoveTree)?;
+        permit.open_tree()?;
+        let aside = TemporaryName::of_renamed(&permit.slot(), permit.at().directory.clone())?;
+        Ok(TreeAside(aside))
+    }
+}
+
+/// A directory that was renamed to be removed.
+pub(super) struct TreeAside(TemporaryName);
+
+impl TreeAside {
+    /// Removes the directory, which was at this place.
+    pub(super) fn remove(&self, place: &Proof) -> Result<()> {
+        let tree = self.0.dir()?;
+        let removed = place.remove_content((tree, ContentPermit::of(place)));
+        removed.and_then(|()| Ok(self.0.remove_dir()?)).map_err(|error| {
+            let name = quoted(self.0.name());
+            error.with_outcome(format!("what could not be removed is in {name}, beside it"))
+        })
     }
 }
 

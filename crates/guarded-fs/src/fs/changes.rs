@@ -1,61 +1,77 @@
 //! Sets of changes.
 //!
+//! | step | does |
+//! | --- | --- |
+//! | adding a change | checks it against the files as they are, and keeps it, with the content of a write |
+//! | commit, prepare | writes and syncs the temporary files, with missing parents |
+//! | commit, verify | checks every change again, and asks the roots for the last time |
+//! | commit, make | makes one change after the other, each after checking it once more |
+//! | commit, finish | removes the directories that were renamed aside |
+//!
+//! The file system is changed by the commit alone, and nothing but temporary files and parents before
+//! its third step. If one of the first two fails, these are removed.
+//!
 //! Two changes of one set never affect the same name, or a name and a directory that contains it,
 //! so their order does not matter for the result.
 
-use std::ffi::OsString;
 use std::fmt::{self, Write as _};
-use std::path::PathBuf;
+use std::mem;
+use std::path::{Path, PathBuf};
 
 use super::atomic::AtomicFile;
-use super::change::{remove_file, rename, verify_removal, verify_rename};
-use super::options::{Overwrite, WriteOptions};
+use super::change::{TreeAside, remove_file, rename, verify_removal, verify_rename};
+use super::options::{Precondition, WriteOptions};
 use super::permissions::Permissions;
-use super::version::ContentHash;
 use crate::check::{CheckedEntry, Name, Proof};
 use crate::dir::{Beneath, Identity};
 use crate::error::{Code, Error, Result, quoted};
-use crate::limits::CHANGES;
+use crate::limits::{CHANGE_SET_BYTES, CHANGES};
 use crate::path::IntoLocation;
-use crate::path::names::{below, key};
+use crate::path::names::key;
 use crate::roots::{LastName, Roots};
 
 /// Changes of several files, prepared together and committed in order.
 ///
-/// A change is verified as far as possible when it is added: the request is allowed, the file has
-/// the expected [version](ContentHash), and new content fits on the device. After an error, the set
-/// can still be committed without that change. A set dropped without a commit leaves nothing
-/// behind.
+/// A change is checked when it is added, against the files as they are, not as earlier changes
+/// would leave them: the request is allowed, and its [`Precondition`] holds. The content of a write
+/// is kept in memory. **Until the commit, no file is created or changed**, so a set can wait for a
+/// person's approval, and one that is dropped leaves nothing behind. After an error, the set can
+/// still be committed without that change.
 ///
-/// Each change is verified against the files as they are, not as earlier changes would leave them.
-/// Adding one fails with [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`)
-/// if another one affects the same name, or one above or below it, and with
-/// [`TooManyChanges`](crate::ErrorKind::TooManyChanges) after [`CHANGES`] changes. To edit a file
-/// and move it, use [`write_moved`](Self::write_moved).
+/// Adding a change fails with
 ///
-/// The commit first verifies every version and destination again, and changes nothing if one fails,
-/// or if the roots have ended by then. Once it has begun, their end does not interrupt it.
-/// It then makes each change atomically, after verifying it once more, but not all of them
-/// together: if the system refuses one, for example because a directory to be replaced is not
+/// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`) if another one
+///   affects the same name, or one above or below it. To edit a file and move it, use
+///   [`write_moved`](Self::write_moved);
+/// - [`TooManyChanges`](crate::ErrorKind::TooManyChanges) after [`CHANGES`] changes, and
+///   [`TooLarge`](crate::ErrorKind::TooLarge) after [`CHANGE_SET_BYTES`] bytes of content.
+///
+/// The commit first writes the new files under temporary names, then verifies every precondition
+/// and destination again. It changes nothing if one of these steps fails, for example because the
+/// disk is full, or if the roots have ended by then. Once it has begun to change, their end does
+/// not interrupt it. It makes each change atomically, after verifying it once more, but not all of
+/// them together: if the system refuses one, for example because a directory to be replaced is not
 /// empty, or if the process is killed, the changes before it have been made and the rest have not.
 /// [`CommitError`] says which. A killed process leaves [temporary files](Roots::write) behind.
 ///
 /// ```
-/// use guarded_fs::{Access, ContentHash, Overwrite, Roots, WriteOptions};
+/// use guarded_fs::{Access, ContentHash, Precondition, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// # for name in ["main.rs", "old.rs", "notes.txt"] {
 /// #     std::fs::write(work.path().join(name), name).unwrap();
 /// # }
+/// # std::fs::create_dir(work.path().join("build")).unwrap();
 /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
 /// let version = ContentHash::of(&roots.read("main.rs", 1 << 20)?);
 ///
 /// let mut patch = roots.change_set();
-/// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
-/// patch.write("main.rs", "mod new;", if_unchanged)?;
+/// let unchanged = Precondition::Unchanged(version);
+/// patch.write("main.rs", "mod new;", WriteOptions::default().precondition(unchanged))?;
 /// patch.write("new/mod.rs", "", WriteOptions::default().create_parents())?;
-/// patch.rename("notes.txt", "NOTES.txt", Overwrite::Never)?;
-/// patch.remove_file("old.rs")?;
+/// patch.rename("notes.txt", "NOTES.txt", Precondition::Missing)?;
+/// patch.remove_file("old.rs", Precondition::Any)?;
+/// patch.remove_dir_all("build")?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
 /// patch.commit()?;
 /// assert_eq!(roots.read("main.rs", 99)?, b"mod new;");
@@ -66,80 +82,91 @@ pub struct ChangeSet {
     roots: Roots,
     affected: Vec<AffectedName>,
     changes: Vec<Change>,
+    /// The size of the content to write.
+    bytes: usize,
 }
 
 enum Change {
-    Write(AtomicFile),
-    RemoveFile(Proof, Option<ContentHash>),
-    Rename { from: Proof, to: Proof, replace: Overwrite },
+    Write(Write),
+    CreateDir(Proof),
+    RemoveFile(Proof, Precondition),
+    RemoveTree(Proof, Option<TreeAside>),
+    Rename { from: Proof, to: Proof, precondition: Precondition },
 }
 
+struct Write {
+    place: Proof,
+    content: Vec<u8>,
+    options: WriteOptions,
+    /// The permissions of the file that is moved.
+    source: Option<Permissions>,
+    /// From the commit on.
+    file: Option<AtomicFile>,
+}
+
+/// A name in the last directory on its path that exists, or the path from there.
 struct AffectedName {
     directory: Identity,
-    name: OsString,
-    path: PathBuf,
+    names: PathBuf,
+    canonical: PathBuf,
 }
 
 impl Roots {
     /// Begins changes of several files.
     pub fn change_set(&self) -> ChangeSet {
-        ChangeSet { roots: self.clone(), affected: Vec::new(), changes: Vec::new() }
+        ChangeSet { roots: self.clone(), affected: Vec::new(), changes: Vec::new(), bytes: 0 }
     }
 }
 
 impl ChangeSet {
-    /// Adds a write of a whole file. The content is written to a temporary file and, depending on
-    /// the options, synced.
+    /// Adds a write of a whole file.
     ///
     /// # Errors
     ///
     /// Those of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file) and of every
-    /// [change](ChangeSet).
+    /// [change](ChangeSet). Whether the device has room, and whether the new file can have the
+    /// permissions of the old one, is known by the commit.
     pub fn write(
         &mut self,
         request: impl IntoLocation,
-        content: impl AsRef<[u8]>,
+        content: impl Into<Vec<u8>>,
         options: WriteOptions,
     ) -> Result<()> {
-        self.add_write(request, content, |path| AtomicFile::create(path, options))
+        self.add_write(request, content.into(), options, None)
     }
 
     fn add_write(
         &mut self,
         request: impl IntoLocation,
-        content: impl AsRef<[u8]>,
-        create: impl Fn(&Proof) -> Result<AtomicFile>,
+        content: Vec<u8>,
+        options: WriteOptions,
+        source: Option<Permissions>,
     ) -> Result<()> {
-        self.ensure_room()?;
-        let request = self.roots.location(request)?;
-        let name = Name::preparing("write");
-        let mut file = self.roots.run(name, &request, LastName::New, |path, _| create(path))?;
-        let place = file.place().clone();
-        let affected = place.run(Name::preparing("write"), |place| {
-            let affected = self.affected(place, file.at())?;
-            file.write_content(&content)?;
-            file.sync()?;
-            Ok(affected)
-        })?;
-        self.affected.push(affected);
-        self.changes.push(Change::Write(file));
+        if content.len() > CHANGE_SET_BYTES - self.bytes {
+            let text = "the files of one set are larger than {} bytes together";
+            let error = Error::over(Code::TooLarge, text, CHANGE_SET_BYTES);
+            return Err(self.roots.log_refused(error));
+        }
+        let verify = |place: &Proof| place.verify_write(options);
+        let place = self.add("write", request, LastName::New, verify)?;
+        self.bytes += content.len();
+        self.changes.push(Change::Write(Write { place, content, options, source, file: None }));
         Ok(())
     }
 
     /// Adds a move of a file whose content changes, which is two of the set's changes: a write of
-    /// `to`, and then the removal of `from`, which must still have this version. The new file has
-    /// the permissions of a [copy](Roots::copy) of `from`, as they are now.
+    /// `to`, and then the removal of `from`, for which this precondition must hold. The new file
+    /// has the permissions of a [copy](Roots::copy) of `from`, as they are now.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write), [`Roots::open`] and
-    /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged).
+    /// Those of [`write`](Self::write), [`Roots::open`] and [`remove_file`](Self::remove_file).
     pub fn write_moved(
         &mut self,
         from: impl IntoLocation,
-        version: ContentHash,
+        precondition: Precondition,
         to: impl IntoLocation,
-        content: impl AsRef<[u8]>,
+        content: impl Into<Vec<u8>>,
         options: WriteOptions,
     ) -> Result<()> {
         let from = self.roots.location(from)?;
@@ -150,58 +177,73 @@ impl ChangeSet {
             let (file, _) = from.open_existing()?;
             Ok(Permissions::of(&file)?)
         })?;
-        self.add_write(to, content, |to| AtomicFile::create_copy(to, options, source.clone()))?;
-        let removal = self.add_removal(from, Some(version));
+        let content = content.into();
+        let bytes = content.len();
+        self.add_write(to, content, options, Some(source))?;
+        let removal = self.remove_file(from, precondition);
         if removal.is_err() {
+            self.bytes -= bytes;
             self.affected.pop();
             self.changes.pop();
         }
         removal
     }
 
-    /// Adds the removal of a file, a symlink or a special file.
+    /// Adds the creation of a directory. The parent must exist, also after the other changes: for
+    /// one that has files in the set, use [`WriteOptions::create_parents`].
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::remove_file`] and of every [change](ChangeSet).
-    pub fn remove_file(&mut self, request: impl IntoLocation) -> Result<()> {
-        self.add_removal(request, None)
-    }
-
-    /// Adds the removal of a regular file that still has this content, compared as by
-    /// [`Overwrite::IfUnchanged`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`remove_file`](Self::remove_file); [`Changed`](crate::ErrorKind::Changed)
-    /// (`modified`), also if the file does not exist;
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
-    pub fn remove_file_if_unchanged(
-        &mut self,
-        request: impl IntoLocation,
-        version: ContentHash,
-    ) -> Result<()> {
-        self.add_removal(request, Some(version))
-    }
-
-    fn add_removal(
-        &mut self,
-        request: impl IntoLocation,
-        version: Option<ContentHash>,
-    ) -> Result<()> {
-        self.ensure_room()?;
-        let request = self.roots.location(request)?;
-        let (name, last_name) = (Name::preparing("remove"), LastName::Unfollowed);
-        let (checked, affected) = self.roots.run(name, &request, last_name, |checked, _| {
-            verify_removal(checked, version)?;
-            Ok((checked.clone(), self.affected(checked, &checked.parent_dir()?)?))
-        })?;
-        self.affected.push(affected);
-        self.changes.push(Change::RemoveFile(checked, version));
+    /// Those of [`Roots::create_dir`] and of every [change](ChangeSet).
+    pub fn create_dir(&mut self, request: impl IntoLocation) -> Result<()> {
+        let place = self.add("create directory", request, LastName::New, Proof::verify_new_dir)?;
+        self.changes.push(Change::CreateDir(place));
         Ok(())
     }
 
-    /// Adds a rename.
+    /// Adds the removal of a file, a symlink or a special file. With
+    /// [`Unchanged`](Precondition::Unchanged), only of a regular file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Roots::remove_file`], of the [`Precondition`] and of every [change](ChangeSet);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink whose
+    /// content is to be compared; [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`invalid_options`) for [`Missing`](Precondition::Missing), because nothing would be
+    /// removed.
+    pub fn remove_file(
+        &mut self,
+        request: impl IntoLocation,
+        precondition: Precondition,
+    ) -> Result<()> {
+        if precondition == Precondition::Missing {
+            let text = "a file that must be missing cannot be removed";
+            let error = Error::from(Code::InvalidOptions).with_text(text);
+            return Err(self.roots.log_refused(error));
+        }
+        let place = self.add("remove", request, LastName::Unfollowed, |place| {
+            verify_removal(place, precondition.version())?;
+            place.parent_dir()
+        })?;
+        self.changes.push(Change::RemoveFile(place, precondition));
+        Ok(())
+    }
+
+    /// Adds the removal of a directory and everything in it, as one change: it is renamed to a
+    /// [temporary name](Roots::write) in one step, and removed after the last change was made.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Roots::remove_dir_all`] and of every [change](ChangeSet). What cannot be removed
+    /// at the end keeps the temporary name, which the error has.
+    pub fn remove_dir_all(&mut self, request: impl IntoLocation) -> Result<()> {
+        let verify = Proof::verify_tree_removal;
+        let place = self.add("remove", request, LastName::Unfollowed, verify)?;
+        self.changes.push(Change::RemoveTree(place, None));
+        Ok(())
+    }
+
+    /// Adds a rename. The precondition is one of the destination.
     ///
     /// # Errors
     ///
@@ -210,7 +252,7 @@ impl ChangeSet {
         &mut self,
         from: impl IntoLocation,
         to: impl IntoLocation,
-        replace: Overwrite,
+        precondition: Precondition,
     ) -> Result<()> {
         self.ensure_room()?;
         let last_names = [LastName::Unfollowed; 2];
@@ -220,44 +262,74 @@ impl ChangeSet {
             to,
             last_names,
             |from, to| {
-                verify_rename(from, to, replace)?;
+                verify_rename(from, to, precondition)?;
                 let affected = |place: &Proof| self.affected(place, &place.parent_dir()?);
                 let destination = affected(to).map_err(Error::of_destination)?;
                 Ok((from.clone(), to.clone(), [affected(from)?, destination]))
             },
         )?;
         self.affected.extend(affected);
-        self.changes.push(Change::Rename { from, to, replace });
+        self.changes.push(Change::Rename { from, to, precondition });
         Ok(())
     }
 
-    /// Verifies all changes, and makes them in the order in which they were added, until one fails.
+    /// Writes the new files, verifies all changes, and makes them in the order in which they were
+    /// added, until one fails.
     ///
     /// # Errors
     ///
-    /// [`CommitError`], with the error of the change that failed: one of [`AtomicFile::commit`],
-    /// [`remove_file`](Self::remove_file),
-    /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) or [`Roots::rename`], or that
-    /// of the [`Scope`](crate::Scope) of the roots, if it is over before the first change.
+    /// [`CommitError`], with the error of the change that failed: one that the functions of this
+    /// type or [`AtomicFile::commit`] describe, or that of the [`Scope`](crate::Scope) of the
+    /// roots, if it is over before the first change.
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
-        // Nothing is changed if one of the files is not what its change expects.
-        let verified = self.changes.iter().try_for_each(Change::verify).and_then(|()| {
-            self.roots.ensure_usable().map_err(|error| self.roots.log_refused(error))
-        });
-        if let Err(error) = verified {
+        if let Err(error) = self.prepare() {
             return Err(CommitError::new(&[], &places, error));
         }
-        // Defense: A change set that has begun is completed, even if its roots end.
-        self.changes.iter_mut().for_each(Change::begin);
+        let mut failed = None;
         for (made, change) in self.changes.iter_mut().enumerate() {
             if let Err(error) = change.commit() {
-                let made = made + usize::from(change.is_made());
-                let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
-                return Err(CommitError::new(committed, pending, error));
+                failed = Some((made + usize::from(change.is_made()), error));
+                break;
             }
         }
+        // Also after a failure, because these changes were made.
+        let finished = self.changes.iter().map(Change::finish).fold(Ok(()), Result::and);
+        let (made, error) = match (failed, finished) {
+            (None, Ok(())) => return Ok(()),
+            (None, Err(error)) => (places.len(), error),
+            (Some(failed), _) => failed,
+        };
+        let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
+        Err(CommitError::new(committed, pending, error))
+    }
+
+    /// Nothing is changed if one of the files is not what its change expects.
+    fn prepare(&mut self) -> Result<()> {
+        self.changes.iter_mut().try_for_each(Change::prepare)?;
+        self.changes.iter().try_for_each(Change::verify)?;
+        self.roots.ensure_usable().map_err(|error| self.roots.log_refused(error))?;
+        // Defense: A change set that has begun is completed, even if its roots end.
+        self.changes.iter_mut().for_each(Change::begin);
         Ok(())
+    }
+
+    /// Checks a change, and adds the name that it affects.
+    fn add(
+        &mut self,
+        name: &'static str,
+        request: impl IntoLocation,
+        last_name: LastName,
+        verify: impl Fn(&Proof) -> Result<Beneath>,
+    ) -> Result<Proof> {
+        self.ensure_room()?;
+        let request = self.roots.location(request)?;
+        let (place, affected) =
+            self.roots.run(Name::preparing(name), &request, last_name, |place, _| {
+                Ok((place.clone(), self.affected(place, &verify(place)?)?))
+            })?;
+        self.affected.push(affected);
+        Ok(place)
     }
 
     fn ensure_room(&self) -> Result<()> {
@@ -268,8 +340,8 @@ impl ChangeSet {
     fn affected(&self, place: &Proof, at: &Beneath) -> Result<AffectedName> {
         let new = AffectedName {
             directory: at.directory.identity()?,
-            name: key(at.name()).into_owned(),
-            path: place.canonical(),
+            names: at.path.iter().map(key).collect(),
+            canonical: place.canonical(),
         };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
@@ -280,55 +352,97 @@ impl ChangeSet {
 
 impl AffectedName {
     fn conflicts_with(&self, other: &Self) -> bool {
-        (self.directory, &self.name) == (other.directory, &other.name)
-            || below(self.path.as_os_str(), &other.path).is_some()
-            || below(other.path.as_os_str(), &self.path).is_some()
+        let overlap = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
+        self.directory == other.directory && overlap(&self.names, &other.names)
+            || overlap(&self.canonical, &other.canonical)
     }
 }
 
 impl Change {
     fn places(&self) -> Vec<Proof> {
         match self {
-            Self::Write(file) => vec![file.place().clone()],
-            Self::RemoveFile(place, _) => vec![place.clone()],
+            Self::Write(Write { place, .. })
+            | Self::CreateDir(place)
+            | Self::RemoveFile(place, _)
+            | Self::RemoveTree(place, _) => vec![place.clone()],
             Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
         }
     }
 
+    fn prepare(&mut self) -> Result<()> {
+        let Self::Write(Write { place, content, options, source, file }) = self else {
+            return Ok(());
+        };
+        // The content is no longer needed once it is in the file.
+        let content = mem::take(content);
+        *file = Some(place.run(Name::preparing("write"), |place| {
+            AtomicFile::of_set(place, *options, source.as_ref(), &content)
+        })?);
+        Ok(())
+    }
+
     fn verify(&self) -> Result<()> {
         match self {
-            Self::Write(file) => file.place().run(Name::preparing("write"), |_| file.verify()),
-            Self::RemoveFile(place, version) => {
-                place.run(Name::preparing("remove"), |place| verify_removal(place, *version))
+            Self::Write(Write { place, file, .. }) => place.run(Name::preparing("write"), |_| {
+                file.as_ref().map_or(Ok(()), AtomicFile::verify)
+            }),
+            Self::CreateDir(place) => {
+                let name = Name::preparing("create directory");
+                place.run(name, |place| place.verify_new_dir().map(drop))
             }
-            Self::Rename { from, to, replace } => {
+            Self::RemoveFile(place, precondition) => {
+                let version = precondition.version();
+                place.run(Name::preparing("remove"), |place| verify_removal(place, version))
+            }
+            Self::RemoveTree(place, _) => {
+                place.run(Name::preparing("remove"), |place| place.verify_tree_removal().map(drop))
+            }
+            Self::Rename { from, to, precondition } => {
                 let name = Name::preparing("rename");
-                from.run_to(name, to, |from, to| verify_rename(from, to, *replace))
+                from.run_to(name, to, |from, to| verify_rename(from, to, *precondition))
             }
         }
     }
 
     fn begin(&mut self) {
         match self {
-            Self::Write(file) => file.begin_commit(),
-            Self::RemoveFile(place, _) => place.begin_change(),
+            Self::Write(Write { file, .. }) => {
+                file.as_mut().into_iter().for_each(AtomicFile::begin_commit);
+            }
+            Self::CreateDir(place) | Self::RemoveFile(place, _) | Self::RemoveTree(place, _) => {
+                place.begin_change();
+            }
             Self::Rename { from, to, .. } => [from, to].into_iter().for_each(Proof::begin_change),
         }
     }
 
     /// A commit that failed can have made the change, which then may not be durable.
     fn is_made(&self) -> bool {
-        matches!(self, Self::Write(file) if file.is_in_place())
+        matches!(self, Self::Write(Write { file: Some(file), .. }) if file.is_in_place())
     }
 
     fn commit(&mut self) -> Result<()> {
         match self {
-            Self::Write(file) => file.commit_as_part(),
-            Self::RemoveFile(place, version) => {
-                place.run("remove", |place| remove_file(place, *version))
+            Self::Write(Write { file, .. }) => {
+                file.as_mut().map_or(Ok(()), AtomicFile::commit_as_part)
             }
-            Self::Rename { from, to, replace } => rename(from, to, *replace),
+            Self::CreateDir(place) => place.run("create directory", Proof::create_dir),
+            Self::RemoveFile(place, precondition) => {
+                place.run("remove", |place| remove_file(place, precondition.version()))
+            }
+            Self::RemoveTree(place, aside) => {
+                *aside = Some(place.run(Name::preparing("remove"), Proof::rename_aside)?);
+                Ok(())
+            }
+            Self::Rename { from, to, precondition } => rename(from, to, *precondition),
         }
+    }
+
+    /// Removes what was renamed aside.
+    fn finish(&self) -> Result<()> {
+        let Self::RemoveTree(place, Some(aside)) = self else { return Ok(()) };
+        // This cannot be repeated from the beginning.
+        place.run("remove", |place| aside.remove(place).map_err(Error::into_custom))
     }
 }
 
@@ -366,6 +480,8 @@ impl CommitError {
         let (made, left) = (committed.len(), pending.len());
         let outcome = if made == 0 {
             "no file was changed".to_owned()
+        } else if left == 0 {
+            "all changes were made".to_owned()
         } else {
             format!(
                 "{made} of {} changes {} made ({}), and {left} {} not ({})",

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 
 use super::open::PRIVATE_FILE;
-use super::options::{Durability, WriteOptions};
+use super::options::{Durability, WriteMethod, WriteOptions};
 use super::permissions::{Permissions, narrow_mode};
 use super::permit::ChangeKind;
 use super::version::{Condition, change_in_place_if};
@@ -53,11 +53,11 @@ impl Roots {
     ///   changed.
     ///
     /// ```
-    /// # use guarded_fs::{Access, ErrorKind, Overwrite, Roots, WriteOptions};
+    /// # use guarded_fs::{Access, ErrorKind, Precondition, Roots, WriteOptions};
     /// # let work = tempfile::tempdir().unwrap();
     /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
     /// roots.write("a.txt", "text")?;
-    /// let options = WriteOptions::default().overwrite(Overwrite::Never);
+    /// let options = WriteOptions::default().precondition(Precondition::Missing);
     /// assert_eq!(roots.copy("a.txt", "b.txt", 1 << 20, options)?, 4);
     /// let refused = roots.copy("a.txt", "b.txt", 1 << 20, options).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
@@ -68,10 +68,10 @@ impl Roots {
         from: impl IntoLocation,
         to: impl IntoLocation,
         limit: u64,
-        options: WriteOptions,
+        options: impl Into<WriteMethod>,
     ) -> Result<u64> {
-        let last_names = [LastName::Existing, LastName::New];
-        self.run_between("copy", from, to, last_names, |from, to| from.copy_to(to, limit, options))
+        let (method, last_names) = (options.into(), [LastName::Existing, LastName::New]);
+        self.run_between("copy", from, to, last_names, |from, to| from.copy_to(to, limit, method))
     }
 }
 
@@ -81,23 +81,24 @@ impl CheckedPath {
     /// # Errors
     ///
     /// The same.
-    pub fn copy(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
-        self.0.run_to("copy", &to.0, |from, to| from.copy_to(to, limit, options))
+    pub fn copy(&self, to: &Self, limit: u64, options: impl Into<WriteMethod>) -> Result<u64> {
+        let method = options.into();
+        self.0.run_to("copy", &to.0, |from, to| from.copy_to(to, limit, method))
     }
 }
 
 impl Proof {
-    fn copy_to(&self, to: &Self, limit: u64, options: WriteOptions) -> Result<u64> {
+    fn copy_to(&self, to: &Self, limit: u64, method: WriteMethod) -> Result<u64> {
         let of_destination = Error::of_destination;
         to.ensure_writable().map_err(of_destination)?;
         let source = Source::open(self, to, limit)?;
         // Until the commit, only the owner can read it. While the source is open, no other file has
         // its identity.
         let source_id = Some(source.metadata.identity());
-        let file = to.begin_write(options, PRIVATE_FILE, source_id).map_err(|error| {
+        let file = to.begin_write(method, PRIVATE_FILE, source_id).map_err(|error| {
             if error.reason() == Code::SameFile { error } else { error.of_destination() }
         })?;
-        let Some(mut file) = file else { return source.copy_in_place(options) };
+        let Some(mut file) = file else { return source.copy_in_place(method.options) };
         let copied = source.copy_to(file.file())?;
         // The source can have become private, and have got more content, while it was copied.
         file.copied_from(Permissions::of(&source.file)?).map_err(of_destination)?;
@@ -148,7 +149,7 @@ impl<'a> Source<'a> {
 
     fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
         let at = &self.to.parent_dir().map_err(Error::of_destination)?;
-        let condition = Condition::new(self.to, at, options.version());
+        let condition = Condition::new(self.to, at, options.precondition.version());
         let condition = condition.map(Condition::of_destination);
         change_in_place_if(condition, || self.overwrite(options.durability))
     }

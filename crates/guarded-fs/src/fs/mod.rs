@@ -39,5 +39,5 @@ pub use attributes::Attribute;
 pub use changes::{ChangeSet, CommitError};
 pub use list::{DirEntry, ReadDir, Walk};
 pub use open::{OpenFile, OpenMode};
-pub use options::{Durability, Overwrite, WalkOptions, WriteOptions};
+pub use options::{Durability, Precondition, WalkOptions, WriteMethod, WriteOptions};
 pub use version::ContentHash;

@@ -1,47 +1,25 @@
 //! Options of writes and walks.
 
-use crate::error::{Code, Error, Result};
 use crate::fs::version::ContentHash;
 use crate::limits::WALK_ENTRIES;
 
-/// Options of [`write_with`](crate::Roots::write_with). By default, an existing file is replaced by
-/// a new file, parents are not created, and the content and the name are durable when the write
+/// Options of a whole file that is written: by [`write_with`](crate::Roots::write_with),
+/// [`copy`](crate::Roots::copy), an [`AtomicFile`](crate::AtomicFile) or a
+/// [`ChangeSet`](crate::ChangeSet). By default, an existing file is replaced by a new file, whatever
+/// it contains, parents are not created, and the content and the name are durable when the write
 /// returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WriteOptions {
-    pub(super) overwrite: Overwrite,
-    pub(super) in_place: InPlace,
+    pub(super) precondition: Precondition,
     pub(super) create_parents: bool,
     pub(super) durability: Durability,
 }
 
 impl WriteOptions {
-    /// Sets whether an existing file may be overwritten. The default is [`Overwrite::Always`].
-    pub fn overwrite(self, overwrite: Overwrite) -> Self {
-        Self { overwrite, ..self }
-    }
-
-    /// Opens, verifies and overwrites an existing file itself, instead of replacing it. A file that
-    /// does not exist is always created completely or not at all.
-    ///
-    /// The file keeps its owner, group, access control list, extended attributes, birth time and
-    /// hard links, but not the set-user-ID and set-group-ID bits. This requires permission to write
-    /// to the file, not to the directory, and is the only way to write a root that is a single
-    /// file.
-    ///
-    /// It is not atomic. A reader can see part of the new content, or the new content followed by
-    /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
-    /// so, and the overwritten content is lost.
-    pub fn in_place(self) -> Self {
-        Self { in_place: InPlace::Always, ..self }
-    }
-
-    /// Overwrites a file [in place](Self::in_place) only if a new file could not have its owner,
-    /// group and access control list. That is always so on Windows, where it never has the old
-    /// list.
-    pub fn in_place_if_owner_changes(self) -> Self {
-        Self { in_place: InPlace::IfOwnerChanges, ..self }
+    /// Sets what must hold of the name before it is written. The default is [`Precondition::Any`].
+    pub fn precondition(self, precondition: Precondition) -> Self {
+        Self { precondition, ..self }
     }
 
     /// Creates missing parent directories. If the write fails, they are removed again, unless
@@ -55,13 +33,58 @@ impl WriteOptions {
         Self { durability, ..self }
     }
 
-    pub(super) fn version(self) -> Option<ContentHash> {
-        match self.overwrite {
-            Overwrite::IfUnchanged(version) => Some(version),
-            Overwrite::Never | Overwrite::Always => None,
-        }
+    /// Opens, verifies and overwrites an existing file itself, instead of replacing it. A file that
+    /// does not exist is always created completely or not at all. An
+    /// [`AtomicFile`](crate::AtomicFile) and a [`ChangeSet`](crate::ChangeSet), which replace files,
+    /// do not take the result.
+    ///
+    /// The file keeps its owner, group, access control list, extended attributes, birth time and
+    /// hard links, but not the set-user-ID and set-group-ID bits. This requires permission to write
+    /// to the file, not to the directory, and is the only way to write a root that is a single
+    /// file.
+    ///
+    /// It is not atomic. A reader can see part of the new content, or the new content followed by
+    /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
+    /// so, and the overwritten content is lost.
+    pub fn in_place(self) -> WriteMethod {
+        WriteMethod { options: self, in_place: InPlace::Always }
     }
 
+    /// Overwrites a file [in place](Self::in_place) only if a new file could not have its owner,
+    /// group and access control list. That is always so on Windows, where it never has the old
+    /// list.
+    pub fn in_place_if_owner_changes(self) -> WriteMethod {
+        WriteMethod { options: self, in_place: InPlace::IfOwnerChanges }
+    }
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            precondition: Precondition::Any,
+            create_parents: false,
+            durability: Durability::default(),
+        }
+    }
+}
+
+/// How [`write_with`](crate::Roots::write_with) and [`copy`](crate::Roots::copy) treat an existing
+/// file: [`WriteOptions`] become one that replaces it, and
+/// [`in_place`](WriteOptions::in_place) makes one that overwrites it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct WriteMethod {
+    pub(super) options: WriteOptions,
+    pub(super) in_place: InPlace,
+}
+
+impl From<WriteOptions> for WriteMethod {
+    fn from(options: WriteOptions) -> Self {
+        Self { options, in_place: InPlace::Never }
+    }
+}
+
+impl WriteMethod {
     pub(super) fn is_in_place(self) -> bool {
         match self.in_place {
             InPlace::Never => false,
@@ -69,48 +92,21 @@ impl WriteOptions {
             InPlace::IfOwnerChanges => cfg!(windows),
         }
     }
-
-    pub(super) fn validate(self) -> Result<()> {
-        if self.overwrite == Overwrite::Never && self.in_place != InPlace::Never {
-            let text = "a file that is never overwritten cannot be overwritten in place";
-            return Err(Error::from(Code::InvalidOptions).with_text(text));
-        }
-        Ok(())
-    }
-
-    pub(super) fn validate_atomic(self) -> Result<()> {
-        if self.in_place != InPlace::Never {
-            let text = "an atomic file cannot be written in place";
-            return Err(Error::from(Code::InvalidOptions).with_text(text));
-        }
-        self.validate()
-    }
 }
 
-impl Default for WriteOptions {
-    fn default() -> Self {
-        Self {
-            overwrite: Overwrite::Always,
-            in_place: InPlace::default(),
-            create_parents: false,
-            durability: Durability::default(),
-        }
-    }
-}
-
-/// Whether a write may overwrite an existing file, and a rename its destination.
+/// What must hold of a name before a change replaces, moves or removes what has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Overwrite {
-    /// Fails with [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if anything has the name. On
-    /// Linux and macOS, the check and the change are one atomic step (`RENAME_NOREPLACE`,
-    /// renameat2(2)). On Windows, and on a filesystem without this flag, what another process
-    /// creates between the two can be replaced.
-    Never,
-    /// Overwrites a file. A rename replaces its destination as rename(2) does: a file replaces a
-    /// file or symlink, and a directory an empty directory.
-    Always,
-    /// Overwrites only a file that exists and still has this content. Otherwise, fails with
+pub enum Precondition {
+    /// Nothing has the name. Otherwise, fails with
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists). On Linux and macOS, the check and the
+    /// change are one atomic step (`RENAME_NOREPLACE`, renameat2(2)). On Windows, and on a
+    /// filesystem without this flag, what another process creates between the two can be replaced.
+    Missing,
+    /// Whatever has the name is changed. A rename replaces its destination as rename(2) does: a
+    /// file replaces a file or symlink, and a directory an empty directory.
+    Any,
+    /// A file has the name, and still has this content. Otherwise, fails with
     /// [`Changed`](crate::ErrorKind::Changed) (`modified`), or with
     /// [`TooLarge`](crate::ErrorKind::TooLarge) for a file of more than
     /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES), which is not compared.
@@ -128,12 +124,20 @@ pub enum Overwrite {
     ///   unconditional operation of this process.
     /// - One in place that keeps the size, so soon after the comparison that the filesystem records
     ///   the same times, which is up to 10 ms on Linux.
-    IfUnchanged(ContentHash),
+    Unchanged(ContentHash),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Precondition {
+    pub(super) fn version(self) -> Option<ContentHash> {
+        match self {
+            Self::Unchanged(version) => Some(version),
+            Self::Missing | Self::Any => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InPlace {
-    #[default]
     Never,
     Always,
     IfOwnerChanges,

@@ -31,12 +31,27 @@ impl Proof {
         above: usize,
         created: &mut NewDirectories,
     ) -> Result<Beneath> {
+        let (Beneath { mut directory, path, mounts }, missing) = self.last_present(above)?;
+        let mut names = path.iter();
+        for (name, missing) in names.by_ref().take(missing).zip((1..=missing).rev()) {
+            let at = Beneath { directory, path: name.into(), mounts };
+            let permit = self.permit_parent(at, above + missing);
+            let (child, identity) = permit.open_or_create()?;
+            created.add(&permit.at().directory, name, identity);
+            directory = Arc::new(child);
+        }
+        Ok(Beneath { directory, path: names.collect(), mounts })
+    }
+
+    /// Opens the last directory that exists on the path to the one `above` names above the place.
+    /// Returns it with the rest of the path, and how many of its directories are missing.
+    pub(super) fn last_present(&self, above: usize) -> Result<(Beneath, usize)> {
         let Beneath { directory: base, path: place, mounts } = self.place()?;
         let mut missing = match self.found() {
             Presence::Missing(missing) => missing.saturating_sub(above),
             Presence::Exists | Presence::Link => 0,
         };
-        let (present, mut directory) = loop {
+        let (present, directory) = loop {
             let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
             match base.dir(present, mounts) {
                 Err(error)
@@ -53,15 +68,8 @@ impl Proof {
         if missing > 0 && first.is_some_and(|first| self.holds_root(first)) {
             return Err(Code::RootItself.into());
         }
-        let mut names = place.iter().skip(present.iter().count());
-        for (name, missing) in names.by_ref().take(missing).zip((1..=missing).rev()) {
-            let at = Beneath { directory, path: name.into(), mounts };
-            let permit = self.permit_parent(at, above + missing);
-            let (child, identity) = permit.open_or_create()?;
-            created.add(&permit.at().directory, name, identity);
-            directory = Arc::new(child);
-        }
-        Ok(Beneath { directory, path: names.collect(), mounts })
+        let path = place.iter().skip(present.iter().count()).collect();
+        Ok((Beneath { directory, path, mounts }, missing))
     }
 }
 

@@ -299,7 +299,7 @@ impl ChangePermit<'_> {
             place.search(&tree)?;
         }
         self.ask()?;
-        Ok((tree, ContentPermit(place.roots())))
+        Ok((tree, ContentPermit::of(place)))
     }
 }
 
@@ -320,6 +320,12 @@ impl Permit for ChangePermit<'_> {
 
 /// The permit to remove what is in a tree whose own permit was asked.
 pub(super) struct ContentPermit<'a>(&'a Roots);
+
+impl<'a> ContentPermit<'a> {
+    pub(super) fn of(place: &'a Proof) -> Self {
+        Self(place.roots())
+    }
+}
 
 impl Permit for ContentPermit<'_> {
     fn ask(&self) -> Result<()> {

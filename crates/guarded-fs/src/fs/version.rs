@@ -1,5 +1,5 @@
 //! Versions of files, and changes made only if a file still has a version, as described at
-//! [`Overwrite::IfUnchanged`](crate::Overwrite::IfUnchanged).
+//! [`Precondition::Unchanged`](crate::Precondition::Unchanged).
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::roots::{Roots, WeakTable};
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
 /// Take a version when a file is read, and pass it to a later write, rename or removal, which then
-/// fails if the file has other content ([`Overwrite::IfUnchanged`]). It contains no inode number,
+/// fails if the file has other content ([`Precondition::Unchanged`]). It contains no inode number,
 /// device or time, so it can be sent to a client, and is the same for equal files. Anybody who can
 /// guess the content can compute it.
 ///
@@ -28,7 +28,7 @@ use crate::roots::{Roots, WeakTable};
 /// hexadecimal digits.
 ///
 /// ```
-/// use guarded_fs::{Access, ErrorKind, ContentHash, Overwrite, Roots, WriteOptions};
+/// use guarded_fs::{Access, ErrorKind, ContentHash, Precondition, Roots, WriteOptions};
 ///
 /// # let work = tempfile::tempdir().unwrap();
 /// let roots = Roots::from_dirs([work.path()], Access::ReadWrite)?;
@@ -38,14 +38,14 @@ use crate::roots::{Roots, WeakTable};
 /// assert_eq!(version, roots.check("notes.txt")?.content_hash(1 << 20)?);
 /// assert_eq!(version, version.to_string().parse()?);
 ///
-/// let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
+/// let if_unchanged = WriteOptions::default().precondition(Precondition::Unchanged(version));
 /// roots.write_with("notes.txt", "new", if_unchanged)?;
 /// let refused = roots.write_with("notes.txt", "newer", if_unchanged).unwrap_err();
 /// assert_eq!((refused.kind(), refused.code()), (ErrorKind::Changed, "modified"));
 /// # Ok::<(), guarded_fs::Error>(())
 /// ```
 ///
-/// [`Overwrite::IfUnchanged`]: crate::Overwrite::IfUnchanged
+/// [`Precondition::Unchanged`]: crate::Precondition::Unchanged
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentHash {
     size: u64,
@@ -295,7 +295,7 @@ fn version(path: &Proof, limit: u64) -> Result<ContentHash> {
 mod tests {
     use super::*;
     use crate::dir::Access;
-    use crate::fs::options::{Overwrite, WriteOptions};
+    use crate::fs::options::{Precondition, WriteOptions};
 
     /// One client must not delay the conditional changes of another while it copies a large file.
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         roots.write("a", "old").unwrap();
         roots.write("b", "old").unwrap();
         let version = ContentHash::of(b"old");
-        let if_unchanged = WriteOptions::default().overwrite(Overwrite::IfUnchanged(version));
+        let if_unchanged = WriteOptions::default().precondition(Precondition::Unchanged(version));
         let place = roots.check("a").unwrap().0;
         let at = &place.parent_dir().unwrap();
         let condition = Condition::new(&place, at, Some(version));
@@ -314,7 +314,7 @@ mod tests {
             let refused = roots.write_with("a", "new", if_unchanged).unwrap_err();
             assert_eq!(refused.code(), "changed");
             let mut changes = roots.change_set();
-            changes.remove_file_if_unchanged("a", version)?;
+            changes.remove_file("a", Precondition::Unchanged(version))?;
             assert_eq!(changes.commit().unwrap_err().error().code(), "changed");
             Ok(())
         })

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::atomic::AtomicFile;
 use super::open::NEW_FILE;
-use super::options::{Durability, InPlace, WriteOptions};
+use super::options::{Durability, InPlace, Precondition, WriteMethod, WriteOptions};
 use super::parents::NewDirectories;
 use super::permissions::narrow_mode;
 use super::permit::ChangeKind;
@@ -65,7 +65,7 @@ impl Roots {
     ///   may neither read nor write, or whose access control list cannot be kept.
     pub fn write(&self, request: impl IntoLocation, content: impl AsRef<[u8]>) -> Result<()> {
         self.operate("write", request, LastName::New, |path| {
-            write(path, &content, WriteOptions::default())
+            write(path, &content, WriteOptions::default().into())
         })
     }
 
@@ -79,9 +79,10 @@ impl Roots {
         &self,
         request: impl IntoLocation,
         content: impl AsRef<[u8]>,
-        options: WriteOptions,
+        options: impl Into<WriteMethod>,
     ) -> Result<()> {
-        self.operate("write", request, LastName::New, |path| write(path, &content, options))
+        let method = options.into();
+        self.operate("write", request, LastName::New, |path| write(path, &content, method))
     }
 
     /// Creates a directory. For a file, use [`open_with`](Self::open_with). The parent must exist.
@@ -119,7 +120,7 @@ impl CheckedPath {
     ///
     /// The same.
     pub fn write(&self, content: impl AsRef<[u8]>) -> Result<()> {
-        self.0.run("write", |path| write(path, &content, WriteOptions::default()))
+        self.0.run("write", |path| write(path, &content, WriteOptions::default().into()))
     }
 
     /// Like [`Roots::write_with`].
@@ -127,8 +128,13 @@ impl CheckedPath {
     /// # Errors
     ///
     /// The same.
-    pub fn write_with(&self, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-        self.0.run("write", |path| write(path, &content, options))
+    pub fn write_with(
+        &self,
+        content: impl AsRef<[u8]>,
+        options: impl Into<WriteMethod>,
+    ) -> Result<()> {
+        let method = options.into();
+        self.0.run("write", |path| write(path, &content, method))
     }
 
     /// Like [`Roots::create_dir`].
@@ -150,10 +156,10 @@ impl CheckedPath {
     }
 }
 
-fn write(path: &Proof, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-    let Some(mut file) = path.begin_write(options, NEW_FILE, None)? else {
-        let at = &path.parent_dir()?;
-        let condition = Condition::new(path, at, options.version());
+fn write(path: &Proof, content: impl AsRef<[u8]>, method: WriteMethod) -> Result<()> {
+    let Some(mut file) = path.begin_write(method, NEW_FILE, None)? else {
+        let (at, options) = (&path.parent_dir()?, method.options);
+        let condition = Condition::new(path, at, options.precondition.version());
         let content = content.as_ref();
         return change_in_place_if(condition, || path.overwrite(content, options.durability));
     };
@@ -166,19 +172,20 @@ impl Proof {
     /// copy. `None` if an existing file must be overwritten in place.
     pub(super) fn begin_write(
         &self,
-        options: WriteOptions,
+        method: WriteMethod,
         mode: u32,
         source: Option<Identity>,
     ) -> Result<Option<AtomicFile>> {
-        options.validate()?;
-        if options.is_in_place() {
+        // What must be missing cannot be overwritten.
+        if method.is_in_place() && method.options.precondition != Precondition::Missing {
             if let Stat::Other(metadata) = self.permit(ChangeKind::Modify)?.look()? {
                 self.ensure_replaceable(&metadata, source)?;
                 return Ok(None);
             }
         }
-        let file = AtomicFile::begin(self, options, mode, source)?;
-        let is_kept = options.in_place != InPlace::IfOwnerChanges || file.can_keep_owner()?;
+        let file = AtomicFile::begin(self, method, mode, source)?;
+        file.ensure_unchanged()?;
+        let is_kept = method.in_place != InPlace::IfOwnerChanges || file.can_keep_owner()?;
         Ok(Some(file).filter(|_| is_kept))
     }
 
@@ -206,7 +213,7 @@ impl Proof {
         Ok(())
     }
 
-    fn create_dir(&self) -> Result<()> {
+    pub(super) fn create_dir(&self) -> Result<()> {
         self.permit(ChangeKind::CreateDir)?.slot().create_dir()
     }
 
