@@ -12,7 +12,7 @@
 //! | that changes a file in place ([`Effect::InPlace`]) | returned an error | this file can be mixed, or new and empty; every other entry is as before |
 //! | any | succeeded anyway | the tree is as without a failure; only permissions that could not be carried over can be narrower |
 //! | any | either | no permissions are wider than those before or those without a failure |
-//! | any | either | a temporary file remains only if the call that failed would have removed it |
+//! | any | either | what has a temporary name remains only if the call that failed would have removed it, or if it is what could not be removed of a tree, and the error names it |
 //! | any | either | no descriptor remains open |
 //!
 //! The operation also has to end, without a panic.
@@ -370,8 +370,9 @@ fn judge(run: &Run, right: &Run, effect: Effect, failure: Failure) -> impl Itera
     let is_left =
         |(name, _): &(&String, &Entry)| Path::new(name).file_name().is_some_and(is_temporary);
     let left: Vec<_> = run.after.iter().filter(is_left).collect();
+    let is_named = |left: &str| run.answer.contains(left);
     for (name, entry) in &left {
-        if failed != Some(libc::SYS_unlinkat) {
+        if failed != Some(libc::SYS_unlinkat) && !is_named(name) {
             wrong.push(format!("{name:?} remains"));
         }
         let mut others = run.before.values().chain(right.after.values());
@@ -385,8 +386,12 @@ fn judge(run: &Run, right: &Run, effect: Effect, failure: Failure) -> impl Itera
     let is_narrowed = failed.is_some_and(|call| carries.contains(&call));
     let names = [&run.before, &run.after, &right.after].into_iter().flat_map(BTreeMap::keys);
     for name in names.collect::<BTreeSet<_>>() {
-        // A directory that was created for the temporary file remains with it.
-        if left.iter().any(|(left, _)| Path::new(left).starts_with(name)) {
+        // A directory that was created for the temporary file remains with it, and what could not
+        // be removed of a tree with its temporary name.
+        let is_part = |left: &str| {
+            Path::new(left).starts_with(name) || is_named(left) && Path::new(name).starts_with(left)
+        };
+        if left.iter().any(|(left, _)| is_part(left)) {
             continue;
         }
         let entries = [&run.before, &run.after, &right.after].map(|tree| tree.get(name));

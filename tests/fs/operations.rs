@@ -233,6 +233,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
                 _ if is(&["remove_file", "change_set from"]) => continue,
                 Target::Symlink if *request == "l" => None,
                 Target::Symlink => Some("not_a_symlink"),
+                Target::Missing if is(&["change_set(create_dir"]) => Some("already_exists"),
                 Target::Missing | Target::MissingTree
                     if !is(&[
                         "copy(",

@@ -446,6 +446,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         },
     ),
     of_roots(
+        b'f',
+        "change_set(create_dir, remove_dir_all)",
+        &[changes(NoFollow, Tree), changes(New, Missing)],
+        |roots, texts, pause| {
+            let mut changes = roots.change_set();
+            changes.remove_dir_all(texts[0])?;
+            pause();
+            changes.create_dir(texts[1])?;
+            made(changes, pause)
+        },
+    ),
+    of_roots(
         b'8',
         "change_set(write_moved)",
         &[changes(Existing, File), changes(NewTree, MissingTree)],

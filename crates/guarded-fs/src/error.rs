@@ -295,7 +295,7 @@ impl From<Code> for Error {
     }
 }
 
-/// An [`io::Error`] that was made from an error of this crate becomes that error again. Common
+/// An [`io::Error`] that contains an error of this crate becomes that error again. Common
 /// operating system errors have their own kind, and so has text that is not UTF-8
 /// ([`BufRead::lines`](std::io::BufRead::lines)). All others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
@@ -321,33 +321,43 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The kind is the system's, if the system reported the error, or else the one with the same name
-/// or [`InvalidInput`](io::ErrorKind::InvalidInput). Every other refusal becomes
-/// [`PermissionDenied`](io::ErrorKind::PermissionDenied).
+/// For code that expects what [`std::fs`] returns. An [`io::Error`] has either a number or a text of
+/// its own, so:
 ///
-/// The error is the [inner error](io::Error::get_ref), so that the text tells a model the path and
-/// the reason. An [`io::Error`] with an inner error has no `raw_os_error` of its own:
+/// - An error with a [number](Error::raw_os_error) becomes the system's error: its number, kind and
+///   message. The operation and the path are lost. Programs that compare the number or the kind,
+///   such as web servers that answer 404, work as with `std::fs`.
+/// - A refusal without one, such as `outside_roots`, becomes the [inner
+///   error](io::Error::get_ref), with its text. Its kind is
+///   [`InvalidInput`](io::ErrorKind::InvalidInput) for a request that is wrong by its text alone,
+///   [`Unsupported`](io::ErrorKind::Unsupported), or
+///   [`PermissionDenied`](io::ErrorKind::PermissionDenied).
+///
+/// To tell a model the path and the reason, keep the [`Error`].
 ///
 /// ```
 /// # use std::io;
 /// # use guarded_fs::{Access, Error, Roots};
 /// # let work = tempfile::tempdir().unwrap();
 /// # let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
-/// fn number(error: &io::Error) -> Option<i32> {
-///     let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-///     own.map_or_else(|| error.raw_os_error(), Error::raw_os_error)
-/// }
-///
-/// let error = io::Error::from(roots.open("missing.txt").unwrap_err());
-/// assert_eq!(error.to_string(), r#"open "missing.txt": no such file or directory"#);
+/// let missing = io::Error::from(roots.open("missing.txt").unwrap_err());
+/// assert_eq!(missing.kind(), io::ErrorKind::NotFound);
 /// # #[cfg(unix)]
-/// assert_eq!(number(&error), Some(2)); // ENOENT
+/// assert_eq!(missing.raw_os_error(), Some(2)); // ENOENT
+///
+/// let refused = io::Error::from(roots.open("../x").unwrap_err());
+/// assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+/// assert_eq!(refused.to_string(), r#"open "../x": not inside the allowed directories"#);
 /// # Ok::<(), Error>(())
 /// ```
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
+        if let Some(number) = error.raw_os_error() {
+            return Self::from_raw_os_error(number);
+        }
         let kind = match (&error.0.cause, error.kind()) {
             (Some(cause), _) => cause.kind(),
+            // What the guard finds without a system call has no number on Windows.
             (None, ErrorKind::NotFound) => io::ErrorKind::NotFound,
             (None, ErrorKind::AlreadyExists) => io::ErrorKind::AlreadyExists,
             (None, ErrorKind::NotADirectory) => io::ErrorKind::NotADirectory,
@@ -500,6 +510,11 @@ mod tests {
         assert_eq!(kind(Code::NotFound.into()), io::ErrorKind::NotFound);
         assert_eq!(kind(Code::Empty.into()), io::ErrorKind::InvalidInput);
         assert_eq!(kind(Code::OutsideRoots.into()), io::ErrorKind::PermissionDenied);
+        let number = |error: Error| io::Error::from(error).raw_os_error();
+        assert_eq!(number(io::Error::from_raw_os_error(28).into()), Some(28));
+        assert_eq!(number(Code::OutsideRoots.into()), None);
+        #[cfg(unix)]
+        assert_eq!(number(Code::NotADirectory.into()), Some(20));
         let refused = Error::from(io::Error::from(Error::from(Code::OutsideRoots)));
         assert_eq!(refused.reason(), Code::OutsideRoots);
     }

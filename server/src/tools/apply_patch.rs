@@ -53,8 +53,8 @@ fn apply(roots: &RequestRoots, room: &Room, text: &str) -> Work {
     if u64::try_from(text.len()).map_or(true, |size| size > BYTES) {
         return Err(HandlerError::new(format!("the patch is larger than {BYTES} bytes; split it")));
     }
-    // The new files, and what each line takes.
-    room.take(text.len() + 48 * text.lines().count())?;
+    // The new files, twice until the commit, and what each line takes.
+    room.take(2 * text.len() + 48 * text.lines().count())?;
     let sections = parse(text).map_err(HandlerError::new)?;
     let mut result = Lines::default();
     for Section { path, change } in &sections {
@@ -115,6 +115,8 @@ impl Files<'_> {
         if u64::try_from(new.len()).map_or(true, |size| size > BYTES) {
             return Err(refused(&format!("the file would be larger than {BYTES} bytes")).into());
         }
+        // The set keeps it until the commit.
+        self.room.take(new.len())?;
         match to {
             Some(to) => {
                 let unchanged = Precondition::Unchanged(version);

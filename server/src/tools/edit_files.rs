@@ -79,6 +79,8 @@ fn edit(roots: &RequestRoots, room: &Room, args: &EditFiles) -> Work {
             let version = ensure_version(path, &old, *version)?;
             let new = edited(roots, &format!("{path:?}: "), &old, edits, &mut left)?;
             if new != old && !args.dry_run {
+                // The set keeps it until the commit.
+                room.take(new.len())?;
                 changes.write(path, new.as_str(), if_unchanged(version))?;
             }
             if old == new {
