@@ -60,6 +60,10 @@ pub const NO_SESSION: ErrorKind = ErrorKind::Other("no_session");
 ///   `process`).
 pub const BUSY: ErrorKind = ErrorKind::Other("busy");
 
+/// The work of the request waits for a filesystem that has not answered for the time that the
+/// server chose (`GuardBuilder::stalled_after`). An operation that has begun can still take effect.
+pub const STALLED: ErrorKind = ErrorKind::Other("stalled");
+
 /// The request was cancelled, or its client has disconnected.
 pub const CANCELLED: ErrorKind = ErrorKind::Other("cancelled");
 

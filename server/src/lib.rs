@@ -18,7 +18,6 @@ mod names;
 mod nothing;
 pub mod options;
 pub mod own_files;
-mod patience;
 pub mod programs;
 pub mod replaced;
 mod resources;

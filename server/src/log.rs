@@ -91,6 +91,7 @@ impl<S: Subscriber> Layer<S> for Failures {
         let kind = match refusal.code.as_str() {
             "io" if refusal.os_error.is_some_and(|it| MACHINE.contains(&it)) => "the system fails",
             "root_unavailable" => "a directory is gone, or its filesystem does not answer",
+            "stalled" => "a filesystem does not answer, so a call that uses it was given up",
             "busy" | "queue_full" => "clients wait for the server",
             NOTHING_IN_FORCE | "roots_failed" | "roots_timed_out" | "roots_unsupported" => {
                 "a client can access nothing"

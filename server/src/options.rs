@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, RangedI64ValueParser, TypedValueParser as _};
 use clap::{ArgGroup, CommandFactory as _, Parser, ValueEnum};
@@ -360,7 +361,7 @@ impl Options {
 
     /// The guard of a boundary, with what these options say about client roots.
     pub fn guard(&self, boundary: Boundary) -> GuardBuilder {
-        let guard = Guard::builder(boundary);
+        let guard = Guard::builder(boundary).stalled_after(FILE_TIME);
         match self.empty_list {
             Empty::Allow => guard.client_roots(ClientRoots::NarrowIfListed),
             Empty::Deny => guard,
@@ -463,3 +464,7 @@ pub(crate) fn at_home(path: &Path) -> PathBuf {
     let home = || Some(std::env::home_dir()?.join(path.strip_prefix("~").ok()?));
     home().unwrap_or_else(|| path.to_owned())
 }
+
+/// How long a call waits for a file operation: half of what clients commonly wait for a response,
+/// and longer than a disk takes to spin up.
+const FILE_TIME: Duration = Duration::from_secs(30);

@@ -1,7 +1,6 @@
 //! The MCP server: routes each request to its tool or resource handler.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::http::request::Parts;
 use mcp_roots_guard::limits::WALK_ENTRIES;
@@ -21,7 +20,6 @@ use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, tool_handler};
 
 use crate::http::SessionPermit;
-use crate::patience::Patience;
 use crate::programs::Programs;
 use crate::replaced::ConfinedDirectories;
 use crate::resources::{self, Resources};
@@ -33,7 +31,6 @@ pub struct Server {
     tools: Arc<ToolRouter<Self>>,
     pub(crate) programs: Arc<Programs>,
     pub(crate) resources: Arc<Resources>,
-    pub(crate) patience: Patience,
     pub(crate) search_entries: usize,
     pub(crate) confined: ConfinedDirectories,
 }
@@ -44,24 +41,16 @@ impl Server {
     #[must_use]
     pub fn new(guard: Guard, programs: Programs) -> Self {
         let tools = Arc::new(Self::all_tools(&programs));
-        let (programs, patience) = (Arc::new(programs), Patience::new(FILE_TIME));
+        let programs = Arc::new(programs);
         let search_entries = WALK_ENTRIES;
         Self {
             guard,
             tools,
             programs,
             resources: Arc::default(),
-            patience,
             search_entries,
             confined: ConfinedDirectories::default(),
         }
-    }
-
-    /// Sets how long a call waits for a file operation to end. Afterwards, the call is answered with
-    /// an error, and its work continues. The default is 30 seconds.
-    #[must_use]
-    pub fn file_time(self, time: Duration) -> Self {
-        Self { patience: Patience::new(time), ..self }
     }
 
     /// Says that the process is confined to these directories.
@@ -133,7 +122,7 @@ impl Server {
             let in_force = Roots::clone(&roots);
             work(roots).map_err(|error| confined.explain(error, &in_force))
         };
-        let run = |roots| async move { self.patience.run(&roots, work).await };
+        let run = |roots: RequestRoots| async move { roots.run(work).await };
         self.guard.respond(ctx, input, run).await
     }
 
@@ -266,7 +255,3 @@ const INVALID_ARGUMENTS: &str = "failed to deserialize parameters: ";
 
 /// The maximum number of characters of an unknown name in an error.
 const NAME_CHARS: usize = 64;
-
-/// How long a call waits for a file operation: half of what clients commonly wait for a response,
-/// and longer than a disk takes to spin up.
-const FILE_TIME: Duration = Duration::from_secs(30);

@@ -83,6 +83,7 @@ mod peer;
 mod handler_error;
 mod input;
 mod request;
+mod stalled;
 mod work;
 
 use guarded_fs::Error;

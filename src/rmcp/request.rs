@@ -94,14 +94,6 @@ impl Drop for EndOnDrop {
 }
 
 impl RequestRoots {
-    /// A number that rises with each step of the request's work: whenever the roots are
-    /// [asked](crate::Scope) whether they are over, such as when an operation begins and before
-    /// each entry of a walk. If it stays the same for long, the filesystem does not answer.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
-        self.request.scope.steps.load(Relaxed)
-    }
-
     /// The client's responses to the handler's own requests for input, under the handler's keys.
     /// They are untrusted.
     #[must_use]
@@ -113,6 +105,14 @@ impl RequestRoots {
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.request.session.as_ref()
+    }
+}
+
+impl RequestScope {
+    /// A number that rises with each step of the request's work: whenever its roots are asked
+    /// whether they are over.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Relaxed)
     }
 }
 

@@ -234,7 +234,9 @@ impl RequestRoots {
     /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE),
     ///   [`SESSION_CLOSED`](crate::kinds::SESSION_CLOSED) or [`CANCELLED`](crate::kinds::CANCELLED)
     ///   if the request or its roots have ended.
-    /// - [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`).
+    /// - [`BUSY`](crate::kinds::BUSY) (`queue_full`, `busy`);
+    ///   [`STALLED`](crate::kinds::STALLED), if the server [asked for
+    ///   it](crate::GuardBuilder::stalled_after).
     /// - The protocol error -32603 if `work` panicked.
     pub async fn run<T, W>(&self, work: W) -> Result<T, HandlerError>
     where
@@ -248,7 +250,7 @@ impl RequestRoots {
             roots.ensure_usable().map_err(|error| error.logged(session))?;
             work(roots)
         };
-        let done = client.guard.slots().work(&client.share, work).await;
+        let done = self.unless_stalled(client.guard.slots().work(&client.share, work)).await;
         done.map_err(|error| error.logged(session))?.map_err(|_| panicked())?
     }
 }

@@ -70,6 +70,8 @@ pub struct GuardBuilder {
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
     work_at_once: usize,
+    #[cfg(feature = "rmcp")]
+    pub(crate) stalled_after: Option<Duration>,
     runtime: Option<Handle>,
     /// The error for an option for client lists, together with [`ClientRoots::Ignore`].
     list_option_error: Option<&'static str>,
@@ -141,6 +143,22 @@ impl GuardBuilder {
         self
     }
 
+    /// Answers a call with [`STALLED`](crate::kinds::STALLED) if its work has made no step for this
+    /// long, because a mounted filesystem that hangs would otherwise keep it waiting for ever. By
+    /// default, calls wait.
+    ///
+    /// A step is when an operation of its roots begins, and before each entry of a walk. Work that
+    /// computes for long calls [`ensure_usable`](crate::Roots::ensure_usable) between its steps. A
+    /// call that waits for a slot is answered so if this is true of all calls of its client.
+    ///
+    /// The work itself continues, keeps its slot, and can still take effect. This holds for the
+    /// work of [`Guard::tool`] and [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
+    #[cfg(feature = "rmcp")]
+    pub fn stalled_after(mut self, time: Duration) -> Self {
+        self.stalled_after = Some(time.min(LONGEST_TIME));
+        self
+    }
+
     /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the
     /// guard has threads of its own, which start on demand and do not keep the process from ending.
     ///
@@ -205,6 +223,8 @@ impl Guard {
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
             work_at_once: WORK,
+            #[cfg(feature = "rmcp")]
+            stalled_after: None,
             runtime: None,
             list_option_error: None,
         }

@@ -63,6 +63,23 @@ struct ClientShare {
     share: Arc<Semaphore>,
     turn: Semaphore,
     waiting: Semaphore,
+    #[cfg(feature = "rmcp")]
+    progressed: Mutex<Instant>,
+}
+
+/// When a client's work last made progress.
+#[cfg(feature = "rmcp")]
+pub(crate) struct Progress(Arc<ClientShare>);
+
+#[cfg(feature = "rmcp")]
+impl Progress {
+    pub(crate) fn last(&self) -> Instant {
+        *lock(&self.0.progressed)
+    }
+
+    pub(crate) fn note(&self, now: Instant) {
+        *lock(&self.0.progressed) = now;
+    }
 }
 
 /// The jobs that run in a lane, in the order in which they began.
@@ -117,6 +134,12 @@ impl Slots {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         run(&self.resolving, self.resolutions.take(client).await?, job).await
+    }
+
+    /// The progress of a client of which a call waits or runs.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn progress_of(&self, client: &Arc<str>) -> Progress {
+        Progress(self.work.client(client))
     }
 
     /// Runs a job of the server itself, which needs no slot. Nobody waits for it.
@@ -230,6 +253,8 @@ impl Lane {
             share: Arc::new(Semaphore::new(size)),
             turn: Semaphore::new(1),
             waiting: Semaphore::new(QUEUED_EACH),
+            #[cfg(feature = "rmcp")]
+            progressed: Mutex::new(Instant::now()),
         });
         clients.insert(share.clone(), Arc::downgrade(&client));
         client

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::one_step::OneStep as _;
 use crate::operations::{OPERATIONS, Way};
-use crate::raw_client::{Raw, call, cancelled, in_era, request};
+use crate::raw_client::{Raw, call, cancelled, in_era, request, tool_text};
 use crate::server::{ERAS, Era, Tree};
 
 /// The values that this server keeps after a request ends.
@@ -102,24 +102,50 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     }
 }
 
-/// A server sees by this whether the filesystem answers.
+/// Work that waits without a step is answered, with the calls that wait for its slot. Work that
+/// advances is not, however long it takes.
 #[tokio::test]
-async fn a_copy_takes_steps_while_it_advances() {
+async fn a_call_whose_work_makes_no_step_is_answered() {
+    const TIME: Duration = Duration::from_millis(400);
     let tree = Tree::new();
-    let copy = |roots: RequestRoots| {
-        roots.write("c/large", vec![0; 4 << 20])?;
-        let before = roots.steps();
-        roots.copy("c/large", "c/copy", u64::MAX, WriteOptions::default())?;
-        Ok((roots.steps() - before).to_string())
-    };
-    let mut raw = Raw::to_tool(&tree.guard(), move |guard, call, ctx| async move {
-        guard.tool(&ctx, &call, copy).await
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let waits = Arc::new(Mutex::new(waits));
+    // The client has one slot.
+    let guard = tree.builder().stalled_after(TIME).work_at_once(1).build().unwrap();
+    let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
+        let waits = waits.clone();
+        async move {
+            let hangs = call.name == "hang";
+            let work = move |roots: RequestRoots| {
+                if hangs {
+                    let _ = waits.lock().unwrap().recv();
+                }
+                // Three times as long as a call waits, one step at a time.
+                for _ in 0..24 {
+                    roots.read("c/in.txt", 99)?;
+                    std::thread::sleep(TIME / 8);
+                }
+                Ok("advanced".to_owned())
+            };
+            guard.tool(&ctx, &call, work).await
+        }
     });
     raw.initialize(json!({})).await;
-    raw.send(&call(1, "copy", "")).await;
-    let answer = raw.receive().await;
-    let steps = answer["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(steps.parse::<u32>().unwrap() >= 4, "{answer}");
+    raw.send(&call(1, "advance", "")).await;
+    assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("advanced"));
+    for id in [2, 3] {
+        raw.send(&call(id, "hang", "")).await;
+    }
+    for _ in [2, 3] {
+        let text = tool_text(&raw.receive().await).unwrap_err();
+        assert!(text.starts_with("the filesystem does not answer: "), "{text}");
+        assert!(text.ends_with("; the time is 400ms"), "{text}");
+    }
+    // The work continues, so its slot is taken until it ends.
+    go.send(()).unwrap();
+    drop(go);
+    raw.send(&call(4, "advance", "")).await;
+    assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("advanced"));
 }
 
 #[tokio::test]

@@ -110,7 +110,6 @@ async fn git(
     option: Option<String>,
     revision: Option<String>,
 ) -> ToolResult {
-    let patience = call.server.patience.clone();
     let room = call.reply.room.clone();
     call.asynchronous(async move |roots| {
         if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
@@ -131,7 +130,7 @@ async fn git(
             }
             repository.git()
         };
-        let git = patience.run(&roots, prepare).await?;
+        let git = roots.run(prepare).await?;
         let git = git.args(command).args(option);
         let git = match revision {
             Some(revision) => git.args(["--end-of-options", &revision, "--"]),

@@ -36,7 +36,7 @@ impl Server {
         annotations(read_only_hint = false, destructive_hint = true)
     )]
     async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> ToolResult {
-        let (programs, patience) = (self.programs.clone(), self.patience.clone());
+        let programs = self.programs.clone();
         call.asynchronous(async move |roots| {
             let Run { program, arguments, path, timeout_seconds } = args;
             if !programs.run.contains(&program) {
@@ -53,8 +53,8 @@ impl Server {
                 let directory = roots.check(path)?;
                 Ok(ChildCommand::new(&directory, program)?.args(arguments))
             };
-            let program = patience
-                .run(&roots, prepare)
+            let program = roots
+                .run(prepare)
                 .await?
                 .confined(programs.confinement().allow_programs_in_roots())
                 .time_limit(Duration::from_secs(time.into()))

@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Parser as _;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
+use mcp_roots_guard::GuardBuilder;
 
 use super::{Client, Declares, Era, PROGRAM, uri};
 
@@ -40,10 +41,14 @@ impl ServedDirectory {
 
     /// A server in this process, for HTTP.
     pub(crate) fn server(&self) -> Server {
+        self.server_with(|guard| guard)
+    }
+
+    pub(crate) fn server_with(&self, change: impl FnOnce(GuardBuilder) -> GuardBuilder) -> Server {
         let options = self.options.iter().map(String::as_str);
         let options = Options::parse_from(["mcp-filesystem-guarded"].into_iter().chain(options));
         Server::new(
-            options.guard(options.boundary(|_| ()).unwrap()).build().unwrap(),
+            change(options.guard(options.boundary(|_| ()).unwrap())).build().unwrap(),
             options.programs(),
         )
     }

@@ -62,7 +62,7 @@ fn calls_on_a_filesystem_that_hangs_are_answered() {
         served.put("f", "served");
         let mount = served.path("mnt");
         std::fs::create_dir(&mount).unwrap();
-        let http = serve(served.server().file_time(SHORT), |_| ());
+        let http = serve(served.server_with(|guard| guard.stalled_after(SHORT)), |_| ());
         let Some(mut filesystem) = HungFilesystem::mount(&mount) else { return };
         let (client, file) = (http.open().unwrap(), mount.join("in.txt"));
         filesystem.hang();
@@ -98,7 +98,7 @@ fn a_call_that_advances_is_not_ended() {
         let served = ServedDirectory::new();
         let mount = served.path("mnt");
         std::fs::create_dir(&mount).unwrap();
-        let http = serve(served.server().file_time(SHORT), |_| ());
+        let http = serve(served.server_with(|guard| guard.stalled_after(SHORT)), |_| ());
         let Some(mut filesystem) = HungFilesystem::mount(&mount) else { return };
         filesystem.delay(SHORT / 20);
         let start = Instant::now();
@@ -141,7 +141,8 @@ fn an_allowed_directory_that_hangs_is_not_called_missing() {
     in_namespace(|| {
         let served = ServedDirectory::new();
         let Some(mut filesystem) = HungFilesystem::mount(&served.directory) else { return };
-        let client = serve(served.server().file_time(SHORT), |_| ()).open().unwrap();
+        let client =
+            serve(served.server_with(|guard| guard.stalled_after(SHORT)), |_| ()).open().unwrap();
         // The directory is opened again by the next call.
         sleep(mcp_roots_guard::limits::VERIFY_EVERY);
         filesystem.hang();
