@@ -101,7 +101,7 @@ struct Write {
     /// The permissions of the file that is moved.
     source: Option<Permissions>,
     /// From the commit on.
-    file: Option<AtomicFile>,
+    file: Option<Box<AtomicFile>>,
 }
 
 /// A name in the last directory on its path that exists, or the path from there.
@@ -375,16 +375,16 @@ impl Change {
         };
         // The content is no longer needed once it is in the file.
         let content = mem::take(content);
-        *file = Some(place.run(Name::preparing("write"), |place| {
+        *file = Some(Box::new(place.run(Name::preparing("write"), |place| {
             AtomicFile::of_set(place, *options, source.as_ref(), &content)
-        })?);
+        })?));
         Ok(())
     }
 
     fn verify(&self) -> Result<()> {
         match self {
             Self::Write(Write { place, file, .. }) => place.run(Name::preparing("write"), |_| {
-                file.as_ref().map_or(Ok(()), AtomicFile::verify)
+                file.as_ref().map_or(Ok(()), |file| file.verify())
             }),
             Self::CreateDir(place) => {
                 let name = Name::preparing("create directory");
@@ -407,7 +407,9 @@ impl Change {
     fn begin(&mut self) {
         match self {
             Self::Write(Write { file, .. }) => {
-                file.as_mut().into_iter().for_each(AtomicFile::begin_commit);
+                if let Some(file) = file {
+                    file.begin_commit();
+                }
             }
             Self::CreateDir(place) | Self::RemoveFile(place, _) | Self::RemoveTree(place, _) => {
                 place.begin_change();
@@ -424,7 +426,7 @@ impl Change {
     fn commit(&mut self) -> Result<()> {
         match self {
             Self::Write(Write { file, .. }) => {
-                file.as_mut().map_or(Ok(()), AtomicFile::commit_as_part)
+                file.as_mut().map_or(Ok(()), |file| file.commit_as_part())
             }
             Self::CreateDir(place) => place.run("create directory", Proof::create_dir),
             Self::RemoveFile(place, precondition) => {
