@@ -409,7 +409,7 @@ impl Performer {
             match change {
                 Change::Write(of) => set.write(of.path, of.content.0, of.options.get()?)?,
                 Change::RemoveFile { path, if_unchanged: None } => {
-                    set.remove_file(path, Precondition::Any)?
+                    set.remove_file(path, Precondition::Any)?;
                 }
                 Change::RemoveFile { path, if_unchanged: Some(version) } => {
                     set.remove_file(path, Precondition::Unchanged(version.parse()?))?;
