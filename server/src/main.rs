@@ -245,7 +245,8 @@ fn confine(
                     Demand::Network => ("network", Some(Channel::Network)),
                     Demand::Sockets => ("sockets", Some(Channel::UnixSockets)),
                 };
-                let gaps: Vec<_> = confined.not_enforced_of(channel).collect();
+                let of_demand = confined.not_enforced().filter(|(of, _)| *of == channel);
+                let gaps: Vec<_> = of_demand.map(|(_, what)| what).collect();
                 if !gaps.is_empty() {
                     let (abi, gaps) = (confined.abi(), gaps.join("; "));
                     let error = format!(

@@ -10,9 +10,8 @@ use std::task::Poll;
 use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{
-    CallToolResponse, CompleteResult, GetPromptRequestParams, GetPromptResponse,
-    InputRequiredResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, ReadResourceRequestParams, ReadResourceResponse,
+    CallToolResponse, CompleteResult, GetPromptResponse, InputRequiredResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResponse,
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
@@ -61,44 +60,6 @@ impl Guard {
         self.respond(ctx, input, |roots| async move { roots.run(work).await }).await
     }
 
-    /// Runs the work of `resources/read` with the roots in force, like [`tool`](Self::tool).
-    ///
-    /// # Errors
-    ///
-    /// A refusal, in the form of `Revision::error_body` for a resource; the protocol error that
-    /// `work` returned; -32603 for any other error of `work`, or if it panicked.
-    pub async fn resource<T, W>(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        params: &ReadResourceRequestParams,
-        work: W,
-    ) -> Result<ReadResourceResponse, ErrorData>
-    where
-        T: Into<ReadResourceResponse> + Send + 'static,
-        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
-    {
-        self.respond(ctx, params, |roots| async move { roots.run(work).await }).await
-    }
-
-    /// Runs the work of `prompts/get` with the roots in force, like [`tool`](Self::tool).
-    ///
-    /// # Errors
-    ///
-    /// A refusal, in the form of `Revision::error_body` without a resource; otherwise the errors
-    /// of [`resource`](Self::resource).
-    pub async fn prompt<T, W>(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        params: &GetPromptRequestParams,
-        work: W,
-    ) -> Result<GetPromptResponse, ErrorData>
-    where
-        T: Into<GetPromptResponse> + Send + 'static,
-        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
-    {
-        self.respond(ctx, params, |roots| async move { roots.run(work).await }).await
-    }
-
     /// Runs the work of any other request, such as `resources/list`, `completion/complete` or a
     /// subscription, with the roots in force. `resource` is the URI that the request names, if any.
     ///
@@ -112,7 +73,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// Those of [`resource`](Self::resource).
+    /// Those of [`respond`](Self::respond).
     pub async fn request_without_input<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -165,13 +126,38 @@ impl Guard {
     /// # }
     /// ```
     ///
+    /// Blocking work, such as that of `resources/read`, is one closure:
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Guard;
+    /// # use mcp_roots_guard::rmcp::RequestRoots;
+    /// # use rmcp::model::*;
+    /// # use rmcp::service::{RequestContext, RoleServer};
+    /// # struct Server { guard: Guard }
+    /// # impl Server {
+    /// async fn read_resource(
+    ///     &self,
+    ///     params: ReadResourceRequestParams,
+    ///     ctx: RequestContext<RoleServer>,
+    /// ) -> Result<ReadResourceResponse, rmcp::ErrorData> {
+    ///     let uri = params.uri.clone();
+    ///     let read = move |roots: RequestRoots| {
+    ///         let text = roots.read_to_string(&uri, 1 << 20)?;
+    ///         Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
+    ///     };
+    ///     self.guard.respond(&ctx, &params, async |roots| roots.run(read).await).await
+    /// }
+    /// # }
+    /// ```
+    ///
     /// A server with many tools can obtain the roots once, in `call_tool`, and hand them to each
     /// tool as an extension: see [the recipe](crate::recipes#a-server-with-many-tools).
     ///
     /// # Errors
     ///
-    /// Those of the blocking method: [`tool`](Self::tool), [`resource`](Self::resource),
-    /// [`prompt`](Self::prompt) or [`request_without_input`](Self::request_without_input).
+    /// - For a tool, those of [`tool`](Self::tool).
+    /// - For any other request, a refusal, in the form of `Revision::error_body`; the protocol error
+    ///   that `work` returned; -32603 for any other error of `work`, or if it panicked.
     pub async fn respond<R, T, W, F>(
         &self,
         ctx: &RequestContext<RoleServer>,

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -477,31 +476,21 @@ fn program_has_no_capabilities_and_gains_none() {
 }
 
 #[test]
-fn caller_can_stop_the_program() {
+fn a_program_is_stopped_with_its_roots() {
     let tree = Tree::new("dir r");
-    let roots = tree.roots(["r"]);
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let stop = is_stopped.clone();
-    let run =
-        sh(&roots, ".", "echo $$ >pid; sleep 1000").stop_if(move || stop.load(Ordering::Relaxed));
+    let (roots, turn) = tree.roots(["r"]).stoppable();
+    let run = sh(&roots, ".", "echo $$ >pid; sleep 1000");
+    let later = sh(&roots, ".", "echo $$ >pid");
     let running = thread::spawn(move || run.output());
     let pid = wait_for_file(&tree.path("r/pid"));
     assert!(!running.is_finished());
-    is_stopped.store(true, Ordering::Relaxed);
-    assert_eq!(code(running.join().unwrap()), Some("cancelled"));
+    turn.stop("the turn has ended");
+    assert_eq!(code(running.join().unwrap()), Some("stopped"));
     assert_gone(&pid);
-    // It does not start if it would be stopped at once.
+    // One that was prepared before does not start.
     fs::remove_file(tree.path("r/pid")).unwrap();
-    let run = sh(&roots, ".", "echo $$ >pid").stop_if(|| true);
-    assert_eq!(code(run.output()), Some("cancelled"));
+    assert_eq!(code(later.output()), Some("stopped"));
     assert!(!tree.path("r/pid").exists());
-    // A panic of the function is the caller's, and the program does not survive it.
-    let path = tree.path("r/pid");
-    let run = sh(&roots, ".", "echo $$ >pid; sleep 1000")
-        .stop_if(move || written(&path).map(|_| panic!("on purpose")).is_some());
-    let running = thread::spawn(move || run.output());
-    assert!(running.join().is_err());
-    assert_gone(&wait_for_file(&tree.path("r/pid")));
 }
 
 /// Returns the line in a file once it has been written.
@@ -547,13 +536,13 @@ fn running_programs_are_limited_for_each_client() {
         return;
     }
     let tree = Tree::new("dir r");
+    // A stopped turn belongs to no client.
     let roots = tree.roots(["r"]);
-    let is_stopped = Arc::new(AtomicBool::new(false));
+    let (in_turn, turn) = roots.clone().stoppable();
     let running: Vec<_> = (0..CHILDREN)
         .map(|_| {
-            let stop = is_stopped.clone();
-            let run = sh(&roots, ".", "sleep 1000");
-            thread::spawn(move || code(run.stop_if(move || stop.load(Ordering::Relaxed)).output()))
+            let run = sh(&in_turn, ".", "sleep 1000");
+            thread::spawn(move || code(run.output()))
         })
         .collect();
     let until = Instant::now() + Duration::from_secs(60);
@@ -571,10 +560,10 @@ fn running_programs_are_limited_for_each_client() {
     let answer = |_: Option<String>| async { RootsResponse::Unsupported };
     let other = runtime.block_on(other.roots(answer)).unwrap();
     assert_eq!(sh(&other, ".", "printf other").output().unwrap().stdout(), b"other");
-    is_stopped.store(true, Ordering::Relaxed);
+    turn.stop("the turn has ended");
     let codes: Vec<_> = running.into_iter().map(|run| run.join().unwrap()).collect();
     let count = |code| codes.iter().filter(|found| **found == Some(code)).count();
-    assert_eq!(count("cancelled"), share);
+    assert_eq!(count("stopped"), share);
     assert_eq!(count("too_many_children"), CHILDREN - share);
     // The permits are returned.
     assert!(sh(&roots, ".", "true").output().unwrap().success());

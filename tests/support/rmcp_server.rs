@@ -206,10 +206,10 @@ impl ServerHandler for Server {
             let text = roots.read_to_string(&uri, 1000)?;
             Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
         };
-        self.guard.resource(&ctx, &params, work).await
+        self.guard.respond(&ctx, &params, async |roots| roots.run(work).await).await
     }
 
-    /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::respond`.
+    /// Serves the prompt `short` with blocking work, and any other with asynchronous work.
     async fn get_prompt(
         &self,
         params: GetPromptRequestParams,
@@ -220,7 +220,8 @@ impl ServerHandler for Server {
         if params.name == "short" {
             let first =
                 move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
-            return self.guard.prompt(&ctx, &params, first).await;
+            let work = async |roots: RequestRoots| roots.run(first).await;
+            return self.guard.respond(&ctx, &params, work).await;
         }
         let work = async |roots: RequestRoots| {
             if roots.responses().is_empty() {

@@ -44,9 +44,6 @@ pub const CONFINEMENT_UNAVAILABLE: ErrorKind = ErrorKind::Other("confinement_una
 ///   [`CHILDREN`](crate::limits::CHILDREN).
 pub const BUSY: ErrorKind = ErrorKind::Other("busy");
 
-/// The request was cancelled.
-pub const CANCELLED: ErrorKind = ErrorKind::Other("cancelled");
-
 pub(crate) fn busy() -> Error {
     Error::new(BUSY, "busy", "the server is too busy for this now; try again later")
 }
@@ -57,5 +54,5 @@ pub(crate) fn panicked(what: &str) -> Error {
 }
 
 pub(crate) fn cancelled() -> Error {
-    Error::new(CANCELLED, "cancelled", "the request was cancelled")
+    Error::new(ErrorKind::Stopped, "cancelled", "nobody waits for the program any more")
 }

@@ -89,7 +89,6 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 pub struct ChildCommand {
     directory: CheckedPath,
     task: Task,
-    stop: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     starts_in: StartsIn,
     confinement: Option<Confinement>,
 }
@@ -141,7 +140,6 @@ impl ChildCommand {
                 output: CHILD_OUTPUT,
                 keeps_privileges: false,
             },
-            stop: None,
             starts_in: StartsIn::Checked,
             confinement: None,
         })
@@ -200,22 +198,26 @@ impl ChildCommand {
         self
     }
 
-    /// Stops the program when this function returns true. The waiting thread, which
-    /// [`output_async`](Self::output_async) starts, calls it about every 50 ms, and the program is
-    /// killed at most 20 ms later.
-    ///
-    /// Roots in a [scope](guarded_fs::Roots::in_scope), such as those of a request, need no such
-    /// function, because the program is stopped when they end.
-    pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        self.stop = Some(Box::new(stop));
-        self
-    }
-
     /// Starts the program in this open directory instead of the checked one, such as a scratch
     /// directory of the application. Nothing checks it: it need not be inside the roots, and a
     /// [confined](Self::confined) program can use it only as far as the confinement allows. The
     /// checked directory is not opened. Its roots still decide everything else, and it is the one
     /// that events name.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use guarded_fs::{Access, Roots};
+    /// use guarded_process::ChildCommand;
+    ///
+    /// # let (work, scratch) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
+    /// let scratch = std::fs::File::open(scratch.path())?;
+    /// let sort = ChildCommand::new(&roots.check(".")?, "sort")?.args(["-o", "sorted"]);
+    /// let output = sort.stdin("b\na\n").unguarded_open_dir(scratch).output()?;
+    /// assert!(output.success());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// The directory must be open for reading or with `O_PATH` (open(2)). If it is not a directory,
     /// [`output`](Self::output) fails with [`NotADirectory`](guarded_fs::ErrorKind::NotADirectory).
@@ -240,8 +242,9 @@ impl ChildCommand {
     ///
     /// # Errors
     ///
-    /// - The error of the scope that the roots belong to, if it ended;
-    ///   [`CANCELLED`](crate::kinds::CANCELLED) because of [`stop_if`](Self::stop_if).
+    /// - The error of the scope that the roots belong to, if it ended, such as
+    ///   [`Stopped`](guarded_fs::ErrorKind::Stopped) for [stoppable
+    ///   roots](guarded_fs::Roots::stoppable). The program is killed within about 70 ms.
     /// - [`BUSY`](crate::kinds::BUSY): `too_many_children` if this client already runs its share of
     ///   [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be started, or the
     ///   start of the program does not end.

@@ -33,10 +33,7 @@ pub(super) fn output(
 ) -> Result<ChildOutput, Failure> {
     let ensure_wanted = || {
         child.directory.roots().ensure_usable()?;
-        if is_dropped() || child.stop.as_ref().is_some_and(|stop| stop()) {
-            return Err(kinds::cancelled());
-        }
-        Ok(())
+        if is_dropped() { Err(kinds::cancelled()) } else { Ok(()) }
     };
     ensure_wanted()?;
     let place = &child.directory;
@@ -67,7 +64,7 @@ pub(super) fn output(
     let prepare = |confinement| confine::prepare(place, confinement, program);
     let confinement = child.confinement.as_ref().map(prepare).transpose()?;
     let late = task.time.saturating_add(CHILD_LATE);
-    // The program is stopped when `ready` is dropped, also by a panic of the caller's function.
+    // The program is stopped when `ready` is dropped.
     let (caller, ready) = mpsc::sync_channel(1);
     let (done, result) = mpsc::channel();
     start(move || {

@@ -104,7 +104,7 @@ impl ChildConfinement {
             thread.map_err(|error| kinds::busy().with_raw_os_error(error.raw_os_error()))?;
         let panicked = |_| kinds::panicked("the thread panicked");
         let (confined, filter) = thread.join().map_err(panicked)??;
-        let gaps: Vec<_> = confined.not_enforced().collect();
+        let gaps: Vec<_> = confined.not_enforced().map(|(_, what)| what).collect();
         // Defense: A child process runs only if the kernel confines it.
         let is_sufficient = gaps.is_empty() || self.is_partial_allowed;
         if !is_sufficient {

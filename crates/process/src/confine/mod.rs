@@ -259,15 +259,10 @@ impl ConfinementReport {
 
     /// The requested restrictions that are not enforced, or are enforced differently, because the
     /// kernel is too old or does not permit a seccomp filter. For what is never restricted, see
-    /// [`Confinement::confine_process`].
-    pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
-        self.gaps().map(|(_, _, what)| *what)
-    }
-
-    /// The restrictions of [`not_enforced`](Self::not_enforced) that concern this channel or, with
-    /// `None`, files, for a server that must not start without them.
-    pub fn not_enforced_of(&self, channel: Option<Channel>) -> impl Iterator<Item = &'static str> {
-        self.gaps().filter(move |(_, of, _)| *of == channel).map(|(_, _, what)| *what)
+    /// [`Confinement::confine_process`]. Each comes with the channel that it concerns, or `None` for
+    /// files.
+    pub fn not_enforced(&self) -> impl Iterator<Item = (Option<Channel>, &'static str)> {
+        self.gaps().map(|(_, channel, what)| (*channel, *what))
     }
 
     fn gaps(&self) -> impl Iterator<Item = &'static (u32, Option<Channel>, &'static str)> {
@@ -330,7 +325,7 @@ impl fmt::Display for ConfinementReport {
         let (abi, threads) = (self.abi, self.threads);
         let word = if threads == 1 { "thread" } else { "threads" };
         write!(f, "confined by Landlock, version {abi}, {enforced}, {threads} {word}")?;
-        for what in self.not_enforced() {
+        for (_, what) in self.not_enforced() {
             write!(f, "\n  not enforced: {what}")?;
         }
         for denied in &self.denied {
