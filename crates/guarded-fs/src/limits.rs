@@ -158,6 +158,11 @@ pub(crate) const LEAST_BATCH: usize = 16;
 /// slow disk transfers this much in about 10 ms.
 pub(crate) const COPY_PIECE: u64 = 1 << 20;
 
+/// The limit of a read or copy that has none, such as
+/// [`roots.read(path, UNLIMITED)`](crate::Roots::read). A file can be larger than the memory, and
+/// one that another process keeps extending is read until then. A copy takes no memory, but the disk.
+pub const UNLIMITED: u64 = u64::MAX;
+
 /// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 

@@ -208,7 +208,9 @@ impl Roots {
         self.operate(OPEN_TO_WRITE, request, mode.last_name(), |path| path.open_to_write(mode))
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes. Every read has a limit, because a request decides how
+    /// large the file is. For a file that the program trusts, it is
+    /// [`UNLIMITED`](crate::limits::UNLIMITED).
     ///
     /// # Errors
     ///
