@@ -208,7 +208,7 @@ fn roots_in_force_agree_with_a_naive_model() {
 fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     let default = Combination { declared: 1, ..Combination::default() };
-    // Without allowed directories, each list is granted.
+    // With `any_listed`, each list is granted.
     for list in 0..LISTS.len() {
         for declared in 0..3 {
             all.push(Combination { denies: true, declared, list, ..default });
@@ -576,7 +576,7 @@ fn client_roots(one: &Combination) -> ClientRoots {
 
 fn builder(one: &Combination) -> BoundaryBuilder {
     match one.directories[0] {
-        None => Boundary::without_directories(),
+        None => Boundary::any_listed(),
         Some(_) => Boundary::builder(),
     }
 }

@@ -191,7 +191,7 @@ impl Case {
 fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
     let mut builder = Boundary::builder();
     if directories.trim().is_empty() {
-        builder = Boundary::without_directories();
+        builder = Boundary::any_listed();
     }
     for directory in directories.split_whitespace() {
         if directory == "bare" {

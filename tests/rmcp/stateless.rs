@@ -182,7 +182,7 @@ async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
     };
     let allowed = || build(ClientRoots::Narrow);
     let always = || Guard::new(with_always(&tree));
-    let unbounded = || Guard::new(Boundary::without_directories().build().unwrap());
+    let unbounded = || Guard::new(Boundary::any_listed().build().unwrap());
     let (declares, not) = (declaring(), json!({}));
     for (guard, declared, expected) in [
         (allowed(), &declares, &[][..]),

@@ -404,7 +404,7 @@ impl Route {
                 world.boundary(effect, &directories).allowed_roots()
             }
             "list" => {
-                let boundary = world.patterns(Boundary::without_directories(), effect);
+                let boundary = world.patterns(Boundary::any_listed(), effect);
                 boundary.build().unwrap().narrow(list()).unwrap()
             }
             "narrow" => world.boundary(effect, &["proj", "other"]).narrow(list()).unwrap(),

@@ -582,11 +582,12 @@ fn each_call_narrows_the_confinement(top: &Path) {
 }
 
 fn confinement_without_allowed_directories_or_with_options_of_programs_is_refused(top: &Path) {
-    let boundary = Boundary::without_directories().build().unwrap();
     let confinement = Confinement::default().extra(top.join("rw"), ExtraAccess::ReadWrite);
-    let refused = confinement.confine_process(&boundary).unwrap_err();
-    println!("{refused}: {:?}", refused.operator_detail());
-    assert_eq!(refused.code(), "no_directories");
+    for boundary in [Boundary::any_listed().build().unwrap(), Boundary::nothing()] {
+        let refused = confinement.confine_process(&boundary).unwrap_err();
+        println!("{refused}: {:?}", refused.operator_detail());
+        assert_eq!(refused.code(), "no_directories");
+    }
     let boundary =
         Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
     for confinement in

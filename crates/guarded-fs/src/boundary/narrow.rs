@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Boundary;
 use super::listed::{UniqueRoots, system_aliases, writable};
+use super::{Boundary, Limit};
 use crate::dir::{Access, Budget, Deadline, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_LOOKUPS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
@@ -78,8 +78,9 @@ impl Boundary {
     /// Relative requests start at the first entry that is not rejected by its text alone. If the
     /// filesystem rejects that entry, they are refused.
     ///
-    /// [Without allowed directories](Boundary::without_directories), the filesystem root, or each
-    /// volume that the list names, is the allowed directory of these rules.
+    /// With [`any_listed`](Boundary::any_listed), the filesystem root, or each volume that the list
+    /// names, is the allowed directory of these rules. With [`nothing`](Boundary::nothing), every
+    /// entry is rejected, without looking anything up.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ListEntry};
@@ -124,11 +125,12 @@ impl Boundary {
         let allowed = self.allowed_roots();
         let entries = bounded(entries.into_iter().map(Into::into), &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
-        let enclosing = if self.has_directories() {
-            allowed
-        } else {
-            let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
-            self.inner.filesystem.roots(locations.cloned(), false)
+        let enclosing = match &self.inner.limit {
+            Limit::Directories(_) | Limit::Nothing => allowed,
+            Limit::AnyListed(filesystem) => {
+                let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
+                filesystem.roots(locations.cloned(), false)
+            }
         };
         let mut resolver = ListResolver {
             boundary: self,
@@ -332,8 +334,11 @@ impl ListResolver<'_> {
 
     fn into_roots(self) -> Roots {
         let (allowed, UniqueRoots { mut roots, tree }) = (self.enclosing, self.roots);
-        let is_empty = self.rejected.is_empty();
-        let why_none = if is_empty { WhyNone::NoneListed } else { WhyNone::NoneAllowed };
+        let why_none = match allowed.why_none() {
+            Some(WhyNone::NothingGranted) => WhyNone::NothingGranted,
+            _ if self.rejected.is_empty() => WhyNone::NoneListed,
+            _ => WhyNone::NoneAllowed,
+        };
         let why_none = roots.is_empty().then_some(why_none);
         let base = self.first.into_inner().flatten().and_then(|first| tree.marked(&first));
         for always in allowed.shared_roots().filter(|root| root.is_always()) {

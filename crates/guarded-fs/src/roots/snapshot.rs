@@ -54,9 +54,11 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNone {
-    /// The boundary has [no directories](crate::Boundary::without_directories), and no list was
+    /// The boundary grants [only what is listed](crate::Boundary::any_listed), and no list was
     /// given.
     Unconfigured,
+    /// The boundary grants [nothing](crate::Boundary::nothing), whatever is listed.
+    NothingGranted,
     /// None of the allowed directories is there.
     Unavailable,
     /// The list is empty.
@@ -69,6 +71,7 @@ impl WhyNone {
     fn text(self) -> &'static str {
         match self {
             Self::Unconfigured => "the server has no directories configured",
+            Self::NothingGranted => "the server grants no access to files",
             Self::Unavailable => "none of the server's directories is available",
             Self::NoneListed => "the client listed no directories",
             Self::NoneAllowed => "none of the directories that the client listed is allowed",
