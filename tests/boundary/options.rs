@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, CheckedPath, ClientCapabilities, ClientRoots,
     DirectoryOptions, Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
@@ -583,11 +584,8 @@ fn builder(one: &Combination) -> BoundaryBuilder {
 
 fn guard(tree: &Tree, one: &Combination) -> Result<(Guard, Boundary), &'static str> {
     let code = |error: mcp_roots_guard::Error| error.code();
-    let mut builder = builder(one).trust_links_until(if one.trusts_links() {
-        SystemTime::now()
-    } else {
-        SystemTime::UNIX_EPOCH
-    });
+    let until = if one.trusts_links() { SystemTime::now() } else { SystemTime::UNIX_EPOCH };
+    let mut builder = trust_links_until(builder(one), until);
     for number in 0..3 {
         let Some(name) = one.directories[number] else { continue };
         let access = if one.read_only[number] { Access::ReadOnly } else { Access::ReadWrite };

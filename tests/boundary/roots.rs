@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Component, PathBuf};
 use std::time::SystemTime;
 
+use guarded_fs::internals::trust_links_until;
 #[cfg(unix)]
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
@@ -74,7 +75,7 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
         {"name": "no uri"},
     ]});
     let list: ListRootsResult = serde_json::from_value(list).unwrap();
-    let boundary = Boundary::any_listed().trust_links_until(SystemTime::now());
+    let boundary = trust_links_until(Boundary::any_listed(), SystemTime::now());
     let roots = boundary.build().unwrap().narrow(&list.roots).unwrap();
     let rejected = vec![(1, "foreign_scheme"), (5, "too_long"), (6, "malformed")];
     let granted = ["a b", "missing", "c/file", "a"].map(str::to_owned).to_vec();

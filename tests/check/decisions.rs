@@ -29,6 +29,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{
     Access, Boundary, DirectoryOptions, ListEntry, OpenMode, Result, Root, Roots,
 };
@@ -213,7 +214,7 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
         builder = builder.directory(path, options);
     }
     // As if the server had started now.
-    builder.trust_links_until(SystemTime::now()).build()
+    trust_links_until(builder, SystemTime::now()).build()
 }
 
 /// A path from the top of the tree, or `/` for the root of the filesystem.

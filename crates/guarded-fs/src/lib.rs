@@ -169,6 +169,17 @@ pub mod internals {
     pub use crate::error::Code;
     pub use crate::path::index::{Node, PathIndex, Position, RootKind, TOP};
     pub use crate::path::names::windows;
+
+    use std::time::SystemTime;
+
+    use crate::boundary::BoundaryBuilder;
+
+    /// Lets lists name symlinks in writable places that last changed before this time, instead of
+    /// before the process built its first boundary.
+    pub fn trust_links_until(mut builder: BoundaryBuilder, time: SystemTime) -> BoundaryBuilder {
+        builder.links_until = Some(time);
+        builder
+    }
 }
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};

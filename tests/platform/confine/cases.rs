@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{
     Access, Boundary, Channel, ChildCommand, Confinement, ConfinementReport, DirectoryOptions,
     ExtraAccess, ListRootsResult,
@@ -80,7 +81,7 @@ pub(crate) const CASES: &[(&str, Case)] = cases! {
 fn configured(top: &Path) -> Boundary {
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     // The symlinks of the tree are older than the server.
-    let boundary = boundary.trust_links_until(std::time::SystemTime::now());
+    let boundary = trust_links_until(boundary, std::time::SystemTime::now());
     boundary.directory(top.join("ro"), Access::ReadOnly).build().unwrap()
 }
 

@@ -25,7 +25,8 @@ pub struct BoundaryBuilder {
     policy: Policy,
     protected: Vec<(String, Protection)>,
     exempt: Vec<OsString>,
-    links_until: Option<SystemTime>,
+    /// By default, the time at which the process built its first boundary.
+    pub(crate) links_until: Option<SystemTime>,
 }
 
 impl Boundary {
@@ -100,19 +101,6 @@ impl BoundaryBuilder {
         options: impl Into<DirectoryOptions>,
     ) -> Self {
         self.directories.push((path.into(), options.into()));
-        self
-    }
-
-    /// Trusts symlinks in writable allowed directories if they last changed before this time
-    /// (`st_ctime`, inode(7)), by default that at which the process built its first boundary. An
-    /// entry of a root list that runs through another symlink there is refused (`through_link`),
-    /// because a tool may have created it to widen the list.
-    ///
-    /// Set a later time if symlinks created while the server runs, such as those that a deployment
-    /// switches, may lead to client roots, and no tool can create any. On Windows, which does not
-    /// record this time, no such symlink is trusted.
-    pub fn trust_links_until(mut self, time: SystemTime) -> Self {
-        self.links_until = Some(time);
         self
     }
 

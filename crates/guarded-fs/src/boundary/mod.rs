@@ -53,7 +53,8 @@ struct Inner {
     allowed: Mutex<Configuration>,
     /// Limits how often the configured paths are resolved again.
     resolved: Throttle,
-    /// See [`BoundaryBuilder::trust_links_until`].
+    /// A symlink in a writable allowed directory that changed (`st_ctime`, inode(7)) at this time or
+    /// later leads to no root, because a tool may have created it to widen a list.
     links_until: SystemTime,
 }
 

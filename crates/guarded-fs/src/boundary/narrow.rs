@@ -70,8 +70,9 @@ impl Boundary {
     ///
     /// - outside the allowed directories, with [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
     /// - denied, or leading through a denied name, with [`Protected`](crate::ErrorKind::Protected);
-    /// - through a symlink that a tool may have created
-    ///   ([`trust_links_until`](crate::BoundaryBuilder::trust_links_until)), with `through_link`;
+    /// - through a symlink that a tool may have created, with `through_link`: one in a writable
+    ///   allowed directory that changed (`st_ctime`, inode(7)) since the process built its first
+    ///   boundary or, on Windows, which does not record this time, any one there;
     /// - at the place of an earlier entry, with `duplicate`. It becomes an alias of that root;
     /// - leading to a FIFO, a socket or a device, or failing to resolve, with that error.
     ///
