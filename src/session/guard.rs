@@ -258,6 +258,8 @@ impl Guard {
     /// The roots of a client's list. Blocks, but not for resolving the configured paths again.
     pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
         let choices = self.choices();
+        // Narrowing receives no names.
+        list.is_bounded()?;
         // Takes the turn to resolve the configured paths, so that narrowing does not.
         let allowed = self.allowed_roots();
         if list.roots.is_empty() && choices.client_roots == ClientRoots::NarrowIfListed {

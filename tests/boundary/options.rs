@@ -3,7 +3,7 @@
 //!
 //! The model ([`boundary_model`](crate::support::boundary_model)) uses only strings and shares no
 //! code with the guard. After each step of a client, the test compares the roots in order, their
-//! access, [`Root::is_always`] and [`Root::client_path`], the rejected entries, the decision on a
+//! access, [`Roots::always_in_force`] and [`Root::client_path`], the rejected entries, the decision on a
 //! request for each interesting place, the state of the session, and [`Session::still_allows`] for
 //! a proof in each allowed directory. The decisions on relative requests reveal the base.
 
@@ -22,6 +22,7 @@ use serde_json::json;
 
 use crate::support::access::{Directory, Policy, is_in};
 use crate::support::aliases::Alias;
+use crate::support::always_in_force;
 use crate::support::boundary_model::{
     Answer, Client, Config, Decision, Declared, Entry, InForce, Step,
 };
@@ -508,10 +509,11 @@ async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
 
 /// As in [`InForce::seen`].
 fn seen(roots: &Roots) -> Vec<(String, bool, bool, String)> {
+    let always = always_in_force(roots);
     let seen = |root: &mcp_roots_guard::Root| {
         let [path, client_path] =
             [root.path().display().to_string(), root.client_path()].map(|it| plain_path(&it));
-        (path, root.access() == Access::ReadOnly, root.is_always(), client_path)
+        (path, root.access() == Access::ReadOnly, always.contains(root.path()), client_path)
     };
     roots.iter().map(seen).collect()
 }

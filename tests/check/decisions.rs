@@ -34,6 +34,7 @@ use mcp_roots_guard::{
     Access, Boundary, DirectoryOptions, ListEntry, OpenMode, Result, Root, Roots,
 };
 
+use crate::support::always_in_force;
 use crate::support::proof::Intent;
 use crate::support::tree::{Tree, symlinks_are_visible, uri};
 
@@ -172,9 +173,10 @@ impl Case {
 
     /// The roots of a list, and its rejected entries.
     fn granted(&self) -> String {
+        let in_force = always_in_force(&self.roots);
         let root = |root: &Root| {
             let access = if root.access() == Access::ReadOnly { ":ro" } else { "" };
-            let always = if root.is_always() { "!" } else { "" };
+            let always = if in_force.contains(root.path()) { "!" } else { "" };
             let as_listed = match root.client_path() {
                 path if Path::new(&path) == root.path() => String::new(),
                 path => format!(" as {}", path.replace(&self.tree.expand("$T"), "$T")),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::raw_client::{Raw, answered, call, declaring, list, request, stateless, tool_text};
-use crate::server::{Macros, Tree, empty_list_refusal, refusal};
+use crate::server::{Macros, Tree, empty_list_refusal, refusal, uris};
 
 /// Sends a call and expects the guard's question as the response.
 async fn is_asked(raw: &mut Raw, path: &str) {
@@ -258,8 +258,7 @@ impl Lists {
     where
         R: Response<R> + Send + 'static,
     {
-        let work =
-            |roots: RequestRoots| Ok(of(roots.iter().map(mcp_roots_guard::Root::uri).collect()));
+        let work = |roots: RequestRoots| Ok(of(uris(&roots)?));
         if !self.is_async {
             return self.guard.request_without_input(ctx, None, work).await;
         }

@@ -101,7 +101,6 @@ fn open_root(path: &Path) -> Result<Root> {
         kind: RootKind::Directory,
         canonical,
         aliases,
-        name: None,
         listed: None,
         access: Access::ReadWrite,
         is_always: false,

@@ -120,8 +120,8 @@ impl Roots {
     pub fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
             let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
-            let texts = [&root.name, &root.listed].into_iter().flatten().map(String::len);
-            ROOT_BYTES + paths + root.names.as_os_str().len() + texts.sum::<usize>()
+            let listed = root.listed.as_ref().map_or(0, String::len);
+            ROOT_BYTES + paths + root.names.as_os_str().len() + listed
         };
         let rejected = self.rejected().iter().map(|rejected| ROOT_BYTES + rejected.entry().len());
         size_of::<Snapshot>()
@@ -190,7 +190,7 @@ impl Roots {
     /// refused with `failure`, the reason.
     #[must_use]
     pub fn always_in_force(&self, failure: &Error) -> Self {
-        let roots = self.shared_roots().filter(|root| root.is_always()).collect();
+        let roots = self.shared_roots().filter(|root| root.is_always).collect();
         // Defense: Relative requests need a list that the client answered.
         self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
     }
