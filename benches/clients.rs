@@ -124,7 +124,7 @@ struct Figures {
 
 impl Clients {
     fn new(directories: &[PathBuf], kept: usize, count: usize) -> Self {
-        let guard = Guard::new(Boundary::without_directories().build().unwrap());
+        let guard = Guard::new(Boundary::any_listed().build().unwrap());
         let declared = || ClientCapabilities::with_announced_roots();
         let directories = directories.iter().take(kept).cycle().take(count);
         let sessions = directories

@@ -145,7 +145,7 @@ fn roots(scale: Scale) {
         {
             made.push(("allowed directories", count, boundary.allowed_roots()));
         }
-        let whole = Boundary::without_directories().build().unwrap();
+        let whole = Boundary::any_listed().build().unwrap();
         let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
         let narrowed = whole.narrow(entries);
         if let Some(roots) = unless_limited(&format!("a list of {count} roots"), narrowed) {
@@ -274,7 +274,7 @@ fn entries(scale: Scale) {
 /// Opens a file for one client after another. Each has its own list, of one of 100 directories.
 fn clients(scale: Scale) {
     let (_work, all) = directories(100);
-    let guard = Guard::new(Boundary::without_directories().build().unwrap());
+    let guard = Guard::new(Boundary::any_listed().build().unwrap());
     let runtime = runtime();
     let begin = |count: usize| -> Vec<(Session, String, PathBuf)> {
         let directories = all.iter().cycle().take(count);
@@ -317,7 +317,7 @@ fn runtime() -> Runtime {
 fn lists(scale: Scale) {
     let counts = scale.up_to(10_000);
     let (_work, all) = directories(*counts.last().unwrap());
-    let boundary = Boundary::without_directories().build().unwrap();
+    let boundary = Boundary::any_listed().build().unwrap();
     let subjects = counts.into_iter().map(|count| {
         let (boundary, some) = (boundary.clone(), all.get(..count).unwrap());
         let call = move || {

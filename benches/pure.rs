@@ -70,7 +70,7 @@ fn contain(roots: u32, times: u32) {
 /// Obtains a client's cached roots.
 fn session(times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::without_directories().build().unwrap());
+    let guard = Guard::new(Boundary::any_listed().build().unwrap());
     let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
     runtime.block_on(async {
         let listed = async |_: Option<String>| {

@@ -74,8 +74,9 @@
 //!   without following any other symlink. A root is a name below an allowed directory. The other
 //!   guarantees are about what a refusal reveals, special files, failed writes, who gains access by
 //!   a write, and the time that a decision takes.
-//! - If allowed directories are configured, no root outside them is ever in force, whatever a
-//!   client lists. No list and no narrowing raises the access of a place.
+//! - No root outside the allowed directories is ever in force, whatever a client lists, unless the
+//!   operator grants [any listed directory](Boundary::any_listed). No list and no narrowing raises
+//!   the access of a place.
 //! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
 //!   uses a list that was requested before the change. No session uses another session's list.
 //! - A list that is empty, late, malformed or unavailable grants nothing. The server can configure

@@ -509,7 +509,7 @@
 //! # assert_eq!(allowed.iter().count(), 1);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): 5});
 //! # assert!(roots(&guard, &params).await.is_err());
-//! # let only = Guard::new(Boundary::without_directories().build()?);
+//! # let only = Guard::new(Boundary::any_listed().build()?);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
 //! # let none: Box<Error> = roots(&only, &params).await.err().unwrap().downcast().unwrap();
 //! # let (body, status) = refused(&none, Revision::V2026_07_28).unwrap_err();

@@ -78,7 +78,7 @@ fn roots(criterion: &mut Criterion) {
             fs::create_dir(path).unwrap();
         }
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
-        let only = Boundary::without_directories().build().unwrap();
+        let only = Boundary::any_listed().build().unwrap();
         let roots = only.narrow(&ListRootsResult::from_uris(uris).roots).unwrap();
         assert_eq!(roots.iter().len(), count);
         let last = paths.last().unwrap();
@@ -95,7 +95,7 @@ fn session(criterion: &mut Criterion) {
     const DEPTH: usize = 8;
     let tree = Tree::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::without_directories().build().unwrap());
+    let guard = Guard::new(Boundary::any_listed().build().unwrap());
     let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
     let uri = format!("file://{}", tree.root.display());
     let listed =

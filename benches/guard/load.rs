@@ -30,7 +30,7 @@ pub(crate) fn load(criterion: &mut Criterion) {
     for directory in &directories {
         grow(directory, DEPTH);
     }
-    let guard = Guard::new(Boundary::without_directories().build().unwrap());
+    let guard = Guard::new(Boundary::any_listed().build().unwrap());
     let clients: Vec<(Session, String)> = runtime().block_on(async {
         let mut clients = Vec::new();
         for directory in directories.iter().cycle().take(SESSIONS) {

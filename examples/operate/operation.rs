@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
 use mcp_roots_guard::{
-    Attribute, CheckedEntry, DirEntry, Error, Precondition, Roots, WalkOptions, WriteOptions,
+    Attribute, CheckedEntry, DirEntry, Error, Precondition, Root, Roots, WalkOptions, WriteOptions,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::fields::{
     Action, AttributeName, Bytes, Common, JoinFields, Mode, OnePath, ReadFields, RenameFields,
     Size, WalkFields, WriteFields, WriteOptionFields, largest_copy, time, yes,
 };
-use super::reply::{Failure, Reply, of_bytes, of_path, with};
+use super::reply::{Failure, Reply, of_bytes, of_path, of_root, with};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -227,7 +227,11 @@ impl Performer {
         let roots = &self.roots;
         Ok(match operation {
             Operation::Roots {} => {
-                json!({"roots": roots.iter().map(Reply::reply).collect::<Value>()})
+                let unknown = Error::new(ErrorKind::Other("unknown"), "unknown", "no list");
+                let always = roots.always_in_force(&unknown);
+                let always: Vec<_> = always.iter().map(Root::path).collect();
+                let of = |root: &Root| of_root(root, always.contains(&root.path()));
+                json!({"roots": roots.iter().map(of).collect::<Value>()})
             }
             Operation::Rejected {} => {
                 let entries = roots.rejected().iter().map(|it| {

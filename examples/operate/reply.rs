@@ -9,6 +9,7 @@ use mcp_roots_guard::{
     Access, CheckedEntry, CheckedPath, ContentHash, DirEntry, Error, Metadata, Root,
 };
 use serde_json::{Value, json};
+use url::Url;
 
 /// The error of a response: an object.
 pub(crate) struct Failure(pub(crate) Value);
@@ -48,21 +49,6 @@ impl Reply for Vec<u8> {
     fn reply(&self) -> Value {
         let version = ContentHash::of(self).to_string();
         with(of_bytes("content", self), json!({ "version": version }))
-    }
-}
-
-impl Reply for Root {
-    fn reply(&self) -> Value {
-        let aliases: Value = self.paths().skip(1).map(|path| path.to_string_lossy()).collect();
-        let members = json!({
-            "client_path": self.client_path(),
-            "aliases": aliases,
-            "name": self.name(),
-            "access": of_access(self.access()),
-            "always": self.is_always(),
-            "file": self.is_file(),
-        });
-        with(of_path(self.path(), || self.uri()), members)
     }
 }
 
@@ -108,6 +94,22 @@ macro_rules! describe {
 }
 
 describe!(CheckedPath, CheckedEntry);
+
+/// A root, and whether it is always in force.
+pub(crate) fn of_root(root: &Root, is_always: bool) -> Value {
+    let aliases: Value = root.paths().skip(1).map(|path| path.to_string_lossy()).collect();
+    let members = json!({
+        "client_path": root.client_path(),
+        "aliases": aliases,
+        // The lists of the command line have no names.
+        "name": null,
+        "access": of_access(root.access()),
+        "always": is_always,
+        "file": root.is_file(),
+    });
+    let uri = || Url::from_file_path(root.path()).map_or_else(|()| String::new(), String::from);
+    with(of_path(root.path(), uri), members)
+}
 
 /// An object with the members of two.
 pub(crate) fn with(mut object: Value, more: Value) -> Value {

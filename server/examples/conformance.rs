@@ -32,7 +32,7 @@ impl Server {
         answers: InputResponses,
     ) -> Result<CallToolResponse, ErrorData> {
         let work = |roots: mcp_roots_guard::rmcp::RequestRoots| {
-            let granted = roots.iter().map(|root| format!("{}: in force", root.uri()));
+            let granted = roots.iter().map(|root| format!("{}: in force", root.client_path()));
             let rejected = roots
                 .rejected()
                 .iter()

@@ -384,11 +384,8 @@ impl Options {
         for name in self.protect.iter().chain(&self.deny) {
             names::ensure_name(name, &resolved)?;
         }
-        let mut boundary = if directories.is_empty() {
-            Boundary::without_directories()
-        } else {
-            Boundary::builder()
-        };
+        let mut boundary =
+            if directories.is_empty() { Boundary::any_listed() } else { Boundary::builder() };
         if !self.no_protect {
             boundary = boundary.protect_defaults();
         }

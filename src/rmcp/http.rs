@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unknown_session_has_no_stream() {
-        let guard = Guard::new(Boundary::without_directories().build().unwrap());
+        let guard = Guard::new(Boundary::any_listed().build().unwrap());
         let sessions = guard.wrap_sessions(LocalSessionManager::default());
         let unknown: SessionId = "unknown".into();
         assert!(!sessions.has_session(&unknown).await.unwrap());

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {
-        let guard = Guard::new(Boundary::without_directories().build().unwrap());
+        let guard = Guard::new(Boundary::any_listed().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let kept = session.clone();
         let mut transport = GuardedTransport::new((), guard.clone(), None);

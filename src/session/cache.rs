@@ -77,7 +77,7 @@ mod tests {
         let uris = (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}"));
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
-        let boundary = Boundary::without_directories().build().unwrap();
+        let boundary = Boundary::any_listed().build().unwrap();
         let roots = boundary.narrow(&list.roots).unwrap();
         let as_of = Guard::new(boundary).current();
         let epoch = Arc::new(Epoch::new(NonZeroU64::MIN, "".into()));

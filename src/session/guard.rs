@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, Roots};
+use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, Roots, WhyNone};
 use tokio::runtime::Handle;
 
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
@@ -79,8 +79,8 @@ pub struct GuardBuilder {
 
 impl GuardBuilder {
     /// Sets how a client's roots determine the roots in force. The default is
-    /// [`ClientRoots::Narrow`], and for a boundary without directories [`ClientRoots::Require`],
-    /// the only choice there.
+    /// [`ClientRoots::Narrow`]. With [`Boundary::any_listed`], which grants only what a client
+    /// lists, it is [`ClientRoots::Require`], the only choice there.
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
         self.client_roots = client_roots;
         self
@@ -175,8 +175,8 @@ impl GuardBuilder {
     /// # Errors
     ///
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
-    /// no effect because client roots are ignored, if the boundary has no directories and client
-    /// roots are not required, or if the number of slots is out of range.
+    /// no effect because client roots are ignored, if the boundary is [`Boundary::any_listed`] and
+    /// client roots are not required, or if the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(ErrorKind::InvalidInput, "invalid_options", text));
         match self.list_option_error {
@@ -185,9 +185,9 @@ impl GuardBuilder {
             }
             _ => {}
         }
-        if self.client_roots != ClientRoots::Require && self.boundary.directories().is_empty() {
+        if self.client_roots != ClientRoots::Require && is_any_listed(&self.boundary) {
             return invalid(
-                "without directories, only what a client lists is in force: leave client_roots out",
+                "with any_listed, only what a client lists is in force: leave client_roots out",
             );
         }
         if !(1..=MOST_WORK).contains(&self.work_at_once) {
@@ -214,10 +214,10 @@ impl Guard {
 
     /// Returns a builder with the default choices for a boundary.
     pub fn builder(boundary: Boundary) -> GuardBuilder {
-        let is_unbounded = boundary.directories().is_empty();
+        let is_any_listed = is_any_listed(&boundary);
         GuardBuilder {
             boundary,
-            client_roots: if is_unbounded { ClientRoots::Require } else { ClientRoots::default() },
+            client_roots: if is_any_listed { ClientRoots::Require } else { ClientRoots::default() },
             bare_paths: false,
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
@@ -278,6 +278,8 @@ impl Guard {
     /// The roots of a client's list. Blocks, but not for resolving the configured paths again.
     pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
         let choices = self.choices();
+        // Narrowing receives no names.
+        list.is_bounded()?;
         // Takes the turn to resolve the configured paths, so that narrowing does not.
         let allowed = self.allowed_roots();
         if list.roots.is_empty() && choices.client_roots == ClientRoots::NarrowIfListed {
@@ -306,6 +308,13 @@ impl Guard {
     pub(crate) fn unregister_session(&self) {
         self.inner.sessions.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Whether only a client's list puts directories in force. Nothing is looked up, because there are
+/// no configured paths then.
+fn is_any_listed(boundary: &Boundary) -> bool {
+    boundary.directories().is_empty()
+        && boundary.allowed_roots().why_none() == Some(WhyNone::Unconfigured)
 }
 
 /// Omits the paths of its sessions, because one session may print the guard.

@@ -54,7 +54,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let guard = Guard::new(Boundary::without_directories().build()?);
+/// let guard = Guard::new(Boundary::any_listed().build()?);
 /// let session = guard.session(ClientCapabilities::with_announced_roots())?;
 /// assert_eq!(session.state(), RootsState::Stale);
 /// // Sends a request to the client.
@@ -78,7 +78,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// | case | in force |
 /// | --- | --- |
-/// | the client sent a list | the part of it inside the allowed directories; all of it [without directories](crate::Boundary::without_directories) |
+/// | the client sent a list | the part of it inside the allowed directories; all of it with [`any_listed`](crate::Boundary::any_listed), none with [`nothing`](crate::Boundary::nothing) |
 /// | the client did not declare roots | the allowed directories, or nothing: [`ClientRoots::Require`] |
 /// | the list is empty | nothing, or the allowed directories: [`ClientRoots::NarrowIfListed`] |
 /// | every entry of the list is rejected | nothing |

@@ -26,7 +26,7 @@ use crate::wire::Effect;
 /// ```
 /// use mcp_roots_guard::{Boundary, Guard, RootsState};
 ///
-/// let guard = Guard::new(Boundary::without_directories().build()?);
+/// let guard = Guard::new(Boundary::any_listed().build()?);
 /// let observer = guard.observer();
 /// assert!(observer.session().is_err()); // The client has sent nothing yet.
 /// // Each message, before the SDK handles it.
@@ -104,7 +104,7 @@ mod tests {
     const CHANGE: &str = r#"{"method":"notifications/roots/list_changed"}"#;
 
     fn guard() -> Guard {
-        Guard::new(Boundary::without_directories().build().unwrap())
+        Guard::new(Boundary::any_listed().build().unwrap())
     }
 
     fn epoch(observer: &Observer) -> Arc<Epoch> {

@@ -116,7 +116,7 @@ impl RootEntry {
 
     /// The entry for [`Boundary::narrow`](crate::Boundary::narrow).
     pub(crate) fn to_list_entry(&self, allows_paths: bool) -> ListEntry<'_> {
-        let entry = if self.malformed {
+        if self.malformed {
             let text = "the entry is malformed";
             let error = Error::new(ErrorKind::RootRejected, "malformed", text);
             ListEntry::rejected(&self.uri, error)
@@ -128,8 +128,7 @@ impl RootEntry {
             ListEntry::new(&self.uri)
         } else {
             ListEntry::uri(&self.uri)
-        };
-        entry.named(self.name.as_deref())
+        }
     }
 }
 
@@ -144,7 +143,7 @@ fn is_read_alike(uri: &str) -> bool {
     cfg!(windows) || reread().is_some_and(|path| path == location.as_unchecked_path())
 }
 
-/// The URI and the name. A path is rejected.
+/// The entry's URI. A path is rejected.
 impl<'a> From<&'a RootEntry> for ListEntry<'a> {
     fn from(entry: &'a RootEntry) -> Self {
         entry.to_list_entry(false)
@@ -261,7 +260,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn an_entry_from_which_parsers_read_different_paths_grants_nothing() {
-        let boundary = guarded_fs::Boundary::without_directories().build().unwrap();
+        let boundary = guarded_fs::Boundary::any_listed().build().unwrap();
         for (uri, expected) in [
             ("file:/C:/../etc", Some("ambiguous_uri")),
             ("file:///C:/x", None),

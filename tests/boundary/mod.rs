@@ -6,6 +6,8 @@ pub(crate) mod ambient;
 pub(crate) mod deployments;
 #[cfg(unix)]
 pub(crate) mod narrowing;
+#[cfg(unix)]
+pub(crate) mod nothing;
 #[cfg(target_os = "linux")]
 pub(crate) mod options;
 #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 //!
 //! The model ([`boundary_model`](crate::support::boundary_model)) uses only strings and shares no
 //! code with the guard. After each step of a client, the test compares the roots in order, their
-//! access, [`Root::is_always`] and [`Root::client_path`], the rejected entries, the decision on a
+//! access, [`Roots::always_in_force`] and [`Root::client_path`], the rejected entries, the decision on a
 //! request for each interesting place, the state of the session, and [`Session::still_allows`] for
 //! a proof in each allowed directory. The decisions on relative requests reveal the base.
 
@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, CheckedPath, ClientCapabilities, ClientRoots,
     DirectoryOptions, Guard, ListRootsResult, RootEntry, Roots, RootsResponse, Session,
@@ -21,6 +22,7 @@ use serde_json::json;
 
 use crate::support::access::{Directory, Policy, is_in};
 use crate::support::aliases::Alias;
+use crate::support::always_in_force;
 use crate::support::boundary_model::{
     Answer, Client, Config, Decision, Declared, Entry, InForce, Step,
 };
@@ -208,7 +210,7 @@ fn roots_in_force_agree_with_a_naive_model() {
 fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     let default = Combination { declared: 1, ..Combination::default() };
-    // Without allowed directories, each list is granted.
+    // With `any_listed`, each list is granted.
     for list in 0..LISTS.len() {
         for declared in 0..3 {
             all.push(Combination { denies: true, declared, list, ..default });
@@ -507,10 +509,11 @@ async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
 
 /// As in [`InForce::seen`].
 fn seen(roots: &Roots) -> Vec<(String, bool, bool, String)> {
+    let always = always_in_force(roots);
     let seen = |root: &mcp_roots_guard::Root| {
         let [path, client_path] =
             [root.path().display().to_string(), root.client_path()].map(|it| plain_path(&it));
-        (path, root.access() == Access::ReadOnly, root.is_always(), client_path)
+        (path, root.access() == Access::ReadOnly, always.contains(root.path()), client_path)
     };
     roots.iter().map(seen).collect()
 }
@@ -576,18 +579,15 @@ fn client_roots(one: &Combination) -> ClientRoots {
 
 fn builder(one: &Combination) -> BoundaryBuilder {
     match one.directories[0] {
-        None => Boundary::without_directories(),
+        None => Boundary::any_listed(),
         Some(_) => Boundary::builder(),
     }
 }
 
 fn guard(tree: &Tree, one: &Combination) -> Result<(Guard, Boundary), &'static str> {
     let code = |error: mcp_roots_guard::Error| error.code();
-    let mut builder = builder(one).trust_links_until(if one.trusts_links() {
-        SystemTime::now()
-    } else {
-        SystemTime::UNIX_EPOCH
-    });
+    let until = if one.trusts_links() { SystemTime::now() } else { SystemTime::UNIX_EPOCH };
+    let mut builder = trust_links_until(builder(one), until);
     for number in 0..3 {
         let Some(name) = one.directories[number] else { continue };
         let access = if one.read_only[number] { Access::ReadOnly } else { Access::ReadWrite };

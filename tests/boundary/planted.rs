@@ -11,6 +11,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -101,7 +102,7 @@ fn boundary(tree: &Tree, start: SystemTime) -> Boundary {
         builder.directory(tree.path(path), Access::ReadWrite)
     };
     let builder = ["work", "data"].into_iter().fold(Boundary::builder(), allow);
-    builder.trust_links_until(start).build().unwrap()
+    trust_links_until(builder, start).build().unwrap()
 }
 
 fn list(tree: &Tree, path: &str) -> ListRootsResult {

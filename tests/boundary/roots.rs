@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Component, PathBuf};
 use std::time::SystemTime;
 
+use guarded_fs::internals::trust_links_until;
 #[cfg(unix)]
 use mcp_roots_guard::RootsResponse;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
@@ -74,18 +75,16 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
         {"name": "no uri"},
     ]});
     let list: ListRootsResult = serde_json::from_value(list).unwrap();
-    let boundary = Boundary::without_directories().trust_links_until(SystemTime::now());
+    let boundary = trust_links_until(Boundary::any_listed(), SystemTime::now());
     let roots = boundary.build().unwrap().narrow(&list.roots).unwrap();
     let rejected = vec![(1, "foreign_scheme"), (5, "too_long"), (6, "malformed")];
     let granted = ["a b", "missing", "c/file", "a"].map(str::to_owned).to_vec();
     assert_eq!(outcome(&tree, &roots), (granted, rejected));
-    let names: Vec<_> = roots.iter().map(Root::name).collect();
-    assert_eq!(names, [Some("A"), None, None, None]);
     assert!(roots.iter().nth(2).unwrap().is_file());
     let linked: Vec<_> = roots.iter().nth(3).unwrap().paths().collect();
     let names: &[_] = if symlinks_are_visible() { &["a", "l"] } else { &["a"] };
     assert_eq!(linked, names.iter().map(|name| tree.path(name)).collect::<Vec<_>>());
-    assert_eq!(roots.iter().next().unwrap().uri(), tree.uri("a%20b"));
+    assert_eq!(roots.check(tree.path("a b")).unwrap().uri(), tree.uri("a%20b"));
     assert!(roots.rejected()[0].error().to_string().starts_with("open root \"vscode-remote:"));
     assert_eq!(roots.rejected().iter().map(|rejected| rejected.entry().len()).max(), Some(160));
 }
@@ -246,10 +245,10 @@ fn relative_requests_start_at_the_first_root_or_a_chosen_base() {
     }
 }
 
-/// A boundary without directories is never the result of an omission. Nor does an option put in
-/// force more than what a client lists there.
+/// Any listed directory is in force only if the program says so, and never by an omission. Nor does
+/// an option put in force more than what a client lists there.
 #[test]
-fn a_boundary_is_without_directories_only_if_it_says_so() {
+fn any_listed_directory_is_in_force_only_if_the_boundary_says_so() {
     use ClientRoots::{Ignore, Narrow, NarrowIfListed, Require};
     assert_eq!(code(Boundary::builder().build()), Some("no_directories"));
     assert_eq!(code(Roots::from_dirs::<&str>([], Access::ReadOnly)), Some("no_directories"));
@@ -258,17 +257,17 @@ fn a_boundary_is_without_directories_only_if_it_says_so() {
         assert_eq!(code(Roots::from_dirs([name], Access::ReadWrite)), Some(expected), "{name:?}");
     }
 
-    let without = Boundary::without_directories;
+    let any = Boundary::any_listed;
     let optional = DirectoryOptions::from(Access::ReadOnly).optional();
     for (both, option) in [
-        (without().directory("a", Access::ReadWrite), "directory"),
-        (without().directory("none", optional), "directory"),
+        (any().directory("a", Access::ReadWrite), "directory"),
+        (any().directory("none", optional), "directory"),
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
         assert!(refused.to_string().contains(option), "{refused}");
     }
-    let boundary = without().build().unwrap();
+    let boundary = any().build().unwrap();
     let guard = |client_roots| Guard::builder(boundary.clone()).client_roots(client_roots).build();
     for client_roots in [Narrow, NarrowIfListed, Ignore] {
         let refused = guard(client_roots).unwrap_err();

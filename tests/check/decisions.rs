@@ -29,10 +29,12 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{
     Access, Boundary, DirectoryOptions, ListEntry, OpenMode, Result, Root, Roots,
 };
 
+use crate::support::always_in_force;
 use crate::support::proof::Intent;
 use crate::support::tree::{Tree, symlinks_are_visible, uri};
 
@@ -171,9 +173,10 @@ impl Case {
 
     /// The roots of a list, and its rejected entries.
     fn granted(&self) -> String {
+        let in_force = always_in_force(&self.roots);
         let root = |root: &Root| {
             let access = if root.access() == Access::ReadOnly { ":ro" } else { "" };
-            let always = if root.is_always() { "!" } else { "" };
+            let always = if in_force.contains(root.path()) { "!" } else { "" };
             let as_listed = match root.client_path() {
                 path if Path::new(&path) == root.path() => String::new(),
                 path => format!(" as {}", path.replace(&self.tree.expand("$T"), "$T")),
@@ -191,7 +194,7 @@ impl Case {
 fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
     let mut builder = Boundary::builder();
     if directories.trim().is_empty() {
-        builder = Boundary::without_directories();
+        builder = Boundary::any_listed();
     }
     for directory in directories.split_whitespace() {
         if directory == "bare" {
@@ -213,7 +216,7 @@ fn boundary(tree: &Tree, directories: &str) -> Result<Boundary> {
         builder = builder.directory(path, options);
     }
     // As if the server had started now.
-    builder.trust_links_until(SystemTime::now()).build()
+    trust_links_until(builder, SystemTime::now()).build()
 }
 
 /// A path from the top of the tree, or `/` for the root of the filesystem.

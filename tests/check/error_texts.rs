@@ -140,7 +140,7 @@ fn an_exceeded_limit_is_named_with_its_number() {
 #[test]
 fn a_refusal_without_roots_says_only_why_there_are_none() {
     let tree = Tree::new("file in/f");
-    let unset = Boundary::without_directories().build().unwrap();
+    let unset = Boundary::any_listed().build().unwrap();
     let unlisted = unset.narrow(&ListRootsResult::default().roots).unwrap();
     let reasons = [unset.allowed_roots(), unlisted].map(|roots| {
         let why = reason(&text(roots.read("f", 9)), "read \"f\"");

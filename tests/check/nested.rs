@@ -10,7 +10,7 @@ use mcp_roots_guard::{
 
 use crate::support::one_step::OneStep as _;
 use crate::support::tree::{Tree, symlinks_are_visible};
-use crate::support::{code, walked};
+use crate::support::{always_in_force, code, walked};
 
 /// The workspace is writable, and everything else in `all` can be read.
 fn agent(tree: &Tree) -> BoundaryBuilder {
@@ -252,7 +252,8 @@ fn a_switched_path_takes_its_options_and_its_name_with_it() {
         .unwrap();
     let always = || {
         let roots = boundary.allowed_roots();
-        roots.iter().map(mcp_roots_guard::Root::is_always).collect::<Vec<_>>()
+        let always = always_in_force(&roots);
+        roots.iter().map(|root| always.contains(root.path())).collect::<Vec<_>>()
     };
     let read = |path: &str| code(boundary.allowed_roots().read(tree.path(path), 9));
     assert_eq!((always(), read("l/x")), (vec![true], None));

@@ -68,7 +68,7 @@ fn make_requests() {
     let many = crate::support::listed(&ListRootsResult::from_uris(many)).unwrap();
     let roots = [tree.roots(["root"]), many, unmounted.allowed_roots()];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::without_directories().build().unwrap());
+    let guard = Guard::new(Boundary::any_listed().build().unwrap());
     let announcing = ClientCapabilities::with_announced_roots();
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri("root")]);
@@ -194,7 +194,7 @@ fn entry(roots: &Roots, request: &str) -> Result<()> {
 }
 
 fn narrow(_: &Roots, listed: &str) -> Result<()> {
-    let boundary = Boundary::without_directories().build()?;
+    let boundary = Boundary::any_listed().build()?;
     boundary.narrow([ListEntry::new(listed)]).map(drop)
 }
 

@@ -460,8 +460,9 @@ fn expected_of_pages(
 
 /// All observable properties of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
-    let granted =
-        roots.iter().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
+    let granted = roots
+        .iter()
+        .map(|root| (root.path(), root.client_path(), root.paths().collect::<Vec<_>>()));
     let rejected = roots
         .rejected()
         .iter()

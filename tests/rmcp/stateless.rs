@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::raw_client::{Raw, answered, call, declaring, list, request, stateless, tool_text};
-use crate::server::{Macros, Tree, empty_list_refusal, refusal};
+use crate::server::{Macros, Tree, empty_list_refusal, refusal, uris};
 
 /// Sends a call and expects the guard's question as the response.
 async fn is_asked(raw: &mut Raw, path: &str) {
@@ -182,7 +182,7 @@ async fn requests_that_cannot_ask_serve_what_is_in_force_without_a_list() {
     };
     let allowed = || build(ClientRoots::Narrow);
     let always = || Guard::new(with_always(&tree));
-    let unbounded = || Guard::new(Boundary::without_directories().build().unwrap());
+    let unbounded = || Guard::new(Boundary::any_listed().build().unwrap());
     let (declares, not) = (declaring(), json!({}));
     for (guard, declared, expected) in [
         (allowed(), &declares, &[][..]),
@@ -258,8 +258,7 @@ impl Lists {
     where
         R: Response<R> + Send + 'static,
     {
-        let work =
-            |roots: RequestRoots| Ok(of(roots.iter().map(mcp_roots_guard::Root::uri).collect()));
+        let work = |roots: RequestRoots| Ok(of(uris(&roots)?));
         if !self.is_async {
             return self.guard.request_without_input(ctx, None, work).await;
         }

@@ -2,7 +2,9 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
-use mcp_roots_guard::{Access, Boundary, DirEntry, ListRootsResult, Result, Roots, Walk};
+use mcp_roots_guard::{
+    Access, Boundary, DirEntry, Error, ErrorKind, ListRootsResult, Result, Roots, Walk,
+};
 
 use protection::Protection;
 
@@ -57,10 +59,17 @@ pub(crate) fn runs_without_openat2() -> bool {
     std::env::var_os(OPENAT2_ERROR).is_some()
 }
 
-/// The roots of a client's list without allowed directories.
+/// The roots of a client's list, all of which is granted.
 #[allow(dead_code, reason = "some test programs do not use it")]
 pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
-    Boundary::without_directories().build()?.narrow(&list.roots)
+    Boundary::any_listed().build()?.narrow(&list.roots)
+}
+
+/// The paths of the roots that are always in force.
+#[allow(dead_code, reason = "some test programs do not use it")]
+pub(crate) fn always_in_force(roots: &Roots) -> std::collections::HashSet<std::path::PathBuf> {
+    let failure = Error::new(ErrorKind::Other("test"), "test", "no list");
+    roots.always_in_force(&failure).iter().map(|root| root.path().to_owned()).collect()
 }
 
 /// The code of the error, if any.

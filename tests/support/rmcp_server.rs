@@ -238,8 +238,8 @@ impl ServerHandler for Server {
         ctx: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let list = |roots: RequestRoots| {
-            let root = |root: &mcp_roots_guard::Root| Resource::new(root.uri(), "root");
-            Ok(ListResourcesResult::with_all_items(roots.iter().map(root).collect()))
+            let roots = uris(&roots)?.into_iter().map(|uri| Resource::new(uri, "root"));
+            Ok(ListResourcesResult::with_all_items(roots.collect()))
         };
         self.guard.request_without_input(&ctx, None, list).await
     }
@@ -247,6 +247,11 @@ impl ServerHandler for Server {
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
         let _ = self.reporter.send("changed".into());
     }
+}
+
+/// The URIs of the roots in force.
+pub(crate) fn uris(roots: &RequestRoots) -> Result<Vec<String>, HandlerError> {
+    roots.iter().map(|root| Ok(roots.check(root.path())?.uri())).collect()
 }
 
 /// A result that panics when it is converted to a response.

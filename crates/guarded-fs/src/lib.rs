@@ -50,8 +50,8 @@
 //! - Deciding a request opens, looks up and reads nothing outside the roots, so a refusal reveals
 //!   nothing about files there. The only exception is the names of the allowed directories and of
 //!   the roots themselves.
-//! - If allowed directories are configured, no root outside them is ever in force, whatever a
-//!   client lists.
+//! - No root outside the allowed directories is ever in force, whatever a client lists, unless the
+//!   operator grants [any listed directory](Boundary::any_listed).
 //! - A place is changed only if the innermost root in force that contains it is writable and no
 //!   pattern for [protected names](BoundaryBuilder::protect) matches it. No list and no narrowing
 //!   raises the access of a place.
@@ -169,6 +169,17 @@ pub mod internals {
     pub use crate::error::Code;
     pub use crate::path::index::{Node, PathIndex, Position, RootKind, TOP};
     pub use crate::path::names::windows;
+
+    use std::time::SystemTime;
+
+    use crate::boundary::BoundaryBuilder;
+
+    /// Lets lists name symlinks in writable places that last changed before this time, instead of
+    /// before the process built its first boundary.
+    pub fn trust_links_until(mut builder: BoundaryBuilder, time: SystemTime) -> BoundaryBuilder {
+        builder.links_until = Some(time);
+        builder
+    }
 }
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};

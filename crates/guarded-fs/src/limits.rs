@@ -80,8 +80,8 @@ pub(crate) const PATTERN_NAMES: usize = 16;
 /// times that an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
 
-/// The maximum number of bytes in the URIs and names of a root list: 800 for each of
-/// [`ROOT_LIST_ENTRIES`].
+/// The maximum number of bytes in the entries of a root list, which in MCP are URIs and names: 800
+/// for each of [`ROOT_LIST_ENTRIES`].
 pub const ROOT_LIST_BYTES: usize = 8_000_000;
 
 /// The maximum time for resolving a list: a hundred times that of 10,000 entries on a local

@@ -63,8 +63,12 @@ pub(crate) async fn complete(
 fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerError> {
     let typed = typed.strip_prefix('/').unwrap_or(typed);
     let mut values = BTreeSet::new();
-    for root in roots.iter().filter(|root| roots.metadata(root.path()).is_ok()) {
-        let uri = root.uri();
+    for root in roots.iter() {
+        let Ok(checked) = roots.check(root.path()) else { continue };
+        if checked.metadata().is_err() {
+            continue;
+        }
+        let uri = checked.uri();
         // The root `/` has an empty value, which is not a completion. Its entries are added below.
         let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else {
             continue;

@@ -87,8 +87,7 @@ fn add(
     }
     let Ok(metadata) = top.metadata() else { return Ok(()) };
     if follows(&path) {
-        let name = top.root().name().map_or_else(|| entry::name(top), str::to_owned);
-        page.push(entry::resource(top, &name, &metadata));
+        page.push(entry::resource(top, &entry::name(top), &metadata));
     }
     if top.root().is_file() {
         return Ok(());

@@ -150,9 +150,9 @@ impl Subscription {
 
     /// Whether the place is in one of the roots by its name.
     fn is_inside(&self, roots: &Roots) -> bool {
-        roots.iter().any(|root| {
-            let rest = self.place.strip_prefix(root.uri().trim_end_matches('/'));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        Location::from_uri(&self.place).is_ok_and(|place| {
+            let place = place.as_unchecked_path();
+            roots.iter().any(|root| place.starts_with(dunce::simplified(root.path())))
         })
     }
 }

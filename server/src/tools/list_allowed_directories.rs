@@ -41,7 +41,6 @@ fn allowed(root: &Root, confined: &ConfinedDirectories) -> String {
     let remarks = [
         (root.is_file(), "a file"),
         (root.access() == Access::ReadOnly, "read-only"),
-        (root.is_always(), "always in force"),
         (confined.is_replaced(root.path()), "replaced: the server must be restarted"),
     ];
     let remarks: Vec<_> =

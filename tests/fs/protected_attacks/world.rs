@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, Roots};
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -253,7 +254,7 @@ impl World {
     fn patterns(&self, builder: BoundaryBuilder, effect: Option<Protection>) -> BoundaryBuilder {
         // The world's symlinks are older than the server.
         let trusted = SystemTime::now() + Duration::from_secs(1);
-        let builder = builder.trust_links_until(trusted);
+        let builder = trust_links_until(builder, trusted);
         match effect {
             None => builder,
             Some(Protection::ReadOnly) => builder.protect(self.case.pattern),
@@ -404,7 +405,7 @@ impl Route {
                 world.boundary(effect, &directories).allowed_roots()
             }
             "list" => {
-                let boundary = world.patterns(Boundary::without_directories(), effect);
+                let boundary = world.patterns(Boundary::any_listed(), effect);
                 boundary.build().unwrap().narrow(list()).unwrap()
             }
             "narrow" => world.boundary(effect, &["proj", "other"]).narrow(list()).unwrap(),

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 
+use guarded_fs::internals::trust_links_until;
 use mcp_roots_guard::{
     Access, Boundary, Channel, ChildCommand, Confinement, ConfinementReport, DirectoryOptions,
     ExtraAccess, ListRootsResult,
@@ -80,7 +81,7 @@ pub(crate) const CASES: &[(&str, Case)] = cases! {
 fn configured(top: &Path) -> Boundary {
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     // The symlinks of the tree are older than the server.
-    let boundary = boundary.trust_links_until(std::time::SystemTime::now());
+    let boundary = trust_links_until(boundary, std::time::SystemTime::now());
     boundary.directory(top.join("ro"), Access::ReadOnly).build().unwrap()
 }
 
@@ -582,11 +583,12 @@ fn each_call_narrows_the_confinement(top: &Path) {
 }
 
 fn confinement_without_allowed_directories_or_with_options_of_programs_is_refused(top: &Path) {
-    let boundary = Boundary::without_directories().build().unwrap();
     let confinement = Confinement::default().extra(top.join("rw"), ExtraAccess::ReadWrite);
-    let refused = confinement.confine_process(&boundary).unwrap_err();
-    println!("{refused}: {:?}", refused.operator_detail());
-    assert_eq!(refused.code(), "no_directories");
+    for boundary in [Boundary::any_listed().build().unwrap(), Boundary::nothing()] {
+        let refused = confinement.confine_process(&boundary).unwrap_err();
+        println!("{refused}: {:?}", refused.operator_detail());
+        assert_eq!(refused.code(), "no_directories");
+    }
     let boundary =
         Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
     for confinement in

@@ -13,8 +13,8 @@ use crate::roots::{Links, Root, Roots};
 
 /// The places where tools can create files and symlinks: each writable root and each writable
 /// allowed directory, in force or not. The filesystem root is excepted, because nothing is outside
-/// it, so for a boundary [without directories](crate::Boundary::without_directories), or with a
-/// writable `/`, the directories that other clients can write to are not known here.
+/// it, so with [`any_listed`](crate::Boundary::any_listed) or a writable `/`, the directories that
+/// other clients can write to are not known here.
 ///
 /// For a program that uses a file by a path of its own configuration or environment, such as a
 /// program or a plugin, and must not use one that a tool has put there. Names are compared

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::configuration::Resolution;
 use super::directory::{Directory, DirectoryOptions};
 use super::volumes::Filesystem;
-use super::{Boundary, Inner};
+use super::{Boundary, Inner, Limit};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::ROOT_LIST_ENTRIES;
@@ -21,11 +21,12 @@ use crate::roots::{Root, Roots, Throttle};
 #[must_use]
 pub struct BoundaryBuilder {
     directories: Vec<(PathBuf, DirectoryOptions)>,
-    is_unbounded: bool,
+    is_any_listed: bool,
     policy: Policy,
     protected: Vec<(String, Protection)>,
     exempt: Vec<OsString>,
-    links_until: Option<SystemTime>,
+    /// By default, the time at which the process built its first boundary.
+    pub(crate) links_until: Option<SystemTime>,
 }
 
 impl Boundary {
@@ -33,7 +34,7 @@ impl Boundary {
     pub fn builder() -> BoundaryBuilder {
         BoundaryBuilder {
             directories: Vec::new(),
-            is_unbounded: false,
+            is_any_listed: false,
             policy: Policy::default(),
             protected: Vec::new(),
             exempt: Vec::new(),
@@ -41,25 +42,25 @@ impl Boundary {
         }
     }
 
-    /// A builder of a boundary without directories. Its one allowed directory is the filesystem
-    /// root, or each volume on Windows, in force only where a client lists it: whatever a client
-    /// lists is in force, including `file:///`, and nothing is for one that lists nothing or
-    /// declares no roots.
+    /// Returns a builder for a boundary that grants whatever a list names, for reading and writing,
+    /// up to the whole filesystem: `file:///` puts `/` in force. It has no directories of its own,
+    /// so without a list, or for an empty one, it grants nothing. On Windows, each volume that the
+    /// list names can be in force.
     ///
-    /// [`builder`](Self::builder) requires a directory, so that a forgotten one does not let
-    /// clients reach the whole system.
+    /// This is the widest grant. [`builder`](Self::builder) requires a directory, so that a
+    /// forgotten one does not open the whole system, and [`nothing`](Self::nothing) grants none.
     ///
     /// ```
     /// # use guarded_fs::{Boundary, ListEntry, WhyNone};
     /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::without_directories().build()?;
+    /// let boundary = Boundary::any_listed().build()?;
     /// let listed = [work.path().to_str().unwrap()].map(ListEntry::new);
     /// assert_eq!(boundary.narrow(listed)?.iter().count(), 1);
     /// assert_eq!(boundary.allowed_roots().why_none(), Some(WhyNone::Unconfigured));
     /// # Ok::<(), guarded_fs::Error>(())
     /// ```
-    pub fn without_directories() -> BoundaryBuilder {
-        BoundaryBuilder { is_unbounded: true, ..Self::builder() }
+    pub fn any_listed() -> BoundaryBuilder {
+        BoundaryBuilder { is_any_listed: true, ..Self::builder() }
     }
 }
 
@@ -103,19 +104,6 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Trusts symlinks in writable allowed directories if they last changed before this time
-    /// (`st_ctime`, inode(7)), by default that at which the process built its first boundary. An
-    /// entry of a root list that runs through another symlink there is refused (`through_link`),
-    /// because a tool may have created it to widen the list.
-    ///
-    /// Set a later time if symlinks created while the server runs, such as those that a deployment
-    /// switches, may lead to client roots, and no tool can create any. On Windows, which does not
-    /// record this time, no such symlink is trusted.
-    pub fn trust_links_until(mut self, time: SystemTime) -> Self {
-        self.links_until = Some(time);
-        self
-    }
-
     /// Refuses regular files with more than one hard link, because another one may be outside the
     /// roots. This takes no additional system call, but package managers and version control
     /// systems create thousands of hard links.
@@ -125,8 +113,8 @@ impl BoundaryBuilder {
     }
 
     /// Refuses filesystems and bind mounts inside an allowed directory, also at or above a client's
-    /// root. [Without directories](Boundary::without_directories), those above a client's root are
-    /// not refused. An allowed directory beyond a mount is served by its own absolute path, and not
+    /// root. If [any listed directory](Boundary::any_listed) is in force, those above it are not
+    /// refused. An allowed directory beyond a mount is served by its own absolute path, and not
     /// from one around it.
     ///
     /// Without `openat2`, a mount is recognized by its mount ID (Linux 5.8 or later) or else by its
@@ -159,8 +147,8 @@ impl BoundaryBuilder {
     /// A pattern consists of names separated by `/`. If it begins with `/`, it matches directly
     /// below each allowed directory, and otherwise at any depth. The last name may contain `*`,
     /// which matches any number of characters, and `?`, which matches exactly one. No other
-    /// character is special. Without allowed directories, patterns match below the filesystem root,
-    /// or below each volume on Windows.
+    /// character is special. With [`any_listed`](Boundary::any_listed), patterns match below the
+    /// filesystem root, or below each volume on Windows.
     ///
     /// | pattern | matches in the allowed directory `/srv` |
     /// | --- | --- |
@@ -234,8 +222,8 @@ impl BoundaryBuilder {
     /// # Errors
     ///
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration):
-    ///   - `no_directories` without one, unless the builder is that of
-    ///     [`Boundary::without_directories`].
+    ///   - `no_directories` without one, unless the builder is that of [`Boundary::any_listed`].
+    ///     [`Boundary::nothing`] grants nothing and needs no builder.
     ///   - `access_conflict` if a read-only directory is also configured as writable, or is inside
     ///     a writable one, or would be once it is created. The error contains the call of
     ///     [`protect`](Self::protect) to write instead. Paths are compared like patterns, so they
@@ -243,18 +231,19 @@ impl BoundaryBuilder {
     ///   - `invalid_pattern` if a pattern is invalid, or if none matches an exempt name.
     ///   - `invalid_alias`, `alias_conflict` for an [alias](DirectoryOptions::alias).
     /// - [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`) for an empty path.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a boundary without
-    ///   directories is given one, which would not limit what a client can list.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) for a directory with
+    ///   [`Boundary::any_listed`], which it would not limit.
     /// - [`TooManyRoots`](crate::ErrorKind::TooManyRoots) for more than [`ROOT_LIST_ENTRIES`]
     ///   directories.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a path runs through a
     ///   symlink inside a writable directory.
     /// - Any error from resolving a directory, except that an optional one may be missing.
     pub fn build(self) -> Result<Boundary> {
-        match (self.is_unbounded, self.directories.is_empty()) {
+        match (self.is_any_listed, self.directories.is_empty()) {
             (false, true) => return Err(Code::NoDirectories.into()),
             (true, false) => {
-                let text = "the boundary is without directories: leave directory out";
+                let text = "any listed directory is in force: leave directory out, or use \
+                            Boundary::builder, which limits lists to directories";
                 return Err(Error::from(Code::InvalidOptions).with_text(text));
             }
             _ => {}
@@ -268,7 +257,7 @@ impl BoundaryBuilder {
         let protected = Pattern::parse_all(&self.protected, &self.exempt)?;
         // The start is read before the first list is resolved.
         let links_until = self.links_until.unwrap_or_else(process_start);
-        let filesystem = Filesystem::new(if self.is_unbounded { &protected } else { &[] })?;
+        let filesystem = Filesystem::new(if self.is_any_listed { &protected } else { &[] })?;
         let mut resolution = Resolution::new(&directories, &filesystem, self.policy.mounts);
         resolution.ensure_valid()?;
         check_access(&resolution.directories().collect::<Vec<_>>())?;
@@ -277,7 +266,11 @@ impl BoundaryBuilder {
                 policy: self.policy,
                 allowed: Mutex::new(resolution.into_configuration(&protected, self.policy, 0)),
                 protected,
-                filesystem,
+                limit: if self.is_any_listed {
+                    Limit::AnyListed(filesystem)
+                } else {
+                    Limit::Directories(filesystem)
+                },
                 resolved: Throttle::new(),
                 links_until,
             }),

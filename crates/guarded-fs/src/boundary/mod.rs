@@ -4,7 +4,8 @@
 //! a list beneath the allowed directories. It stops at the first step to a place that is neither in
 //! one of them nor an ancestor of one.
 //!
-//! - If there are allowed directories, nothing outside them is ever in force.
+//! - Nothing outside the allowed directories is ever in force. With [`Boundary::any_listed`], that
+//!   is the whole filesystem.
 //! - A place has the access of the innermost root in force, and an inner directory no less access
 //!   than the outer one. So one that is missing, refused or not listed only ever takes access away.
 //! - A configured path that runs through a symlink, or was missing, is resolved again. If it then
@@ -36,7 +37,7 @@ use crate::dir::{Access, Policy};
 use crate::path::protect::Pattern;
 #[cfg(doc)]
 use crate::roots::RejectedEntry;
-use crate::roots::{Roots, Throttle, Turn};
+use crate::roots::{Roots, Snapshot, Throttle, Turn, WhyNone};
 
 /// The allowed directories of a server, built once and shared by all clients. An untrusted list
 /// narrows them, and never widens them ([`narrow`](Self::narrow)).
@@ -48,26 +49,71 @@ pub struct Boundary {
 struct Inner {
     policy: Policy,
     protected: Vec<Pattern>,
-    filesystem: Filesystem,
+    limit: Limit,
     allowed: Mutex<Configuration>,
     /// Limits how often the configured paths are resolved again.
     resolved: Throttle,
-    /// See [`BoundaryBuilder::trust_links_until`].
+    /// A symlink in a writable allowed directory that changed (`st_ctime`, inode(7)) at this time or
+    /// later leads to no root, because a tool may have created it to widen a list.
     links_until: SystemTime,
+}
+
+/// What a list can put in force at most.
+enum Limit {
+    /// The allowed directories, whose paths are resolved beneath this.
+    Directories(Filesystem),
+    /// The whole filesystem.
+    AnyListed(Filesystem),
+    Nothing,
 }
 
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Boundary")
-            .field("directories", &lock(&self.inner.allowed).directories)
-            .finish_non_exhaustive()
+        match &self.inner.limit {
+            Limit::Directories(_) => f
+                .debug_struct("Boundary")
+                .field("directories", &lock(&self.inner.allowed).directories)
+                .finish_non_exhaustive(),
+            Limit::AnyListed(_) => f.write_str("Boundary::any_listed"),
+            Limit::Nothing => f.write_str("Boundary::nothing"),
+        }
     }
 }
 
 impl Boundary {
+    /// Returns a boundary that grants nothing, whatever a list names, for example for a turn of an
+    /// agent without access to files. No list makes it look at the filesystem.
+    ///
+    /// ```
+    /// # use guarded_fs::{Boundary, ErrorKind, ListEntry, WhyNone};
+    /// let boundary = Boundary::nothing();
+    /// let roots = boundary.narrow(["/", "/srv"].map(ListEntry::new))?;
+    /// assert_eq!(roots.rejected().len(), 2);
+    /// assert_eq!(roots.why_none(), Some(WhyNone::NothingGranted));
+    /// assert_eq!(roots.open("/etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), guarded_fs::Error>(())
+    /// ```
+    #[must_use]
+    pub fn nothing() -> Self {
+        let roots = Roots::from(Snapshot {
+            why_none: Some(WhyNone::NothingGranted),
+            ..Snapshot::default()
+        });
+        Self {
+            inner: Arc::new(Inner {
+                policy: Policy::default(),
+                allowed: Mutex::new(Configuration { directories: Arc::default(), roots }),
+                protected: Vec::new(),
+                limit: Limit::Nothing,
+                resolved: Throttle::new(),
+                links_until: SystemTime::UNIX_EPOCH,
+            }),
+        }
+    }
+
     /// The configured directories with their access, in order and as absolute paths, also optional
-    /// ones that are missing. Empty for a boundary [without
-    /// directories](Self::without_directories).
+    /// ones that are missing. Empty both for [`any_listed`](Self::any_listed), which grants
+    /// whatever a list names, and for [`nothing`](Self::nothing).
     ///
     /// The [index](RejectedEntry::index) of an entry that is rejected in
     /// [`allowed_roots`](Self::allowed_roots) is a position in this list.
@@ -75,10 +121,6 @@ impl Boundary {
     pub fn directories(&self) -> Vec<(PathBuf, Access)> {
         let directories = lock(&self.inner.allowed).directories.clone();
         directories.iter().map(|it| (it.path.clone(), it.options.access)).collect()
-    }
-
-    fn has_directories(&self) -> bool {
-        !lock(&self.inner.allowed).directories.is_empty()
     }
 
     /// Returns the allowed directories as roots, without a client's list.
@@ -133,9 +175,12 @@ impl Boundary {
     }
 
     fn resolve_allowed_again(&self, _turn: Turn) {
+        let Inner { limit: Limit::Directories(filesystem), policy, protected, .. } = &*self.inner
+        else {
+            return;
+        };
         // Read here, because another caller may have resolved the paths a moment ago.
         let current = lock(&self.inner.allowed).clone();
-        let Inner { filesystem, policy, protected, .. } = &*self.inner;
         let fresh = Resolution::new(&current.directories, filesystem, policy.mounts)
             .into_configuration(protected, *policy, current.roots.generation() + 1);
         if !fresh.is_same(&current) {

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Boundary;
 use super::listed::{UniqueRoots, system_aliases, writable};
+use super::{Boundary, Limit};
 use crate::dir::{Access, Budget, Deadline, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_LOOKUPS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
@@ -24,7 +24,6 @@ use crate::roots::{
 #[derive(Debug)]
 pub struct ListEntry<'a> {
     text: &'a str,
-    name: Option<&'a str>,
     /// What the text names, or why it is rejected whatever the filesystem contains.
     location: Result<Location>,
 }
@@ -33,25 +32,19 @@ impl<'a> ListEntry<'a> {
     /// An absolute path or a `file:` URI.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
-        Self { text, name: None, location: Location::parse(text) }
+        Self { text, location: Location::parse(text) }
     }
 
     /// A `file:` URI. A path is rejected.
     #[must_use]
     pub fn uri(text: &'a str) -> Self {
-        Self { text, name: None, location: Location::from_uri(text) }
+        Self { text, location: Location::from_uri(text) }
     }
 
     /// An entry that the caller rejects. It grants nothing, and [`Roots::rejected`] has the error.
     #[must_use]
     pub fn rejected(text: &'a str, error: Error) -> Self {
-        Self { text, name: None, location: Err(error) }
-    }
-
-    /// The same entry with a name to show ([`Root::name`]).
-    #[must_use]
-    pub fn named(self, name: impl Into<Option<&'a str>>) -> Self {
-        Self { name: name.into(), ..self }
+        Self { text, location: Err(error) }
     }
 }
 
@@ -70,16 +63,18 @@ impl Boundary {
     ///
     /// - outside the allowed directories, with [`OutsideRoots`](crate::ErrorKind::OutsideRoots);
     /// - denied, or leading through a denied name, with [`Protected`](crate::ErrorKind::Protected);
-    /// - through a symlink that a tool may have created
-    ///   ([`trust_links_until`](crate::BoundaryBuilder::trust_links_until)), with `through_link`;
+    /// - through a symlink that a tool may have created, with `through_link`: one in a writable
+    ///   allowed directory that changed (`st_ctime`, inode(7)) since the process built its first
+    ///   boundary or, on Windows, which does not record this time, any one there;
     /// - at the place of an earlier entry, with `duplicate`. It becomes an alias of that root;
     /// - leading to a FIFO, a socket or a device, or failing to resolve, with that error.
     ///
     /// Relative requests start at the first entry that is not rejected by its text alone. If the
     /// filesystem rejects that entry, they are refused.
     ///
-    /// [Without allowed directories](Boundary::without_directories), the filesystem root, or each
-    /// volume that the list names, is the allowed directory of these rules.
+    /// With [`any_listed`](Boundary::any_listed), the filesystem root, or each volume that the list
+    /// names, is the allowed directory of these rules. With [`nothing`](Boundary::nothing), every
+    /// entry is rejected, without looking anything up.
     ///
     /// ```
     /// use guarded_fs::{Access, Boundary, ListEntry};
@@ -124,11 +119,12 @@ impl Boundary {
         let allowed = self.allowed_roots();
         let entries = bounded(entries.into_iter().map(Into::into), &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
-        let enclosing = if self.has_directories() {
-            allowed
-        } else {
-            let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
-            self.inner.filesystem.roots(locations.cloned(), false)
+        let enclosing = match &self.inner.limit {
+            Limit::Directories(_) | Limit::Nothing => allowed,
+            Limit::AnyListed(filesystem) => {
+                let locations = entries.iter().filter_map(|entry| entry.location.as_ref().ok());
+                filesystem.roots(locations.cloned(), false)
+            }
         };
         let mut resolver = ListResolver {
             boundary: self,
@@ -166,8 +162,7 @@ fn bounded<'a>(
     if entries.len() > ROOT_LIST_ENTRIES {
         return Err(Code::TooManyRoots.into());
     }
-    let text = |entry: &ListEntry<'_>| entry.text.len() + entry.name.map_or(0, str::len);
-    if entries.iter().map(text).sum::<usize>() > ROOT_LIST_BYTES {
+    if entries.iter().map(|entry| entry.text.len()).sum::<usize>() > ROOT_LIST_BYTES {
         let text = "the root list is larger than {} bytes";
         return Err(Error::over(Code::TooLarge, text, ROOT_LIST_BYTES));
     }
@@ -276,13 +271,13 @@ impl ListResolver<'_> {
                 return Err(Code::NotADirectory.into());
             }
             let root = outer.below(Path::new(""), outer.kind);
-            return Ok((self.listed(root, path, entry), Links::default()));
+            return Ok((self.listed(root, path), Links::default()));
         }
         #[cfg(target_os = "linux")]
         if let Some((place, found)) = enclosing.find_by_kernel(location) {
             self.has_looked = true;
             budget.spend(1)?;
-            return Ok((self.inside(place, &found, path, entry)?, Links::default()));
+            return Ok((self.inside(place, &found, path)?, Links::default()));
         }
         let mut lookups = Lookups::recording(enclosing, budget);
         let place = resolve(&mut lookups, index, None, text, LastName::Any);
@@ -291,52 +286,43 @@ impl ListResolver<'_> {
             Place::Inside(place) => {
                 self.has_looked = true;
                 let found = lookups.look_up(place.root, &place.path)?;
-                self.inside(place, &found, path, entry)?
+                self.inside(place, &found, path)?
             }
             Place::Above(node) => {
                 let roots = index.beneath(node).into_iter();
-                let mut roots: Vec<_> =
-                    roots.map(|number| enclosing.shared_root(number)).collect::<Result<_>>()?;
-                if let [only] = roots.as_mut_slice() {
-                    Arc::make_mut(only).name = entry.name.map(str::to_owned);
-                }
-                roots
+                roots.map(|number| enclosing.shared_root(number)).collect::<Result<_>>()?
             }
         };
         Ok((roots, lookups.into_links()))
     }
 
     /// Returns the root that an entry names, which is at a place in an enclosing root.
-    fn inside(
-        &self,
-        place: PlaceInRoot,
-        found: &Stat,
-        path: &Path,
-        entry: &ListEntry<'_>,
-    ) -> Result<Vec<Arc<Root>>> {
+    fn inside(&self, place: PlaceInRoot, found: &Stat, path: &Path) -> Result<Vec<Arc<Root>>> {
         let kind = kind_of(found)?.unwrap_or(RootKind::Directory);
         let (number, place) = self.enclosing.innermost(place.root, place.path);
         let root = self.enclosing.root(number)?.below(&place, kind);
-        Ok(self.listed(root, path, entry))
+        Ok(self.listed(root, path))
     }
 
-    fn listed(&self, mut root: Root, path: &Path, entry: &ListEntry<'_>) -> Vec<Arc<Root>> {
+    fn listed(&self, mut root: Root, path: &Path) -> Vec<Arc<Root>> {
         let protected = self.enclosing.protected();
         if protected.is_some_and(|it| it.of(&[&root.canonical], root.consented()).is_some()) {
             root.access = Access::ReadOnly;
         }
-        root.name = entry.name.map(str::to_owned);
         root.aliases = system_aliases(&root.canonical);
         self.enclosing.listed_as(root, path)
     }
 
     fn into_roots(self) -> Roots {
         let (allowed, UniqueRoots { mut roots, tree }) = (self.enclosing, self.roots);
-        let is_empty = self.rejected.is_empty();
-        let why_none = if is_empty { WhyNone::NoneListed } else { WhyNone::NoneAllowed };
+        let why_none = match allowed.why_none() {
+            Some(WhyNone::NothingGranted) => WhyNone::NothingGranted,
+            _ if self.rejected.is_empty() => WhyNone::NoneListed,
+            _ => WhyNone::NoneAllowed,
+        };
         let why_none = roots.is_empty().then_some(why_none);
         let base = self.first.into_inner().flatten().and_then(|first| tree.marked(&first));
-        for always in allowed.shared_roots().filter(|root| root.is_always()) {
+        for always in allowed.shared_roots().filter(|root| root.is_always) {
             match tree.marked(&always.canonical).and_then(|number| roots.get_mut(number)) {
                 Some(listed) => Arc::make_mut(listed).is_always = true,
                 None => roots.push(always),

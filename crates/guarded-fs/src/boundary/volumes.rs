@@ -1,5 +1,5 @@
 //! The filesystem root or, on Windows, the volumes that the paths name: allowed directories are
-//! resolved beneath them, or root lists if there are none. None of these is ever in force.
+//! resolved beneath them, and lists with [`Boundary::any_listed`](super::Boundary::any_listed).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::roots::{AllowedDirectory, Root, Roots, Snapshot};
 pub(super) struct Filesystem(#[cfg(not(windows))] Roots, #[cfg(windows)] Vec<Pattern>);
 
 impl Filesystem {
-    /// `protected` applies if there are no allowed directories.
+    /// `protected` applies to lists that are resolved beneath it.
     pub(super) fn new(protected: &[Pattern]) -> Result<Self> {
         #[cfg(not(windows))]
         let inner = filesystem_root(protected)?;
@@ -101,7 +101,6 @@ fn open_root(path: &Path) -> Result<Root> {
         kind: RootKind::Directory,
         canonical,
         aliases,
-        name: None,
         listed: None,
         access: Access::ReadWrite,
         is_always: false,

@@ -16,7 +16,6 @@ use crate::dir::{Access, Handle, Identity, Metadata, Policy, Rule, Stat};
 use crate::error::Error;
 use crate::error::{Code, Result};
 use crate::limits::ALIASES;
-use crate::path::file_uri;
 use crate::path::index::RootKind;
 use crate::roots::AllowedDirectory;
 use crate::roots::allowed::is_missing;
@@ -36,10 +35,10 @@ pub struct Root {
     pub(crate) kind: RootKind,
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
-    pub(crate) name: Option<String>,
     /// As in [`client_path`](Self::client_path), if it is not the canonical path.
     pub(crate) listed: Option<String>,
     pub(crate) access: Access,
+    /// Whether it is an allowed directory that is [always](crate::DirectoryOptions::always) in force.
     pub(crate) is_always: bool,
     /// Whether `names` may cross mounts.
     pub(crate) mounts: Rule,
@@ -75,18 +74,6 @@ impl Root {
         self.listed.clone().unwrap_or_else(|| display_path(&self.canonical))
     }
 
-    /// The canonical path as a `file:` URI, which a client can use in requests.
-    #[must_use]
-    pub fn uri(&self) -> String {
-        file_uri(&self.canonical)
-    }
-
-    /// The root's name in the client's root list, if it has one.
-    #[must_use]
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// The access beneath this root, except in roots inside it, which can be writable in a
     /// read-only one. Narrowing never raises it: it is [`Access::ReadOnly`] if the place was
     /// read-only in the snapshot in which the root was resolved, or if the root is at or below a
@@ -94,12 +81,6 @@ impl Root {
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
-    }
-
-    /// Whether the root is [always](crate::DirectoryOptions::always) in force, for every client.
-    #[must_use]
-    pub fn is_always(&self) -> bool {
-        self.is_always
     }
 
     /// Whether the root is a single file.
@@ -118,7 +99,6 @@ impl Root {
             kind: if path.as_os_str().is_empty() { self.kind } else { kind },
             canonical: join(&self.canonical, path),
             aliases: Vec::new(),
-            name: None,
             listed: None,
             // Defense: A root has no more access than the one that contains it when it is resolved.
             access: self.access,

@@ -54,9 +54,11 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNone {
-    /// The boundary has [no directories](crate::Boundary::without_directories), and no list was
+    /// The boundary grants [only what is listed](crate::Boundary::any_listed), and no list was
     /// given.
     Unconfigured,
+    /// The boundary grants [nothing](crate::Boundary::nothing), whatever is listed.
+    NothingGranted,
     /// None of the allowed directories is there.
     Unavailable,
     /// The list is empty.
@@ -69,6 +71,7 @@ impl WhyNone {
     fn text(self) -> &'static str {
         match self {
             Self::Unconfigured => "the server has no directories configured",
+            Self::NothingGranted => "the server grants no access to files",
             Self::Unavailable => "none of the server's directories is available",
             Self::NoneListed => "the client listed no directories",
             Self::NoneAllowed => "none of the directories that the client listed is allowed",
@@ -117,8 +120,8 @@ impl Roots {
     pub fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
             let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
-            let texts = [&root.name, &root.listed].into_iter().flatten().map(String::len);
-            ROOT_BYTES + paths + root.names.as_os_str().len() + texts.sum::<usize>()
+            let listed = root.listed.as_ref().map_or(0, String::len);
+            ROOT_BYTES + paths + root.names.as_os_str().len() + listed
         };
         let rejected = self.rejected().iter().map(|rejected| ROOT_BYTES + rejected.entry().len());
         size_of::<Snapshot>()
@@ -187,7 +190,7 @@ impl Roots {
     /// refused with `failure`, the reason.
     #[must_use]
     pub fn always_in_force(&self, failure: &Error) -> Self {
-        let roots = self.shared_roots().filter(|root| root.is_always()).collect();
+        let roots = self.shared_roots().filter(|root| root.is_always).collect();
         // Defense: Relative requests need a list that the client answered.
         self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
     }

@@ -108,8 +108,9 @@ impl ChildCommand {
     /// nor a symlink on its path may be inside one, in force or not, because a client could have
     /// written it. Names are compared regardless of case, like
     /// [protected](guarded_fs::BoundaryBuilder::protect) ones. The filesystem root is excepted,
-    /// because no program is outside it. So without allowed directories, or with a writable `/`, a
-    /// name can find a program that another client has written: give an absolute path then.
+    /// because no program is outside it. So with
+    /// [`Boundary::any_listed`](guarded_fs::Boundary::any_listed) or a writable `/`, a name can find
+    /// a program that another client has written: give an absolute path then.
     ///
     /// Looking up the directories in `PATH` can block. In asynchronous work, call this in a closure
     /// that may block, such as that of `RequestRoots::run` (feature `rmcp`).

@@ -71,8 +71,9 @@ impl Confinement {
     /// # Errors
     ///
     /// - [`InvalidConfiguration`](guarded_fs::ErrorKind::InvalidConfiguration):
-    ///   - `no_directories` without allowed directories, because the clients' lists are not known
-    ///     yet.
+    ///   - `no_directories` for a boundary without directories: what its clients will list
+    ///     ([`any_listed`](Boundary::any_listed)) is not known yet, and a process that may access
+    ///     [`nothing`](Boundary::nothing) could not work.
     ///   - `invalid_options` for an option that only a program has
     ///     ([`allow_programs_in_roots`](Self::allow_programs_in_roots),
     ///     [`allow_partial`](Self::allow_partial)).
